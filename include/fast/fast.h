@@ -100,13 +100,30 @@ typedef struct fast_option {
     double min;            /* INT, REAL: smallest valid value */
     double max;            /* INT, REAL: largest valid value; no limits if min == max */
     const char *choices;   /* CHOICE: "a|b|c"; TEXT: kind of part it names, "file", or NULL */
+    const char *former;    /* name in the version before, which still works with a note; or NULL */
 } fast_option;
+
+/*
+ * Options of a part that do not go together, as data: refusals before a run and the manual are both
+ * made from one table, which ends with a row whose `when` is NULL.
+ *
+ * A term names an option of the part: `backup` holds where the option differs from its default,
+ * `slack=0` where it has that value, `slack!=0` where it has another one. Terms joined by `&` must
+ * all hold; of terms joined by `|` one is enough.
+ */
+typedef struct fast_exclusion {
+    const char *when;     /* terms joined by `&` that make the row apply */
+    const char *excludes; /* terms joined by `|` that must not hold in that case; NULL: see needs */
+    const char *needs;    /* terms joined by `|` of which one must hold in that case; or NULL */
+    const char *why;      /* the reason, a clause without a full stop */
+} fast_exclusion;
 
 /* A part that a user can choose by name. */
 typedef struct fast_part {
-    const char *name;           /* as it is typed */
-    const char *summary;        /* one line, no full stop */
-    const fast_option *options; /* ends with a row whose name is NULL; may be NULL */
+    const char *name;                 /* as it is typed */
+    const char *summary;              /* one line, no full stop */
+    const fast_option *options;       /* ends with a row whose name is NULL; may be NULL */
+    const fast_exclusion *exclusions; /* options of the table that do not go together; or NULL */
 } fast_part;
 
 /* List the parts of a kind: "train" (one part: the options of a run), "model", "data", "layer",

@@ -371,6 +371,8 @@ typedef struct fast_strategy {
     fast_err (*worker)(fast_trainer *t, const void *config);
     /* The program of a server. NULL if the strategy has no servers. */
     fast_err (*server)(fast_trainer *t, const void *config);
+    const fast_exclusion *exclusions; /* options that do not go together: refused before check();
+                                         NULL if all pairs do */
 } fast_strategy;
 
 /* Open a run with a strategy of your own, borrowed until close. The option strategy is its name,

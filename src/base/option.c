@@ -15,6 +15,8 @@
  */
 #include "base/option.h"
 
+#include "base/log.h"
+
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -179,22 +181,41 @@ static fast_err fail_with_list(const char *where, const fast_option *table, cons
                       list);
 }
 
-/* Find an option by name, with hyphens or underscores. FAST_EINVAL suggests the nearest. */
-static fast_err row_find(const char *where, const fast_option *table, const char *name,
-                         const fast_option **out)
+/* Copy a name with underscores instead of hyphens; a longer name than any option's is cut. */
+static void name_plain(const char *name, char plain[NAME_SIZE])
 {
-    char plain[NAME_SIZE];
-    snprintf(plain, sizeof plain, "%s", name);
+    snprintf(plain, NAME_SIZE, "%s", name);
     for (char *c = plain; *c; c++) {
         if (*c == '-')
             *c = '_';
     }
-    const char *close_one = NULL;
-    const int64_t i = fast__name_find(plain, row_name, table, row_count(table), &close_one);
-    if (i >= 0 && strlen(name) < sizeof plain) {
-        *out = &table[i];
+}
+
+const fast_option *fast__options_find(const fast_option *table, const char *name)
+{
+    FAST_ASSERT(name != NULL);
+    char plain[NAME_SIZE];
+    name_plain(name, plain);
+    for (const fast_option *row = table; row && row->name; row++)
+        if (strlen(name) < NAME_SIZE &&
+            (strcmp(row->name, plain) == 0 || (row->former && strcmp(row->former, plain) == 0)))
+            return row;
+    return NULL;
+}
+
+/* Find an option by name, with hyphens or underscores. FAST_EINVAL suggests the nearest. */
+static fast_err row_find(const char *where, const fast_option *table, const char *name,
+                         const fast_option **out)
+{
+    const fast_option *row = fast__options_find(table, name);
+    char plain[NAME_SIZE];
+    if (row) {
+        *out = row;
         return FAST_OK;
     }
+    name_plain(name, plain);
+    const char *close_one = NULL;
+    fast__name_find(plain, row_name, table, row_count(table), &close_one);
     char typed[NAME_SIZE + 3], right[NAME_SIZE + 3];
     if (close_one)
         return fast__fail(FAST_EINVAL, "%s: no option \"%s\"; did you mean \"%s\"?", where,
@@ -356,8 +377,15 @@ fast_err fast__options_set(const char *where, const fast_option *table, void *co
     option_value parsed;
     FAST_TRY(row_find(where, table, name, &row));
     FAST_TRY(value_parse(where, row, value, &parsed));
-    if (config)
-        value_store(row, &parsed, config);
+    if (!config)
+        return FAST_OK;
+    value_store(row, &parsed, config);
+    char typed[NAME_SIZE];
+    name_plain(name, typed);
+    if (strcmp(typed, row->name) != 0)
+        fast__log(FAST_LOG_WARN,
+                  "%s: option %s is called %s now; the old name works in this version only", where,
+                  row->former, row->name);
     return FAST_OK;
 }
 

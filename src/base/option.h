@@ -11,7 +11,11 @@
 /* Set every field of `config` to its default. A default that does not parse is a bug. */
 void fast__options_default(const fast_option *table, void *config);
 
-/* Set one field from text; `config` NULL only checks the value. FAST_EINVAL for an unknown name
+/* Return the row that `name` names by its name, or by its former name; NULL if no row does. */
+const fast_option *fast__options_find(const fast_option *table, const char *name);
+
+/* Set one field from text; `config` NULL only checks the value. A former name works and is logged
+ * as a warning when the field is set. FAST_EINVAL for an unknown name
  * (the detail suggests the nearest), a malformed value or one out of range; `config` is then
  * unchanged. */
 fast_err fast__options_set(const char *where, const fast_option *table, void *config,
@@ -61,6 +65,12 @@ void fast__real_text(double value, char *text, size_t size);
     {                                                                      \
 #field, standard, help, FAST_OPTION_TEXT, offsetof(config, field), \
             sizeof(((config *)0)->field), 0, 0, kind                       \
+    }
+/* A text option that was called `former` in the version before. */
+#define FAST_OPT_TEXT_FORMER(config, field, former, standard, kind, help)  \
+    {                                                                      \
+#field, standard, help, FAST_OPTION_TEXT, offsetof(config, field), \
+            sizeof(((config *)0)->field), 0, 0, kind, former               \
     }
 #define FAST_OPT_CHOICE(config, field, standard, choices, help)                               \
     {                                                                                         \

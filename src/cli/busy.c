@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Seconds of a clock that never goes back. */
 static double clock_s(void)
 {
     struct timespec now;
@@ -32,7 +33,7 @@ static void draw(cli_busy *busy)
         return;
     cli_progress_time(floor(gone), time);
     cli_progress_time(busy->about_s, about);
-    const bool known = busy->about_s > gone; /* what takes longer is not foretold any more */
+    const bool known = busy->about_s > gone; /* no forecast once it is exceeded */
     snprintf(line, sizeof line, "%s: %s%s%s", busy->what, time, known ? " of about " : "",
              known ? about : "");
     fprintf(busy->file, "\r%.*s\033[K", cli_progress_width(busy->file) - 1, line);
@@ -40,6 +41,8 @@ static void draw(cli_busy *busy)
     busy->drawn = true;
 }
 
+/* The thread that draws the line until the work is done. It waits a moment first, so that short
+ * work shows nothing. */
 static void *busy_main(void *ctx)
 {
     cli_busy *busy = ctx;

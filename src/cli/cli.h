@@ -28,14 +28,14 @@ typedef struct cli_example {
 
 typedef struct cli_command {
     const char *name;            /* as it is typed: "train" */
-    const char *usage;           /* what follows the name: "[TOPIC]" */
+    const char *usage;           /* arguments after the name: "[TOPIC]" */
     const char *summary;         /* one line, no full stop */
     const char *kind;            /* the part whose options it takes as flags: "train", or NULL */
     const fast_option *flags;    /* the command's own flags, like --json; all BOOL or TEXT */
     const char *words;           /* words it takes: "a|b|c" to choose from, or NULL */
     const cli_example *examples; /* ends with a row whose line is NULL */
     /* argv[0] is the command's name. Returns the program's exit code. */
-    int (*main)(int argc, char **argv);
+    int (*main)(int argc, char **argv); /* runs the command; returns the exit code */
 } cli_command;
 
 extern const cli_command cli_commands[];               /* commands.c; the last has no name */

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Append "name=value", or the value alone without a name. Return CLI_DONE, or CLI_FAILED without
+ * memory, which is said. */
 int cli_list_add(cli_list *list, const char *name, const char *value)
 {
     const size_t size = strlen(name ? name : "") + strlen(value) + 2;
@@ -39,6 +41,8 @@ void cli_list_free(cli_list *list)
 static void (*volatile cancel_call)(void *object);
 static void *volatile cancel_object;
 
+/* The first signal asks the work to end; from then on the default action applies, so that a second
+ * one ends the program. Only calls that a signal handler may make. */
 static void on_interrupt(int number)
 {
     void *object = cancel_object;
@@ -52,6 +56,7 @@ static void on_interrupt(int number)
     raise(number);
 }
 
+/* The object is cleared before the function is set: a signal in between finds no object. */
 void cli_on_interrupt(void (*cancel)(void *object), void *object)
 {
     struct sigaction action = { .sa_handler = on_interrupt, .sa_flags = SA_RESTART };

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Add a member. Without memory the object is given up, and cli_json_end() prints nothing of it. */
 static void put(cli_json *json, const char *key, json_t *value)
 {
     if (json_object_set_new(json->object, key, value) == 0)
@@ -19,6 +20,7 @@ static void put(cli_json *json, const char *key, json_t *value)
     json->object = NULL;
 }
 
+/* Add a number; null if it is not finite, which JSON cannot write. */
 static void put_number(cli_json *json, const char *key, double value)
 {
     if (!isfinite(value))

@@ -5,9 +5,10 @@
 #include "fast/serve.h"
 
 /*
- * What help, the manual, completion and docs/options.md read besides the options' own tables:
- * groups of flags and topics. A group is fast_option_group, with names in the order of the options'
- * table. An option that no group names is shown in the last group, so that a new one is never lost.
+ * Tables that help, the manual, completion and docs/options.md read besides the options' own:
+ * groups of flags, and topics. A group is fast_option_group, with names in the order of the
+ * options' table. An option that no group names is shown in the last group, so that a new one is
+ * never lost.
  */
 typedef fast_option_group cli_group;
 
@@ -30,7 +31,12 @@ extern const cli_topic cli_topics[]; /* the last has no name */
 /* The options that all of several parts take alike, shown once for all of them; or NULL. */
 const fast_option *cli_shared_options(const fast_part *parts, int64_t count);
 
-enum { CLI_FLAG_MAX = 128 };
+enum { CLI_FLAG_MAX = 128, CLI_RULE_MAX = 512 };
+
+/* Write one row of a part's exclusions for people: `when` as "slack=0 and lost=go", `rule` as "does
+ * not go with send or push, because ...". Text that does not fit is cut. */
+void cli_exclusion_text(const fast_exclusion *row, char when[CLI_FLAG_MAX],
+                        char rule[CLI_RULE_MAX]);
 
 /* "--clip-norm" */
 void cli_flag_name(const fast_option *option, char flag[CLI_FLAG_MAX]);

@@ -25,9 +25,11 @@ typedef struct bench_line {
     bool model;       /* a model was named */
 } bench_line;
 
+/* Benchmarks by name: fast bench KIND. */
 static const char *const kinds[] = { "engine", "allreduce", "codec", "sim" };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
+/* Names of benchmarks, for fast_text_nearest(). */
 static const char *bench_name_at(const void *ctx, int64_t i)
 {
     (void)ctx;
@@ -50,6 +52,8 @@ static int set_kind(bench_line *line, const char *name)
                     name);
 }
 
+/* Take one flag of the command line, or a word that is no flag (option NULL), for
+ * cli_flags_read(). */
 static int set(void *ctx, const fast_option *option, const char *value)
 {
     bench_line *line = ctx;
@@ -71,6 +75,8 @@ typedef struct bench_show {
     cli_busy busy; /* a sign of life between two rows */
 } bench_show;
 
+/* Print one measurement of an engine: a model, or one of its layers. The head of the table is
+ * printed with the first row, when it is known that there is one. */
 static void show_measure(void *ctx, const fast_measure *measure)
 {
     bench_show *show = ctx;
@@ -98,6 +104,7 @@ static void show_measure(void *ctx, const fast_measure *measure)
     fflush(stdout);
 }
 
+/* Print one measurement of the simulator. */
 static void show_sim(void *ctx, const fast_sim_measure *measure)
 {
     bench_show *show = ctx;
@@ -137,6 +144,7 @@ static void allreduce_line(const fast_allreduce_measure *measure)
         printf(" %12s\n", "-");
 }
 
+/* Print one measurement of a sum over workers. */
 static void show_allreduce(void *ctx, const fast_allreduce_measure *measure)
 {
     bench_show *show = ctx;
@@ -171,6 +179,7 @@ static void codec_line(const fast_codec_measure *m)
            m->copy_s / m->encode_s, m->copy_s / m->decode_s, m->error, m->break_even_mbit_per_s);
 }
 
+/* Print one measurement of a codec. */
 static void show_codec(void *ctx, const fast_codec_measure *m)
 {
     bench_show *show = ctx;
@@ -288,6 +297,7 @@ static int bench_canonical(const bench_line *line)
     return CLI_DONE;
 }
 
+/* The command `fast bench`. */
 int cli_bench(int argc, char **argv)
 {
     bench_line line = { .json = false };

@@ -40,11 +40,13 @@ typedef struct compare_show {
     bool quiet;  /* draw nothing */
 } compare_show;
 
+/* Called by the first Ctrl-C: running trials end, and their results count. */
 static void cancel_compare(void *compare)
 {
     fast_compare_cancel(compare);
 }
 
+/* Read a number of runs or jobs; a usage error names the flag. */
 static int read_count(const char *name, const char *value, int64_t *out)
 {
     char *end = NULL;
@@ -56,6 +58,8 @@ static int read_count(const char *name, const char *value, int64_t *out)
     return CLI_DONE;
 }
 
+/* Take one flag of the command line, or a word that is no flag (option NULL), for
+ * cli_flags_read(). */
 static int set_flag(void *ctx, const fast_option *option, const char *value)
 {
     compare_line *line = ctx;
@@ -97,6 +101,8 @@ static void run_text(const fast_compare_progress *p, char text[160])
              p->trial ? p->run->tuned : "", what);
 }
 
+/* The comparison tells how far it is: draw the bar, and print a line for each run that
+ * failed. */
 static void on_progress(void *ctx, const fast_compare_progress *p)
 {
     compare_show *show = ctx;
@@ -121,6 +127,7 @@ static void on_progress(void *ctx, const fast_compare_progress *p)
 /* Columns of the table; the first one is the name. */
 enum { COLUMNS = 10, CELL_MAX = 64 };
 
+/* Seconds with three digits; a dash where the target was not reached. */
 static void time_text(double seconds, char text[32])
 {
     if (isnan(seconds))
@@ -131,6 +138,7 @@ static void time_text(double seconds, char text[32])
         snprintf(text, 32, seconds < 1 ? "%.3f" : seconds < 100 ? "%.2f" : "%.0f", seconds);
 }
 
+/* A median with its range, in the given unit; a dash where nothing was measured. */
 static void spread_text(const fast_compare_spread *s, double unit, const char *format,
                         char text[CELL_MAX])
 {
@@ -167,6 +175,7 @@ static void model_text(const fast_compared *line, char text[CELL_MAX])
         snprintf(text, CELL_MAX, "-");
 }
 
+/* Make the cells of one line of the table. */
 static void fill_row(const fast_compared *line, int64_t number, char cells[COLUMNS][CELL_MAX])
 {
     const bool loss = isnan(line->accuracy.median);
@@ -220,6 +229,7 @@ static void print_table(const fast_compared *lines, int64_t count)
     free(cells);
 }
 
+/* A spread as three members: the median under its name, and _min and _max. */
 static void json_spread(cli_json *json, const char *name, const fast_compare_spread *s)
 {
     char key[64];
@@ -231,6 +241,7 @@ static void json_spread(cli_json *json, const char *name, const fast_compare_spr
     cli_json_real(json, key, s->max);
 }
 
+/* One line of the table as an object. */
 static void print_json(const fast_compared *line)
 {
     cli_json json;
@@ -352,6 +363,8 @@ static int check_report(const char *path)
     return CLI_DONE;
 }
 
+/* Open the comparison, run it and show the result. A canceled one shows what there is and exits
+ * with CLI_CANCELED. */
 static int compare_all(const compare_line *line, const char *command)
 {
     char program[4096];
@@ -394,6 +407,7 @@ static int compare_all(const compare_line *line, const char *command)
     return code;
 }
 
+/* The command `fast compare`. Its words, quoted for a shell, are part of the report. */
 int cli_compare(int argc, char **argv)
 {
     compare_line line = { .report = "" };

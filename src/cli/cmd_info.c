@@ -23,6 +23,7 @@ typedef struct info_machine {
     char cache[4096];    /* folder of the plan file; "" if no folder is known */
 } info_machine;
 
+/* The widest vectors that this processor has and FAST has kernels for. */
 static const char *isa_name(void)
 {
 #if defined(__x86_64__)
@@ -54,6 +55,7 @@ static void find_cache(char *text, size_t size)
     }
 }
 
+/* Ask the operating system about this machine. */
 static void look(info_machine *m)
 {
     struct utsname name;
@@ -69,6 +71,7 @@ static void look(info_machine *m)
     find_cache(m->cache, sizeof m->cache);
 }
 
+/* Print the machine, the engines and the features, one object a line. */
 static void print_json(const info_machine *m, FILE *out)
 {
     int64_t engine_count = 0, feature_count = 0;
@@ -101,6 +104,7 @@ static void print_json(const info_machine *m, FILE *out)
     }
 }
 
+/* Print the features that are present, or those that are not, under a title of their own. */
 static void print_features(cli_page *page, bool present)
 {
     int64_t count = 0;
@@ -121,6 +125,7 @@ static void print_features(cli_page *page, bool present)
     }
 }
 
+/* Print all of it for people. */
 static void print_text(const info_machine *m, FILE *out)
 {
     int64_t count = 0;
@@ -147,6 +152,8 @@ static void print_text(const info_machine *m, FILE *out)
     print_features(&page, false);
 }
 
+/* Take one flag of the command line, or a word that is no flag (option NULL), for
+ * cli_flags_read(). */
 static int set(void *ctx, const fast_option *option, const char *value)
 {
     if (!option)
@@ -155,6 +162,7 @@ static int set(void *ctx, const fast_option *option, const char *value)
     return CLI_DONE;
 }
 
+/* The command `fast info`. */
 int cli_info(int argc, char **argv)
 {
     bool json = false;

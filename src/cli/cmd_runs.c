@@ -35,6 +35,7 @@ static const char *const verbs[] = {
 };
 enum { VERB_COUNT = sizeof verbs / sizeof verbs[0] };
 
+/* Names of verbs, for fast_text_nearest(). */
 static const char *verb_at(const void *ctx, int64_t i)
 {
     (void)ctx;
@@ -82,6 +83,8 @@ static int set_word(runs_line *line, const char *word)
     return CLI_DONE;
 }
 
+/* Take one flag of the command line, or a word that is no flag (option NULL), for
+ * cli_flags_read(). */
 static int set_flag(void *ctx, const fast_option *option, const char *value)
 {
     runs_line *line = ctx;
@@ -127,6 +130,7 @@ typedef struct runs_table {
     bool json;     /* instead */
 } runs_table;
 
+/* Print a cell of the table, padded to its width on the left or on the right. */
 static void put_cell(FILE *out, const char *text, int width, bool right)
 {
     char safe[CLI_SAFE_MAX];
@@ -150,6 +154,7 @@ static void put_row(const cli_page *page, const char *const cells[8])
     fputc('\n', page->out);
 }
 
+/* Take one run of the list: its row of the table, or its object. */
 static fast_err on_run(void *ctx, const void *row)
 {
     runs_table *table = ctx;
@@ -180,6 +185,7 @@ static fast_err on_run(void *ctx, const void *row)
     return FAST_OK;
 }
 
+/* `fast runs`: the newest runs, or those that a query finds. */
 static int list_runs(fast_store *store, runs_line *line)
 {
     runs_table table = { .json = line->json };
@@ -218,6 +224,7 @@ static int check_runs(fast_store *store, const runs_line *line)
     return CLI_DONE;
 }
 
+/* `fast runs tag` and `untag`. */
 static int change_tags(fast_store *store, const runs_line *line)
 {
     const bool add = strcmp(line->verb, "tag") == 0;
@@ -251,6 +258,8 @@ static int may_delete(const runs_line *line)
     return CLI_FAILED;
 }
 
+/* `fast runs delete`: all numbers are checked, and the user is asked, before the first run is
+ * deleted. */
 static int delete_runs(fast_store *store, const runs_line *line)
 {
     int code = check_runs(store, line);
@@ -266,6 +275,7 @@ static int delete_runs(fast_store *store, const runs_line *line)
     return CLI_DONE;
 }
 
+/* Carry out the verb on an open store. */
 static int do_verb(fast_store *store, runs_line *line)
 {
     const char *verb = line->verb;

@@ -7,8 +7,8 @@
 #include "fast/store.h"
 
 /*
- * What the files of `fast runs` share. Texts of a store are of other programs, perhaps: whatever
- * goes to a terminal goes through cli_text_safe().
+ * Functions that the files of `fast runs` share. Texts of a store may be of other programs: every
+ * text that is printed on a terminal goes through cli_text_safe().
  */
 
 /* The text without control characters, and at most `width` columns wide, "..." where it was cut;

@@ -26,7 +26,7 @@ typedef struct simulate_line {
 
 /* The sums over a campaign. */
 typedef struct simulate_show {
-    const simulate_line *line; /* what was asked for */
+    const simulate_line *line; /* the command line */
     bool terminal;             /* say how far it is */
     bool drawn;                /* that is on the screen */
     int64_t count;             /* of simulations */
@@ -38,6 +38,8 @@ typedef struct simulate_show {
     cli_busy busy;             /* a sign of life of one that is long */
 } simulate_show;
 
+/* Take one flag of the command line, or a word that is no flag (option NULL), for
+ * cli_flags_read(). */
 static int set(void *ctx, const fast_option *option, const char *value)
 {
     simulate_line *line = ctx;
@@ -64,6 +66,7 @@ static void put_bytes(double bytes, char text[32])
     snprintf(text, 32, unit ? "%.3g %s" : "%.0f %s", bytes, units[unit]);
 }
 
+/* A time of the simulation with a unit that fits it. */
 static void put_seconds(double seconds, char text[32])
 {
     if (seconds >= 1)
@@ -74,7 +77,7 @@ static void put_seconds(double seconds, char text[32])
         snprintf(text, 32, "%.3f us", seconds * 1e6);
 }
 
-/* Whom most of those who gave up blame, and how many do. */
+/* Return the actor that most failed actors blame; *count_out is their number. */
 static const char *blamed_most(const fast_simulation *s, int64_t *count_out)
 {
     const char *best = NULL;
@@ -92,6 +95,7 @@ static const char *blamed_most(const fast_simulation *s, int64_t *count_out)
     return best;
 }
 
+/* Print the schedule of faults. */
 static void show_faults(cli_page *page, const fast_simulation *s)
 {
     const char *at = s->faults;
@@ -111,6 +115,7 @@ static void show_faults(cli_page *page, const fast_simulation *s)
         fprintf(page->out, "  (after %lld simulations)\n", (long long)s->shrunk_tries);
 }
 
+/* Print how one worker ended. */
 static void show_worker(cli_page *page, const fast_simulated *a)
 {
     char text[1024], life[48] = "";
@@ -149,6 +154,7 @@ static void show_workers(cli_page *page, const fast_simulation *s)
         fprintf(page->out, "  %lld worker%s done\n", (long long)done, done == 1 ? "" : "s");
 }
 
+/* Print the outcome of one simulation, and the command that repeats it. */
 static void show_result(cli_page *page, const fast_simulation *s)
 {
     char text[256], count[32], bytes[32], virtual_time[32], time[32];
@@ -178,6 +184,7 @@ static void show_result(cli_page *page, const fast_simulation *s)
     cli_page_row(page, 2, 2 + COLUMN, "trace", text);
 }
 
+/* Print one simulation whole, for a command with one seed. */
 static void show_whole(const fast_simulation *s)
 {
     cli_page page;
@@ -190,6 +197,7 @@ static void show_whole(const fast_simulation *s)
         printf("\nrepeat it with: %s\n", s->command);
 }
 
+/* Return the first actor that failed; NULL if all came to the end. */
 static const fast_simulated *first_failure(const fast_simulation *s)
 {
     for (int64_t i = 0; i < s->actor_count; i++)
@@ -222,6 +230,7 @@ static void show_failure(simulate_show *show, const fast_simulation *s)
         printf("  (the faults that matter, after %lld simulations)\n", (long long)s->shrunk_tries);
 }
 
+/* Print one simulation as an object. */
 static void print_json(const fast_simulation *s)
 {
     const fast_simulated *first = first_failure(s);
@@ -248,6 +257,7 @@ static void print_json(const fast_simulation *s)
     cli_json_end(&json);
 }
 
+/* Take the report of one simulation. Return false to end the campaign. */
 static bool on_simulation(void *ctx, const fast_simulation *s)
 {
     simulate_show *show = ctx;
@@ -279,6 +289,7 @@ static bool on_simulation(void *ctx, const fast_simulation *s)
     return true;
 }
 
+/* Print the sums over all seeds of a campaign. */
 static void show_campaign(const simulate_show *show)
 {
     char virtual_time[32], time[32], events[32];

@@ -67,6 +67,7 @@ static void print_row(cli_page *page, const fast_system *s)
     }
 }
 
+/* Print all systems, a line each. */
 static void print_table(cli_page *page, const fast_system *systems, int64_t count)
 {
     char head[128];
@@ -126,6 +127,7 @@ static void print_one(cli_page *page, const fast_system *systems, int64_t count,
     }
 }
 
+/* Print one system as an object. */
 static void print_json(const fast_system *s, FILE *out)
 {
     cli_json json;
@@ -162,6 +164,7 @@ static void put_cell(FILE *out, const char *text)
     }
 }
 
+/* Print one system as a row of docs/systems.md. */
 static void put_markdown_row(FILE *out, const fast_system *s)
 {
     const char *const cells[] = { s->parallelism, s->optimisation, s->scheduling, s->exchange,
@@ -194,6 +197,7 @@ static void put_markdown_row(FILE *out, const fast_system *s)
     fputs(" |\n", out);
 }
 
+/* Print docs/systems.md. */
 static void print_markdown(const fast_system *systems, int64_t count, FILE *out)
 {
     fprintf(out,
@@ -241,6 +245,8 @@ typedef struct systems_line {
     bool markdown;    /* print docs/systems.md */
 } systems_line;
 
+/* Take one flag of the command line, or a word that is no flag (option NULL), for
+ * cli_flags_read(). */
 static int set(void *ctx, const fast_option *option, const char *value)
 {
     systems_line *line = ctx;
@@ -256,6 +262,7 @@ static int set(void *ctx, const fast_option *option, const char *value)
     return CLI_DONE;
 }
 
+/* Names of systems, for fast_text_nearest(). */
 static const char *name_at(const void *ctx, int64_t i)
 {
     return ((const fast_system *)ctx)[i].name;

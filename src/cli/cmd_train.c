@@ -4,8 +4,8 @@
  * flags are the options of fast_part_list("train"), with hyphens, and --json and --quiet. Talk
  * goes to standard error; with --json one object is the last line of standard output.
  *
- * The first Ctrl-C (or SIGTERM) asks the run to stop: it finishes its step, saves, says how to go
- * on, and the program exits 75. A second one ends the program at once; files are replaced
+ * The first Ctrl-C (or SIGTERM) asks the run to stop: it finishes its step, saves, says how to
+ * continue, and the program exits 75. A second one ends the program at once; files are replaced
  * atomically, so the last checkpoint stays whole.
  */
 #include "busy.h"
@@ -34,11 +34,13 @@ typedef struct train_show {
     fast_exporter *exporter; /* of --metrics-port; or NULL */
 } train_show;
 
+/* Called by the first Ctrl-C: the run ends after its step. */
 static void cancel_run(void *run)
 {
     fast_run_cancel(run);
 }
 
+/* Read the port of --metrics-port; a usage error for anything but 0 to 65535. */
 static int set_port(train_line *line, const char *value)
 {
     char *end = NULL;
@@ -74,6 +76,7 @@ static bool has_team(const fast_run *run)
     return strcmp(fast_run_option(run, "transport"), "auto") != 0;
 }
 
+/* Say what is trained, on what and how, before the first step. */
 static void say_header(const train_show *show, const fast_event *event)
 {
     const fast_run *run = show->run;
@@ -95,15 +98,17 @@ static void say_header(const train_show *show, const fast_event *event)
     fprintf(file, ", seed %s\n", fast_run_option(run, "seed"));
     if (has_team(run))
         fprintf(file, "%s workers: strategy %s%s%s on %s%s%s\n", fast_run_option(run, "workers"),
-                fast_run_option(run, "strategy"), fast_run_option(run, "then")[0] ? ", then " : "",
-                fast_run_option(run, "then"), fast_run_option(run, "transport"),
+                fast_run_option(run, "strategy"),
+                fast_run_option(run, "phases")[0] ? ", then " : "", fast_run_option(run, "phases"),
+                fast_run_option(run, "transport"),
                 fast_run_option(run, "cluster")[0] ? ", cluster " : "",
                 fast_run_option(run, "cluster"));
     if (event->step > 0)
-        fprintf(file, "going on after step %lld of %lld\n", (long long)event->step,
+        fprintf(file, "continuing after step %lld of %lld\n", (long long)event->step,
                 (long long)event->step_count);
 }
 
+/* Take an event of the run: draw progress, print evaluations, notes and saved files. */
 static void on_event(void *ctx, const fast_event *event)
 {
     train_show *show = ctx;
@@ -193,11 +198,12 @@ static void say_team(const train_show *show, const fast_result *r)
     fputc('\n', file);
 }
 
+/* Does the run encode its messages, in any phase? */
 static bool is_coded(const fast_run *run)
 {
     return strcmp(fast_run_option(run, "codec"), "none") != 0 ||
            strcmp(fast_run_option(run, "codec_down"), "none") != 0 ||
-           strstr(fast_run_option(run, "then"), "codec=");
+           strstr(fast_run_option(run, "phases"), "codec=");
 }
 
 /* How many times smaller encodings were; NAN before one. */
@@ -240,6 +246,7 @@ static void say_step(FILE *file, const fast_result *r)
     fprintf(file, ", measured %.3g %s\n", unit * r->step_s, name);
 }
 
+/* Say what the run came to: steps, speed, loss, accuracy, memory. */
 static void say_summary(const train_show *show, const fast_result *r)
 {
     FILE *file = show->progress.file;
@@ -323,6 +330,7 @@ static int open_exporter(const train_line *line, train_show *show)
     return CLI_DONE;
 }
 
+/* Open the run, train it and report. The exit code is 75 where a stopped run was saved. */
 static int train(const train_line *line, int argc, char **argv)
 {
     train_show show = { .run = NULL };

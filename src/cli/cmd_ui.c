@@ -24,6 +24,7 @@ typedef struct ui_line {
 /* The server that a signal stops: a handler gets nothing else. */
 static fast_server *volatile signalled;
 
+/* Ask the server to end. Only sets a flag, as a signal handler may. */
 static void on_signal(int number)
 {
     fast_server *server = signalled;
@@ -33,6 +34,8 @@ static void on_signal(int number)
         fast_server_stop(server);
 }
 
+/* Take one flag of the command line, or a word that is no flag (option NULL), for
+ * cli_flags_read(). */
 static int set(void *ctx, const fast_option *option, const char *value)
 {
     ui_line *line = ctx;
@@ -84,6 +87,7 @@ static void open_browser(const char *url)
     free(address);
 }
 
+/* Open the server, say its address and serve until a signal comes. */
 static int serve(const ui_line *line)
 {
     char program[4096];

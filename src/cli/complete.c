@@ -29,6 +29,7 @@ static void put_words(FILE *out, const char *choices)
         fputc(*choices == '|' ? ' ' : *choices, out);
 }
 
+/* True if the shell can offer words for the value: choices, or names of parts. */
 static bool has_values(const fast_option *option)
 {
     int64_t count = 0;
@@ -67,6 +68,7 @@ static void each_flag(FILE *out, const cli_command *command,
         put(out, command, option);
 }
 
+/* The words that bash offers after a flag. */
 static void bash_flag(FILE *out, const cli_command *command, const fast_option *option)
 {
     char flag[CLI_FLAG_MAX];
@@ -89,6 +91,7 @@ static void bash_value(FILE *out, const cli_command *command, const fast_option 
     fputs("' ;;\n", out);
 }
 
+/* Print the completion script for bash. */
 static int complete_bash(FILE *out)
 {
     fputs("# bash completion of fast; made by: fast help --complete bash\n"
@@ -117,6 +120,7 @@ static int complete_bash(FILE *out)
     return CLI_DONE;
 }
 
+/* A flag as zsh describes it to _arguments. */
 static void zsh_flag(FILE *out, const cli_command *command, const fast_option *option)
 {
     char flag[CLI_FLAG_MAX];
@@ -141,6 +145,7 @@ static void zsh_flag(FILE *out, const cli_command *command, const fast_option *o
     fputs("' \\\n", out);
 }
 
+/* Print the completion script for zsh. */
 static int complete_zsh(FILE *out)
 {
     fputs("#compdef fast\n"
@@ -173,6 +178,7 @@ static int complete_zsh(FILE *out)
     return CLI_DONE;
 }
 
+/* A flag as a line of fish's complete. */
 static void fish_flag(FILE *out, const cli_command *command, const fast_option *option)
 {
     char flag[CLI_FLAG_MAX];
@@ -196,6 +202,7 @@ static void fish_flag(FILE *out, const cli_command *command, const fast_option *
     fputs("'\n", out);
 }
 
+/* Print the completion script for fish. */
 static int complete_fish(FILE *out)
 {
     fputs("# fish completion of fast; made by: fast help --complete fish\n"

@@ -9,6 +9,7 @@
 #include <ctype.h>
 #include <string.h>
 
+/* Option names have underscores, flags hyphens. */
 void cli_flag_name(const fast_option *option, char flag[CLI_FLAG_MAX])
 {
     snprintf(flag, CLI_FLAG_MAX, "--%s", option->name);
@@ -17,6 +18,8 @@ void cli_flag_name(const fast_option *option, char flag[CLI_FLAG_MAX])
             *c = '-';
 }
 
+/* The form of a value as help writes it: a letter for numbers, the choices, or the kind of part in
+ * capitals. */
 void cli_flag_value(const fast_option *option, char value[CLI_FLAG_MAX])
 {
     switch (option->type) {
@@ -58,6 +61,31 @@ void cli_flag_text(const fast_option *option, char flag[CLI_FLAG_MAX])
         snprintf(flag, CLI_FLAG_MAX, "%.60s %.60s", name, value);
 }
 
+/* Append the terms of a list that `sign` joins: "a, b or c" for '|', "a and b" for '&'. */
+static void put_terms(const char *list, char sign, char *text, size_t size)
+{
+    size_t used = strlen(text);
+
+    while (*list && used < size) {
+        const size_t length = strcspn(list, sign == '|' ? "|" : "&");
+        const char *next = list + length + (list[length] != '\0');
+        const char *join = !*next ? "" : sign == '&' ? " and " : strchr(next, sign) ? ", " : " or ";
+
+        used += (size_t)snprintf(text + used, size - used, "%.*s%s", (int)length, list, join);
+        list = next;
+    }
+}
+
+void cli_exclusion_text(const fast_exclusion *row, char when[CLI_FLAG_MAX], char rule[CLI_RULE_MAX])
+{
+    when[0] = '\0';
+    put_terms(row->when, '&', when, CLI_FLAG_MAX);
+    snprintf(rule, CLI_RULE_MAX, "%s ", row->excludes ? "does not go with" : "needs");
+    put_terms(row->excludes ? row->excludes : row->needs, '|', rule, CLI_RULE_MAX);
+    const size_t used = strlen(rule);
+    snprintf(rule + used, CLI_RULE_MAX - used, ", because %s", row->why);
+}
+
 /* Both tables of a command, as one list. */
 typedef struct flag_list {
     const fast_option *own;  /* may be NULL */
@@ -66,6 +94,7 @@ typedef struct flag_list {
     int64_t count;           /* number of all flags */
 } flag_list;
 
+/* Number of rows of a table; 0 for NULL. */
 static int64_t table_count(const fast_option *table)
 {
     int64_t count = 0;
@@ -75,6 +104,7 @@ static int64_t table_count(const fast_option *table)
     return count;
 }
 
+/* Join the command's own flags with the options of its part. */
 static flag_list flags_of(const cli_command *command)
 {
     flag_list list = { .own = command->flags };
@@ -86,14 +116,30 @@ static flag_list flags_of(const cli_command *command)
     return list;
 }
 
+/* Return the i-th flag of both tables: the command's own come first. */
 static const fast_option *flag_at(const flag_list *list, int64_t i)
 {
     return i < list->own_count ? &list->own[i] : &list->part[i - list->own_count];
 }
 
+/* Names of flags, for fast_text_nearest(). */
 static const char *flag_name_at(const void *ctx, int64_t i)
 {
     return flag_at(ctx, i)->name;
+}
+
+/* Say, once for each option, that it was given by its former name. */
+static void note_former(const fast_option *option, const char *word, size_t length)
+{
+    static const fast_option *noted;
+    char flag[CLI_FLAG_MAX];
+
+    if (noted == option)
+        return;
+    noted = option;
+    cli_flag_name(option, flag);
+    fprintf(stderr, "note: %.*s is called %s now; the old name works in this version only\n",
+            (int)length, word, flag);
 }
 
 /* The option of "--name" or "--name=value", or NULL, which is then said. */
@@ -107,9 +153,16 @@ static const fast_option *find(const cli_command *command, const flag_list *list
     for (char *c = name; *c; c++)
         if (*c == '-')
             *c = '_';
-    for (int64_t i = 0; i < list->count; i++)
-        if (strcmp(flag_at(list, i)->name, name) == 0)
-            return flag_at(list, i);
+    for (int64_t i = 0; i < list->count; i++) {
+        const fast_option *option = flag_at(list, i);
+
+        if (strcmp(option->name, name) == 0)
+            return option;
+        if (option->former && strcmp(option->former, name) == 0) {
+            note_former(option, word, length);
+            return option;
+        }
+    }
     nearest = fast_text_nearest(name, flag_name_at, list, list->count);
     if (nearest) {
         cli_flag_name(&(fast_option){ .name = nearest }, flag);
@@ -132,6 +185,8 @@ static const char *yes_or_no(const char *value)
     return NULL;
 }
 
+/* Values follow a flag as the next word or behind "="; a BOOL needs none. A word that begins with
+ * -- is never taken for a value: a forgotten value must not swallow the next flag. */
 int cli_flags_read(const cli_command *command, int argc, char **argv, cli_set_fn *set, void *ctx)
 {
     const flag_list list = flags_of(command);

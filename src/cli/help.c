@@ -23,6 +23,7 @@ static void describe(const fast_option *option, bool flag, char *text, size_t si
         snprintf(text, size, "%s", option->help);
 }
 
+/* Print a flag with its help and default. */
 static void print_flag(cli_page *page, const fast_option *option)
 {
     char flag[CLI_FLAG_MAX], text[512];
@@ -32,6 +33,7 @@ static void print_flag(cli_page *page, const fast_option *option)
     cli_page_row(page, 2, 26, flag, text);
 }
 
+/* Print the options of a run, group by group; groups without any are left out. */
 static void print_groups(cli_page *page, const fast_option *options)
 {
     for (const cli_group *group = cli_groups;; group++) {
@@ -50,6 +52,7 @@ static void print_groups(cli_page *page, const fast_option *options)
     }
 }
 
+/* Print the examples of a command, which come before its flags: most readers need no more. */
 static void print_examples(cli_page *page, const cli_example *examples)
 {
     cli_page_title(page, "Examples");
@@ -59,6 +62,7 @@ static void print_examples(cli_page *page, const cli_example *examples)
     }
 }
 
+/* Print the help of one command. */
 static void print_command(cli_page *page, const cli_command *command)
 {
     const fast_part *part = cli_command_part(command);
@@ -89,6 +93,7 @@ static void print_command(cli_page *page, const cli_command *command)
     }
 }
 
+/* Print the options of a part as key=value. */
 static void print_keys(cli_page *page, const fast_option *options)
 {
     for (const fast_option *option = options; option && option->name; option++) {
@@ -101,6 +106,7 @@ static void print_keys(cli_page *page, const fast_option *options)
     }
 }
 
+/* Print a part, with its options if asked for. */
 static void print_part(cli_page *page, const fast_part *part, bool keys)
 {
     cli_page_row(page, 2, 18, part->name, part->summary ? part->summary : "");
@@ -108,6 +114,7 @@ static void print_part(cli_page *page, const fast_part *part, bool keys)
         print_keys(page, part->options);
 }
 
+/* Print all parts of a kind; options that all of them share are printed once. */
 static void print_topic(cli_page *page, const cli_topic *topic)
 {
     int64_t count = 0;
@@ -125,6 +132,7 @@ static void print_topic(cli_page *page, const cli_topic *topic)
     }
 }
 
+/* Print what `fast help` alone shows: an example of each command, commands and topics. */
 static void print_overview(cli_page *page)
 {
     cli_page_text(page, 0, "fast - train deep neural networks, on any machine");
@@ -147,6 +155,19 @@ static void print_overview(cli_page *page)
                   "fast --version prints the version.");
 }
 
+/* Options of a part that do not go together, with the reasons. */
+static void print_exclusions(cli_page *page, const fast_exclusion *rows)
+{
+    char when[CLI_FLAG_MAX], rule[CLI_RULE_MAX];
+
+    if (rows && rows->when)
+        fputs("\n    Options that do not go together\n", page->out);
+    for (; rows && rows->when; rows++) {
+        cli_exclusion_text(rows, when, rule);
+        cli_page_row(page, 6, 30, when, rule);
+    }
+}
+
 /* Every part with this name, of any kind. */
 static bool print_parts_named(cli_page *page, const char *name)
 {
@@ -161,12 +182,14 @@ static bool print_parts_named(cli_page *page, const char *name)
                 continue;
             fprintf(page->out, "%s%s (%s)\n", found ? "\n" : "", name, topic->kind);
             print_part(page, &parts[i], true);
+            print_exclusions(page, parts[i].exclusions);
             found = true;
         }
     }
     return found;
 }
 
+/* Names of topics and parts, for fast_text_nearest(). */
 static const char *name_at(const void *ctx, int64_t i)
 {
     const char *const *names = ctx;
@@ -201,6 +224,7 @@ static int no_topic(const char *name)
         name);
 }
 
+/* A topic is looked for among commands, then kinds of parts, then parts. */
 int cli_help_topic(const char *name)
 {
     const cli_command *command = cli_command_find(name);
@@ -228,6 +252,8 @@ typedef struct help_line {
     bool markdown;     /* print docs/options.md */
 } help_line;
 
+/* Take one flag of the command line, or a word that is no flag (option NULL), for
+ * cli_flags_read(). */
 static int set(void *ctx, const fast_option *option, const char *value)
 {
     help_line *line = ctx;
@@ -245,6 +271,7 @@ static int set(void *ctx, const fast_option *option, const char *value)
     return CLI_DONE;
 }
 
+/* The command `fast help`. */
 int cli_help(int argc, char **argv)
 {
     help_line line = { NULL, NULL, false, false };

@@ -51,12 +51,14 @@ void cli_put_quoted(FILE *file, const char *word)
     free(text);
 }
 
+/* Names of commands, for fast_text_nearest(). */
 static const char *command_at(const void *ctx, int64_t i)
 {
     (void)ctx;
     return cli_commands[i].name;
 }
 
+/* True for the words that people type to ask for help. */
 static bool is_help(const char *word)
 {
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
@@ -73,6 +75,7 @@ static void show_log(void *ctx, fast_log_level level, const char *line)
     fprintf(stderr, "%snote: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", line);
 }
 
+/* Find the command and run it; a usage error names the nearest. */
 static int run_command(int argc, char **argv)
 {
     static char last[NOTE_MAX];

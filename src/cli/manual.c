@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+/* Write text with what roff would read as its own escaped. */
 static void put(FILE *out, const char *text)
 {
     if (*text == '.' || *text == '\'')
@@ -39,6 +40,7 @@ static void put_entry(FILE *out, const char *tag, const char *text, const char *
     fputc('\n', out);
 }
 
+/* Write a table of options as flags. */
 static void put_flags(FILE *out, const fast_option *options)
 {
     for (const fast_option *option = options; option && option->name; option++) {
@@ -50,6 +52,7 @@ static void put_flags(FILE *out, const fast_option *options)
     }
 }
 
+/* Write the section of a command. */
 static void put_command(FILE *out, const cli_command *command)
 {
     fputs(".SS fast ", out);
@@ -64,6 +67,7 @@ static void put_command(FILE *out, const cli_command *command)
         put_entry(out, example->line, example->does, NULL);
 }
 
+/* Write the options of a run, in their groups. */
 static void put_options(FILE *out)
 {
     int64_t count = 0;
@@ -90,6 +94,7 @@ static void put_options(FILE *out)
     }
 }
 
+/* Write the options of a part, indented. */
 static void put_keys(FILE *out, const fast_option *options)
 {
     if (!options || !options->name)
@@ -105,6 +110,22 @@ static void put_keys(FILE *out, const fast_option *options)
     fputs(".RE\n", out);
 }
 
+/* The exclusions of a part, indented under its options. */
+static void put_exclusions(FILE *out, const fast_exclusion *rows)
+{
+    char when[CLI_FLAG_MAX], rule[CLI_RULE_MAX];
+
+    if (rows && rows->when)
+        fputs(".RS\n", out);
+    for (const fast_exclusion *row = rows; row && row->when; row++) {
+        cli_exclusion_text(row, when, rule);
+        put_entry(out, when, rule, NULL);
+    }
+    if (rows && rows->when)
+        fputs(".RE\n", out);
+}
+
+/* Write the section of a kind of parts. */
 static void put_topic(FILE *out, const cli_topic *topic)
 {
     int64_t count = 0;
@@ -121,6 +142,7 @@ static void put_topic(FILE *out, const cli_topic *topic)
         put_entry(out, parts[i].name, parts[i].summary ? parts[i].summary : "", NULL);
         if (!shared)
             put_keys(out, parts[i].options);
+        put_exclusions(out, parts[i].exclusions);
     }
     if (shared) {
         fputs(".PP\nAll of them take:\n", out);
@@ -128,6 +150,7 @@ static void put_topic(FILE *out, const cli_topic *topic)
     }
 }
 
+/* Write the whole page. Return CLI_DONE. */
 int cli_manual(FILE *out)
 {
     fprintf(out, ".TH FAST 1 \"\" \"fast %s\" \"User Commands\"\n", fast_version());

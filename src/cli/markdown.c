@@ -30,6 +30,7 @@ static void put_code(FILE *out, const char *text)
     fputc('`', out);
 }
 
+/* Write an option as a row of a table, with its limits. */
 static void put_row(FILE *out, const char *name, const fast_option *option)
 {
     fputs("| ", out);
@@ -46,6 +47,7 @@ static void put_row(FILE *out, const char *name, const fast_option *option)
     fputs(" |\n", out);
 }
 
+/* Write an option as a row whose name is a flag. */
 static void put_flag_row(FILE *out, const fast_option *option)
 {
     char flag[CLI_FLAG_MAX];
@@ -54,6 +56,7 @@ static void put_flag_row(FILE *out, const fast_option *option)
     put_row(out, flag, option);
 }
 
+/* Write the section of a command: its examples and its own flags. */
 static void put_command(FILE *out, const cli_command *command)
 {
     fprintf(out, "\n## fast %s\n\n", command->name);
@@ -71,6 +74,7 @@ static void put_command(FILE *out, const cli_command *command)
     }
 }
 
+/* Write the options of a run, a table for each group. */
 static void put_run(FILE *out)
 {
     int64_t count = 0;
@@ -98,6 +102,7 @@ static void put_run(FILE *out)
     }
 }
 
+/* Write the options of a part as a table. */
 static void put_keys(FILE *out, const fast_option *options)
 {
     if (!options || !options->name)
@@ -112,6 +117,24 @@ static void put_keys(FILE *out, const fast_option *options)
     }
 }
 
+/* The exclusions of a part, as a list under its options. */
+static void put_exclusions(FILE *out, const fast_exclusion *rows)
+{
+    char when[CLI_FLAG_MAX], rule[CLI_RULE_MAX];
+
+    if (rows && rows->when)
+        fputc('\n', out);
+    for (; rows && rows->when; rows++) {
+        cli_exclusion_text(rows, when, rule);
+        fputs("- ", out);
+        put_code(out, when);
+        fputc(' ', out);
+        put(out, rule);
+        fputs(".\n", out);
+    }
+}
+
+/* Write the section of a kind of parts. */
 static void put_topic(FILE *out, const cli_topic *topic)
 {
     int64_t count = 0;
@@ -134,6 +157,7 @@ static void put_topic(FILE *out, const cli_topic *topic)
         fputc('\n', out);
         if (!shared)
             put_keys(out, parts[i].options);
+        put_exclusions(out, parts[i].exclusions);
     }
     if (shared) {
         fputs("\nAll of them take:\n", out);
@@ -141,6 +165,7 @@ static void put_topic(FILE *out, const cli_topic *topic)
     }
 }
 
+/* Write the whole page. A test compares it with docs/options.md. */
 int cli_markdown(FILE *out)
 {
     fputs("# Options\n\n"

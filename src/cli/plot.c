@@ -23,11 +23,13 @@ typedef struct plot {
     bool loss;                     /* rows are test losses */
 } plot;
 
+/* The value of a point that the plot shows: accuracy, or loss without one. */
 static double height_of(const plot *p, const fast_compare_point *point)
 {
     return p->loss ? point->test_loss : point->test_accuracy;
 }
 
+/* Find the range of times and values of all curves. */
 static void measure(plot *p, const fast_compared *lines, int64_t count)
 {
     p->low = INFINITY;
@@ -45,6 +47,7 @@ static void measure(plot *p, const fast_compared *lines, int64_t count)
         }
 }
 
+/* Put a letter into the grid, at the place of a time and a value. */
 static void put(plot *p, double time, double height, char letter)
 {
     const int x = (int)(time / p->time_max * (p->columns - 1) + 0.5);
@@ -54,6 +57,7 @@ static void put(plot *p, double time, double height, char letter)
         p->cells[y][x] = letter;
 }
 
+/* Draw the curve of one run with its letter. */
 static void draw(plot *p, const fast_compared_run *run, char letter)
 {
     for (int64_t k = 0; k < run->point_count; k++) {

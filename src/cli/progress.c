@@ -73,6 +73,7 @@ static void where_text(const cli_progress *progress, const fast_event *event, bo
     }
 }
 
+/* Draw a bar of `size` characters, of which `fraction` is full. */
 static void draw_bar(FILE *file, bool color, double fraction, int size)
 {
     const int full = (int)(fraction * size);
@@ -82,6 +83,7 @@ static void draw_bar(FILE *file, bool color, double fraction, int size)
     fputs(color ? "\033[0m]" : "]", file);
 }
 
+/* Draw the line of progress, over the last one. */
 static void draw(cli_progress *progress, const fast_event *event)
 {
     const fast_result *r = event->result;
@@ -163,6 +165,7 @@ void cli_progress_show(cli_progress *progress, const fast_event *event)
         line(progress, event, false);
 }
 
+/* Seconds of a clock that never goes back. */
 static double clock_s(void)
 {
     struct timespec now;

@@ -17,6 +17,7 @@ typedef struct export_rows {
     bool named;             /* the line of names is written */
 } export_rows;
 
+/* Write a field of CSV, quoted where it has to be (RFC 4180). */
 static void put_field(FILE *out, const char *text)
 {
     if (!text[strcspn(text, ",\"\r\n")]) {
@@ -32,6 +33,7 @@ static void put_field(FILE *out, const char *text)
     fputc('"', out);
 }
 
+/* Write the value of a column; nothing where it has none. */
 static void put_value(FILE *out, const fast_column *column, const void *row)
 {
     const void *at = (const char *)row + column->offset;
@@ -44,6 +46,7 @@ static void put_value(FILE *out, const fast_column *column, const void *row)
         put_field(out, *(const char *const *)at);
 }
 
+/* Write one row of the store as a line. */
 static fast_err on_row(void *ctx, const void *row)
 {
     export_rows *rows = ctx;

@@ -31,6 +31,7 @@ static void value_text(const json_t *options, const char *key, char text[VALUE_M
         snprintf(text, VALUE_MAX, "-");
 }
 
+/* Print a name and its value as a row of the page. */
 static void put_pair(cli_page *page, const char *name, const char *value)
 {
     cli_page_row(page, 2, 22, name, value);
@@ -75,6 +76,7 @@ static int width_of(const fast_column *column)
     return length > least ? length : least;
 }
 
+/* Print the heads of a table. */
 static void put_names(const cli_page *page, const fast_column *columns, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
@@ -82,6 +84,7 @@ static void put_names(const cli_page *page, const fast_column *columns, int64_t 
     fputc('\n', page->out);
 }
 
+/* Print one row of a table. */
 static fast_err on_row(void *ctx, const void *row)
 {
     show_rows *rows = ctx;
@@ -114,6 +117,7 @@ static fast_err on_row(void *ctx, const void *row)
     return FAST_OK;
 }
 
+/* Print one tag; all tags of a run are one line. */
 static fast_err on_tag(void *ctx, const void *row)
 {
     show_rows *rows = ctx;
@@ -135,6 +139,7 @@ static fast_err put_rows(cli_page *page, fast_store *store, int64_t id, fast_sto
     return err;
 }
 
+/* Print one run with all that is stored of it. */
 static fast_err put_run(cli_page *page, fast_store *store, const fast_stored_run *run)
 {
     char text[CLI_SAFE_MAX];
@@ -233,6 +238,7 @@ static void put_options(cli_page *page, const fast_stored_run *runs, int count)
         json_decref(options[i]);
 }
 
+/* Print the results of several runs side by side. */
 static void put_results(cli_page *page, const fast_stored_run *runs, int count)
 {
     int64_t column_count = 0;
@@ -256,6 +262,7 @@ static void put_results(cli_page *page, const fast_stored_run *runs, int count)
     }
 }
 
+/* Print several runs side by side: who they are, their options, their results. */
 static void put_comparison(const fast_stored_run *runs, int count)
 {
     cli_page page;

@@ -40,6 +40,7 @@ const char *cli_text_safe(const char *text, int width, char safe[CLI_SAFE_MAX])
     return safe;
 }
 
+/* A number of bytes with a unit that fits it. */
 static void bytes_text(double bytes, char text[CLI_VALUE_MAX])
 {
     static const char *const units[] = { "B", "kB", "MB", "GB", "TB" };
@@ -63,6 +64,7 @@ static void date_text(double seconds, char text[CLI_VALUE_MAX])
         snprintf(text, CLI_VALUE_MAX, "-");
 }
 
+/* True if a text has this ending. */
 static bool ends_with(const char *text, const char *end)
 {
     const size_t length = strlen(text), size = strlen(end);
@@ -147,6 +149,7 @@ bool cli_run_copy(const fast_stored_run *row, fast_stored_run *out)
     return whole;
 }
 
+/* Copy a run that was asked for by its number: its texts are lent for this call only. */
 static fast_err on_run(void *ctx, const void *row)
 {
     return cli_run_copy(row, ctx) ? FAST_OK : FAST_ENOMEM;

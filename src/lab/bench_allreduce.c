@@ -10,7 +10,7 @@
  * whole vector before each call and checks the sums behind it, as training writes and reads
  * gradients, the calls are timed one by one, and the median counts. On `sim` one call is timed,
  * from the instant at which all workers begin to the end of the last one, in virtual time, and no
- * values are carried. What the model behind `auto` predicts (comm/model.c) stands beside each
+ * values are sent. The forecast of the model behind `auto` (comm/cost_model.c) stands beside each
  * measurement.
  */
 #include "base/memory.h"
@@ -26,7 +26,7 @@
 enum { SIZES_MAX = 64, BATCHES = 5, WARM_UP = 3, FACTOR = 8, FRESH_CALLS = 100 };
 
 /* The options, in the order of the table. */
-typedef struct allreduce_config {
+typedef struct bench_allreduce_config {
     char transport[32];  /* a name */
     int64_t workers;     /* actors */
     char algorithm[128]; /* with options; "": each */
@@ -35,9 +35,9 @@ typedef struct allreduce_config {
     double timeout;      /* seconds */
     int64_t seed;        /* of sim */
     bool fresh;          /* new values before each call */
-} allreduce_config;
+} bench_allreduce_config;
 
-typedef allreduce_config C;
+typedef bench_allreduce_config C;
 
 static const fast_option bench_options[] = {
     FAST_OPT_TEXT(C, transport, "threads", "transport", "what runs the workers"),
@@ -65,17 +65,18 @@ typedef struct bench_row {
 
 /* State that the workers of a process share. Rank 0 writes the rows; ends are each worker's own. */
 typedef struct allreduce_bench {
-    const allreduce_config *config; /* the options */
-    int64_t sizes[SIZES_MAX];       /* bytes */
-    int64_t size_count;             /* of sizes */
-    int64_t size_max;               /* the largest */
-    bool sim;                       /* virtual time, no values */
-    bench_row *rows;                /* of rank 0 */
-    int64_t row_count;              /* of rows */
-    int64_t row_max;                /* that fit */
-    int64_t *ends;                  /* sim: when each worker was done */
+    const bench_allreduce_config *config; /* the options */
+    int64_t sizes[SIZES_MAX];             /* bytes */
+    int64_t size_count;                   /* of sizes */
+    int64_t size_max;                     /* the largest */
+    bool sim;                             /* virtual time, no values */
+    bench_row *rows;                      /* of rank 0 */
+    int64_t row_count;                    /* of rows */
+    int64_t row_max;                      /* that fit */
+    int64_t *ends;                        /* sim: when each worker was done */
 } allreduce_bench;
 
+/* Read a number of bytes. */
 static fast_err parse_size(const char *text, int64_t *out)
 {
     int64_t bytes = 0;
@@ -87,6 +88,7 @@ static fast_err parse_size(const char *text, int64_t *out)
     return FAST_OK;
 }
 
+/* Append a size to the list of those that are measured; FAST_EINVAL if there are too many. */
 static fast_err add_size(allreduce_bench *b, int64_t bytes)
 {
     if (b->size_count == SIZES_MAX)
@@ -121,6 +123,7 @@ static fast_err parse_sizes(allreduce_bench *b)
     return FAST_OK;
 }
 
+/* Order of times, for qsort(). */
 static int compare(const void *x, const void *y)
 {
     const double a = *(const double *)x, b = *(const double *)y;
@@ -231,6 +234,8 @@ static fast_err bench_algorithm(allreduce_bench *b, fast_actor *actor, fast_grou
     return FAST_OK;
 }
 
+/* Measure the chosen algorithm, or every one that this group can run. All workers call this
+ * together. */
 static fast_err bench_group(allreduce_bench *b, fast_actor *actor, fast_group *group, float *x)
 {
     FAST_TRY(fast__model_fit(group, FAST_SOON));
@@ -248,6 +253,7 @@ static fast_err bench_group(allreduce_bench *b, fast_actor *actor, fast_group *g
     return FAST_OK;
 }
 
+/* The program of a worker. On `sim` no vector is needed: only times are simulated. */
 static fast_err bench_worker(fast_actor *actor, void *ctx)
 {
     allreduce_bench *b = ctx;
@@ -268,7 +274,7 @@ static fast_err bench_worker(fast_actor *actor, void *ctx)
 /* Run the workers. */
 static fast_err bench_run(allreduce_bench *b)
 {
-    const allreduce_config *config = b->config;
+    const bench_allreduce_config *config = b->config;
     char transport[64], cluster[4112], timeout[64], seed[64], number[48];
     fast__real_text(config->timeout, number, sizeof number);
     snprintf(transport, sizeof transport, "transport=%s", config->transport);
@@ -284,7 +290,7 @@ fast_err fast_bench_allreduce(const char *const *options, fast_allreduce_measure
                               void *ctx)
 {
     FAST_ASSERT(report != NULL);
-    allreduce_config config = { 0 };
+    bench_allreduce_config config = { 0 };
     FAST_TRY(fast__lab_options("fast bench allreduce", bench_options, options, &config));
     allreduce_bench b = { .config = &config, .sim = strcmp(config.transport, "sim") == 0 };
     FAST_TRY(parse_sizes(&b));

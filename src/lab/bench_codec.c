@@ -45,6 +45,7 @@ typedef struct codec_bench {
     uint8_t *bytes; /* [bound] of the codec that is measured */
 } codec_bench;
 
+/* Fill the vector with random numbers that are distributed like gradients. */
 static void draw(codec_bench *b)
 {
     fast_rng rng;
@@ -58,6 +59,7 @@ static void draw(codec_bench *b)
     }
 }
 
+/* Seconds since a reading of the clock. */
 static double seconds_since(int64_t begin)
 {
     return (double)(fast__clock_ns() - begin) * 1e-9;
@@ -94,6 +96,7 @@ static fast_err measure_coder(codec_bench *b, fast_coder *coder, fast_codec_meas
     return FAST_OK;
 }
 
+/* Encode and decode several times, take the shortest times, and report. */
 static fast_err measure(codec_bench *b, const char *spec, fast_codec_measure_fn *report, void *ctx)
 {
     const fast_segment whole = {

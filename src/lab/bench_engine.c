@@ -37,6 +37,7 @@ typedef struct small_graph {
     fast_segment state[SEGMENTS_MAX];  /* of running means and variances */
 } small_graph;
 
+/* Append a node to a small graph, with the shape of another node. */
 static fast_node *small_add(small_graph *small, fast_op op, const fast_node *shape)
 {
     fast_graph *graph = &small->graph;
@@ -145,6 +146,7 @@ static void small_make(small_graph *small, const fast_graph *graph, int layer, i
     small->graph.outputs = mean.count;
 }
 
+/* Order of times, for qsort(). */
 static int compare(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a;
@@ -152,6 +154,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The median of times, in seconds; sorts them. */
 static double median_s(int64_t *times_ns, int count)
 {
     FAST_ASSERT(count > 0);
@@ -171,6 +174,7 @@ typedef struct small_run {
     small_graph small;         /* the graph */
 } small_run;
 
+/* Free a small run; NULL is allowed. */
 static void small_close(small_run *s)
 {
     if (!s)
@@ -181,6 +185,7 @@ static void small_close(small_run *s)
     fast__free(s);
 }
 
+/* Fill the inputs of a small run with values of the right kind. */
 static fast_err small_fill(small_run *s, const fast_run *run)
 {
     const fast_graph *graph = &s->small.graph;
@@ -208,6 +213,7 @@ static fast_err small_fill(small_run *s, const fast_run *run)
     return FAST_OK;
 }
 
+/* Make a graph of `copies` copies of one layer, compiled by the run's engine. */
 static fast_err small_open(const fast_run *run, int layer, int copies, small_run **out)
 {
     small_run *s = NULL;
@@ -224,6 +230,7 @@ static fast_err small_open(const fast_run *run, int layer, int copies, small_run
     return FAST_OK;
 }
 
+/* One forward and backward pass. */
 static fast_err small_pass(small_run *s)
 {
     const int64_t begin_ns = fast__clock_ns();
@@ -249,6 +256,8 @@ static fast_err small_time(small_run *more, small_run *less, double *seconds_out
     return FAST_OK;
 }
 
+/* Time a layer by the difference of graphs with more and fewer copies of it, so that the rest of a
+ * pass cancels out. */
 static fast_err time_layer(const fast_run *run, int node, double *seconds_out)
 {
     const bool image = run->graph->nodes[node].rank == 3;
@@ -266,6 +275,7 @@ static fast_err time_layer(const fast_run *run, int node, double *seconds_out)
     return err;
 }
 
+/* Measure one layer of the model and report it beside the bound. */
 static fast_err bench_layer(const fast_run *run, int node, double peak, fast_measure_fn *report,
                             void *ctx)
 {

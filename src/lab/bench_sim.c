@@ -25,7 +25,7 @@ enum { RUNS = 5, MESSAGES = 2 << 20, STEPS_MAX = 1 << 15, TAG = 1 };
 
 typedef struct sim_config {
     int64_t actors;     /* 0: several sizes */
-    char cluster[1024]; /* what is simulated */
+    char cluster[1024]; /* specification of the simulated cluster */
 } sim_config;
 
 static const fast_option options_table[] = {

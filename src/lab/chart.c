@@ -33,6 +33,7 @@ typedef struct chart_scale {
     bool log;    /* logarithmic */
 } chart_scale;
 
+/* The place of a value on an axis, in units of the drawing. */
 static double at(const chart_scale *s, double value)
 {
     const double part = s->log ? (log(value) - log(s->min)) / (log(s->max) - log(s->min))
@@ -41,6 +42,7 @@ static double at(const chart_scale *s, double value)
     return s->from + part * (s->to - s->from);
 }
 
+/* A measure of a point, by its offset in the struct. */
 static double value_of(const fast_compare_point *point, size_t offset)
 {
     return *(const double *)(const void *)((const char *)point + offset);
@@ -127,6 +129,7 @@ static void tick_text(const fast_chart *chart, bool vertical, double value, char
         snprintf(text, 32, "%.3g", value);
 }
 
+/* Draw one tick of an axis with its number. */
 static void tick(const fast_chart *chart, bool vertical, const chart_scale *s, double value,
                  FILE *out)
 {
@@ -146,6 +149,7 @@ static void tick(const fast_chart *chart, bool vertical, const chart_scale *s, d
                 p, p, TOP, HEIGHT - BOTTOM, p, HEIGHT - BOTTOM + 16, text);
 }
 
+/* Draw an axis with its ticks and its title. */
 static void draw_axis(const fast_chart *chart, bool vertical, const chart_scale *s, FILE *out)
 {
     const double step = round_step(s->max - s->min, 5);
@@ -203,6 +207,8 @@ static bool is_above(const chart_label *a, const chart_label *b)
     return fabs(a->end[1] - b->end[1]) > LABEL ? a->end[1] < b->end[1] : a->end[0] < b->end[0];
 }
 
+/* Write the names of lines at the ends of their curves, moved so that they do not cover each
+ * other. */
 static void draw_labels(const fast_compared *lines, chart_label *labels, int64_t count, FILE *out)
 {
     for (int64_t i = 1; i < count; i++) {

@@ -14,7 +14,7 @@ typedef enum fast_chart_unit {
 
 /* The contents of a chart; its texts are constants, written without escapes. */
 typedef struct fast_chart {
-    const char *title;    /* for those who cannot see it */
+    const char *title;    /* read aloud by screen readers */
     const char *x_title;  /* below the axis */
     size_t x;             /* offset of a number of a point */
     size_t y;             /* offset of the double on the other axis */

@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Copy a text to memory of its own. */
 static fast_err text_copy(const char *text, char **out)
 {
     const size_t size = strlen(text) + 1;
@@ -57,6 +58,7 @@ static fast_err add_flag(fast_words *argv, const char *option)
     return fast__words_add(argv, equals + 1);
 }
 
+/* Append options as flags of a command line. */
 static fast_err add_flags(fast_words *argv, const fast_words *options)
 {
     for (int64_t i = 0; options && i < options->count; i++)
@@ -156,6 +158,7 @@ static bool trial_beats(const fast_compared_run *a, const fast_compared_run *b)
     return isfinite(x->test_loss) && !(x->test_loss >= y->test_loss);
 }
 
+/* The first task of a line that is no trial. */
 static fast_compare_task *first_run(fast_compare *compare, int64_t line)
 {
     return compare->tasks + compare->line_count * compare->trial_count + line * compare->seed_count;
@@ -212,6 +215,7 @@ static fast_err take_text(fast_words *job, const char *name, const char *standar
     return FAST_OK;
 }
 
+/* Take an option out of the job and read its number; the standard one if it was not given. */
 static fast_err take_number(fast_words *job, const char *name, const char *standard, double *out)
 {
     char text[64];
@@ -422,6 +426,7 @@ typedef struct report_page {
     size_t size; /* bytes of text */
 } report_page;
 
+/* Write the report to a stream, for the function that replaces files at once. */
 static fast_err put_page(void *ctx, void *stream)
 {
     const report_page *p = ctx;

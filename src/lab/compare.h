@@ -78,7 +78,7 @@ typedef struct fast_compare_task {
     fast_compare_point *points; /* the curve that `view` lends; NULL before the first evaluation */
     int64_t thinned;            /* every 2^thinned-th evaluation is a point */
     int64_t seen;               /* evaluations */
-    const char *outcome;        /* what its result said: "done", ...; NULL before */
+    const char *outcome;        /* outcome in its result: "done", ...; NULL before */
 } fast_compare_task;
 
 struct fast_compare {

@@ -32,15 +32,17 @@ typedef struct compare_pool {
     int64_t done;                                    /* tasks that have ended */
     int64_t timed;                                   /* ended tasks that ran in a process */
     int64_t sum_ns;                                  /* of their times */
-    fast_compare_stored *stored;                     /* what the store has from before; or NULL */
-    int64_t told_ns;                                 /* when the watcher was told last */
+    fast_compare_stored *stored; /* runs of an earlier comparison of this name; or NULL */
+    int64_t told_ns;             /* when the watcher was told last */
 } compare_pool;
 
+/* True for a task that has neither started nor ended. */
 static bool is_waiting(const fast_compare_task *task)
 {
     return strcmp(task->view->status, "waiting") == 0;
 }
 
+/* Tell the watcher how far the comparison is, and which run has ended. */
 static void tell(compare_pool *p, const fast_compare_task *ended)
 {
     fast_compare *compare = p->compare;
@@ -108,6 +110,7 @@ static fast_compare_task *next_task(const fast_compare *compare)
     return NULL;
 }
 
+/* Start waiting tasks while there are free places. */
 static fast_err start_some(compare_pool *p)
 {
     fast_compare *compare = p->compare;
@@ -218,6 +221,7 @@ static void read_trouble(fast_compare_task *task, const char *line)
                  strncmp(line, "fast: ", 6) == 0 ? line + 6 : line);
 }
 
+/* A process has ended: read its last words, and mark its task. */
 static fast_err end_child(compare_pool *p, int64_t i, const fast_child_event *event)
 {
     fast_compare_task *task = p->tasks[i];

@@ -52,6 +52,7 @@ fast_compare_spread fast__spread_of(double *values, int64_t count)
 /* A number of a run for the spreads. */
 typedef double value_fn(const fast_compared_run *run, size_t offset);
 
+/* A measure of a run, by its offset in the struct. */
 static double plain(const fast_compared_run *run, size_t offset)
 {
     return fast__run_is_whole(run)
@@ -59,6 +60,7 @@ static double plain(const fast_compared_run *run, size_t offset)
                : NAN;
 }
 
+/* A time of a run; infinite if it was never reached, so that it sorts last. */
 static double time_of(const fast_compared_run *run, size_t offset)
 {
     const double time = plain(run, offset);
@@ -133,7 +135,8 @@ static const fast_compared_run *find_shown(const fast_compared *line)
     return best;
 }
 
-static void judge_line(fast_compared *line, double *values)
+/* Compute the medians and ranges of a line's runs. */
+static void rate_line(fast_compared *line, double *values)
 {
     line->reached_count = line->failed_count = 0;
     line->error = NULL;
@@ -214,7 +217,7 @@ fast_err fast__compare_rank(fast_compare *compare)
 
     FAST_TRY(fast__alloc("values of seeds", compare->seed_count, sizeof *values, &values));
     for (int64_t i = 0; i < compare->line_count; i++)
-        judge_line(&compare->lines[i], values);
+        rate_line(&compare->lines[i], values);
     fast__free(values);
     sort_lines(compare->lines, compare->line_count);
     return fast__verdict(compare);

@@ -46,7 +46,7 @@ static fast_compare *make(const char *options, const char *target)
     return compare;
 }
 
-/* What the runs of a line measured: times (INFINITY: not reached), and the rest alike. */
+/* Set the measures of a line's runs: times (INFINITY: not reached), and equal values elsewhere. */
 static void put(fast_compare *compare, int64_t line, const double times[3], double accuracy,
                 double samples, double wait)
 {
@@ -109,7 +109,7 @@ static void order_and_ties(void **state)
     fast_compare_close(compare);
 }
 
-/* Touching spreads are a tie; one that is clear is none. */
+/* Touching spreads are a tie; spreads with a gap between them are not. */
 static void edges(void **state)
 {
     (void)state;

@@ -46,6 +46,8 @@ static const read_field points[] = {
 _Static_assert(sizeof points / sizeof *points == sizeof(fast_compare_point) / sizeof(double),
                "every number of a point is read");
 
+/* Copy the numbers of an object into a struct, by a table of keys and offsets; missing ones are
+ * NAN. */
 static void read_fields(const json_t *object, const read_field *fields, size_t count, void *out)
 {
     for (size_t i = 0; i < count; i++) {

@@ -86,6 +86,7 @@ void fast__html_text(FILE *out, const char *text)
     }
 }
 
+/* The head of the page: title, style and the job. */
 static void head(const fast_compare *compare, const char *command, FILE *out)
 {
     const char *const *job = fast_compare_job(compare);
@@ -125,6 +126,7 @@ static void cell(FILE *out, const char *median, const char *min, const char *max
     fputs("</td>", out);
 }
 
+/* A cell with a time and its range. */
 static void time_cell(FILE *out, const fast_compare_spread *s)
 {
     char median[32], min[32], max[32];
@@ -135,6 +137,7 @@ static void time_cell(FILE *out, const fast_compare_spread *s)
     cell(out, median, min, max);
 }
 
+/* A cell with bytes in megabytes. */
 static void bytes_cell(FILE *out, const fast_compare_spread *s)
 {
     char median[32], min[32], max[32];
@@ -145,6 +148,7 @@ static void bytes_cell(FILE *out, const fast_compare_spread *s)
     cell(out, median, min, max);
 }
 
+/* A cell with a number in a unit. */
 static void real_cell(FILE *out, const fast_compare_spread *s, double unit, const char *format)
 {
     char text[3][32];
@@ -161,6 +165,7 @@ static void real_cell(FILE *out, const fast_compare_spread *s, double unit, cons
     cell(out, text[0], text[1], text[2]);
 }
 
+/* The table of results, best first. */
 static void table(const fast_compare *compare, FILE *out)
 {
     const bool by_loss = isnan(compare->lines[0].accuracy.median);
@@ -249,6 +254,7 @@ static void curves(const fast_compare *compare, FILE *out)
         fprintf(out, "<p class=\"soft\">The %d best lines are drawn.</p>\n", FAST_CHART_LINES_MAX);
 }
 
+/* Begin a row with the name of a line. */
 static void row_begin(FILE *out, const char *name)
 {
     fputs("<div class=\"row\"><span>", out);
@@ -322,6 +328,7 @@ static void bars(const fast_compare *compare, size_t offset, bool bytes, FILE *o
     }
 }
 
+/* Charts of bytes sent, and of the divergence of replicas over time. */
 static void amounts(const fast_compare *compare, FILE *out)
 {
     const fast_chart chart = { .title = "Divergence of the replicas over time",
@@ -346,6 +353,7 @@ static void amounts(const fast_compare *compare, FILE *out)
         fputs("<p>No line tells it.</p>\n", out);
 }
 
+/* The table of forecast and measured times of a step. */
 static void model(const fast_compare *compare, FILE *out)
 {
     fputs("<h2>Was the cost model right?</h2>\n<p class=\"soft\">the time of a worker's step as it "
@@ -375,6 +383,7 @@ static void model(const fast_compare *compare, FILE *out)
     fputs("</tbody></table></div>\n", out);
 }
 
+/* A cell with the outcome of a trial. */
 static void trial_cell(const fast_compared *line, const fast_compared_run *trial, FILE *out)
 {
     const fast_compare_measures *m = &trial->measures;
@@ -398,6 +407,7 @@ static void trial_cell(const fast_compared *line, const fast_compared_run *trial
         fprintf(out, "%s<small>loss %.3g</small></td>", chosen ? "&#10003; " : "", m->test_loss);
 }
 
+/* The table of trials, by line and tuned value. */
 static void tuning(const fast_compare *compare, FILE *out)
 {
     fputs("<h2>What each was given</h2>\n", out);
@@ -432,6 +442,7 @@ static void tuning(const fast_compare *compare, FILE *out)
     fputs("</tbody></table></div>\n", out);
 }
 
+/* The commands that repeat each line's first run. */
 static void commands(const fast_compare *compare, FILE *out)
 {
     fputs("<h2>To repeat a line</h2>\n<p class=\"soft\">the command of its first seed; the others "

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs that the store has from before. A comparison that the user named and that was stopped goes
- * on where it was: runs under its name that are whole, and whose command is the same word for word,
- * are read instead of run; what diverged would do so again. The command holds everything that a run
- * depends on, its seed included.
+ * Runs that the store has from before. A comparison that the user named and that was stopped
+ * continues where it was: runs under its name that are whole, and whose command is the same word
+ * for word, are read instead of run; a run that diverged would do so again. The command holds
+ * everything that a run depends on, its seed included.
  *
  * Runs are listed once, at the beginning; what is read of one is its result, which is the object of
  * `fast train --json`, and its evaluations. No store, or one that cannot be read, is no reason to
@@ -20,10 +20,11 @@
 struct fast_compare_stored {
     fast_store *store;   /* open for reading */
     fast_words commands; /* of whole runs */
-    int64_t *ids;        /* theirs */
+    int64_t *ids;        /* numbers in the store of the commands' runs */
     int64_t size;        /* places of `ids` */
 };
 
+/* Note a run of the store that may be used again. */
 static fast_err add_run(void *ctx, const void *row)
 {
     fast_compare_stored *stored = ctx;
@@ -64,6 +65,7 @@ fast_err fast__compare_stored_open(const fast_compare *compare, fast_compare_sto
     return FAST_OK;
 }
 
+/* Read the result of a stored run. */
 static fast_err read_result(void *ctx, const void *row)
 {
     const fast_stored_run *run = row;
@@ -71,6 +73,7 @@ static fast_err read_result(void *ctx, const void *row)
     return run->result ? fast__task_read(ctx, run->result) : FAST_OK;
 }
 
+/* Read one evaluation of a stored run. */
 static fast_err read_point(void *ctx, const void *row)
 {
     const fast_stored_metric *m = row;

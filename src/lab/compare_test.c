@@ -126,7 +126,7 @@ static void equal_trials(void **state)
     assert_true(lines[0].time_to_target_s.median == 1);
     assert_int_equal(lines[0].runs[0].point_count, 2);
     assert_true(lines[0].runs[0].points[1].bytes_sent == 20);
-    /* The trial that was killed is said; the line goes on without it. */
+    /* The trial that was killed is said; the line continues without it. */
     const fast_compared *ssp = strcmp(lines[0].name, "ssp") == 0 ? &lines[0] : &lines[1];
     assert_string_equal(ssp->trials[2].status, "failed");
     assert_non_null(strstr(ssp->trials[2].error, "signal 9"));
@@ -175,8 +175,8 @@ static void cancel_at_end(void *ctx, const fast_compare_progress *progress)
         fast_compare_cancel(ctx);
 }
 
-/* A cancel after the first run: the others, one of which would take ten minutes, end; what there is
- * is judged. */
+/* A cancel after the first run: the others, one of which would take ten minutes, end; the runs
+ * that there are count. */
 static void cancel(void **state)
 {
     (void)state;
@@ -195,7 +195,7 @@ static void cancel(void **state)
     fast_compare_close(compare);
 }
 
-/* More evaluations than are kept: the first and the last stay, and the order. */
+/* More evaluations than are stored: the first and the last stay, and the order. */
 static void long_curves(void **state)
 {
     (void)state;
@@ -269,7 +269,7 @@ static void hostile_report(void **state)
     fast_compare_close(compare);
 }
 
-/* The trials' seed is none of the runs'; holdout is theirs alone; threads run one by one. */
+/* The trials' seed differs from the runs'; only trials hold out; threads run one by one. */
 static void seeds(void **state)
 {
     (void)state;

@@ -61,6 +61,7 @@ __attribute__((target("avx2,fma"))) static float loop_avx2(int64_t rounds)
 /* Any other machine: the compiler's vectors of 16 bytes. */
 typedef float lanes4 __attribute__((vector_size(16)));
 
+/* Multiply-adds in portable C. */
 static float loop_plain(int64_t rounds)
 {
     lanes4 x[CHAINS];
@@ -79,6 +80,7 @@ static float loop_plain(int64_t rounds)
     return sum;
 }
 
+/* Choose the loop with the widest vectors that this processor has. */
 static peak_loop choose(void)
 {
 #if defined(__x86_64__)

@@ -45,6 +45,7 @@ const fast_option fast__simulate_options[] = {
 const fast_part fast__simulate_part = { "simulate", "simulate a small program with faults",
                                         fast__simulate_options };
 
+/* Allocate the records of all actors. */
 static fast_err outcome_init(fast_simulate_outcome *o)
 {
     const int64_t n = o->config->workers;
@@ -90,6 +91,7 @@ static fast_err outcome_take(fast_simulate_outcome *o, const fast_world *world)
     return fast__faults_text(o->faults, &o->faults_text);
 }
 
+/* Translate the options of a simulation into those of the actors. */
 static fast_err config_fill(const fast_simulate_config *config, const char *faults, int64_t seed,
                             fast_actors_config *out)
 {
@@ -162,6 +164,8 @@ static bool fails(const fast_simulate_outcome *o)
     return o->failed_count > 0 || o->broken[0] != 0;
 }
 
+/* Run the simulation with other faults and tell whether it still fails, for the search for a
+ * smaller schedule. */
 static fast_err still_fails(void *ctx, const fast_faults *faults, bool *fails_out)
 {
     const fast_simulate_outcome *first = ctx;
@@ -203,6 +207,7 @@ static void put_word(char *text, size_t size, const char *word)
     fast_text_quote(word, text + used + 1, size - used - 1);
 }
 
+/* Append a flag to the command, unless it has its standard value. */
 static void put_flag(char *text, size_t size, const char *flag, const char *value,
                      const char *standard)
 {
@@ -212,6 +217,7 @@ static void put_flag(char *text, size_t size, const char *flag, const char *valu
     put_word(text, size, value);
 }
 
+/* The standard value of an option. */
 static const char *standard_of(const char *name)
 {
     for (const fast_option *option = fast__simulate_options; option->name; option++)
@@ -220,6 +226,7 @@ static const char *standard_of(const char *name)
     return "";
 }
 
+/* Append a flag with a whole number, unless it is the standard one. */
 static void put_int(char *text, size_t size, const char *flag, int64_t value)
 {
     char number[32];
@@ -227,6 +234,7 @@ static void put_int(char *text, size_t size, const char *flag, int64_t value)
     put_flag(text, size, flag, number, standard_of(flag + 2));
 }
 
+/* Append a flag with a number, unless it is the standard one. */
 static void put_real(char *text, size_t size, const char *flag, double value)
 {
     char number[32];
@@ -238,6 +246,7 @@ static void put_real(char *text, size_t size, const char *flag, double value)
 
 static const char *const programs[] = { "ping", "master", "allreduce", "space", "gossip" };
 
+/* Write one line that names the program, its size and the cluster. */
 static void put_title(const fast_simulate_config *c, char *text, size_t size)
 {
     char algorithm[300] = "";
@@ -268,7 +277,7 @@ void fast__simulate_command(const fast_simulate_outcome *outcome, const char *fa
 
 /* Give one simulation to the caller. */
 static fast_err report_one(const fast_simulate_outcome *o, const char *faults, int64_t tries,
-                           fast_simulate_fn *report, void *ctx, bool *go_on)
+                           fast_simulate_fn *report, void *ctx, bool *more)
 {
     enum { NAME = 32 };
     const int64_t n = o->config->workers;
@@ -316,7 +325,7 @@ static fast_err report_one(const fast_simulate_outcome *o, const char *faults, i
         .command = command,
         .shrunk_tries = tries,
     };
-    *go_on = report(ctx, &simulation);
+    *more = report(ctx, &simulation);
     fast__free(names);
     fast__free(rows);
     return FAST_OK;
@@ -324,7 +333,7 @@ static fast_err report_one(const fast_simulate_outcome *o, const char *faults, i
 
 /* Shrink a failure and show the small one instead. */
 static fast_err report_small(const fast_simulate_outcome *o, fast_simulate_fn *report, void *ctx,
-                             bool *go_on)
+                             bool *more)
 {
     fast_simulate_outcome small;
     char *text = NULL;
@@ -332,13 +341,14 @@ static fast_err report_small(const fast_simulate_outcome *o, fast_simulate_fn *r
     FAST_TRY(fast__simulate_shrink(o, &text, &tries));
     fast_err err = fast__simulate_once(o->config, text, o->seed, &small);
     if (!err) {
-        err = report_one(&small, text, tries, report, ctx, go_on);
+        err = report_one(&small, text, tries, report, ctx, more);
         fast__simulate_fini(&small);
     }
     fast__free(text);
     return err;
 }
 
+/* Names of algorithms, for fast__name_find(). */
 static const char *algorithm_at(const void *ctx, int64_t i)
 {
     (void)ctx;
@@ -362,6 +372,7 @@ static fast_err algorithm_check(const char *spec)
     return fast__options_parse(name, fast__allreduces[i]->options, NULL, rest);
 }
 
+/* Parse and check the options of a simulation. */
 static fast_err config_parse(const char *const *options, fast_simulate_config *out)
 {
     static const char where[] = "fast simulate";
@@ -380,19 +391,19 @@ fast_err fast_simulate(const char *const *options, fast_simulate_fn *report, voi
     FAST_ASSERT(report != NULL);
     fast_simulate_config config = { 0 };
     char faults[sizeof config.faults];
-    bool go_on = true;
+    bool more = true;
     FAST_TRY(config_parse(options, &config));
     bool shrink = config.shrink;
     FAST_TRY(fast__simulate_faults(&config, faults, sizeof faults));
-    for (int64_t i = 0; i < config.seeds && go_on; i++) {
+    for (int64_t i = 0; i < config.seeds && more; i++) {
         fast_simulate_outcome o;
         FAST_TRY(fast__simulate_once(&config, faults, config.seed + i, &o));
         fast_err err = FAST_OK;
         if (shrink && fails(&o) && o.faults && o.faults->count > 0) {
             shrink = false;
-            err = report_small(&o, report, ctx, &go_on);
+            err = report_small(&o, report, ctx, &more);
         } else {
-            err = report_one(&o, o.faults_text, 0, report, ctx, &go_on);
+            err = report_one(&o, o.faults_text, 0, report, ctx, &more);
         }
         fast__simulate_fini(&o);
         if (err)

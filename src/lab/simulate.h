@@ -64,7 +64,7 @@ typedef struct fast_simulate_outcome {
     int64_t seed;                       /* of this one */
     fast_faults *faults;                /* its schedule; NULL: none */
     char *faults_text;                  /* as text; "" */
-    fast_actors_result result;          /* what was measured */
+    fast_actors_result result;          /* measures of the simulation */
     fast_simulate_actor *actors;        /* all */
     fast_simulate_pair *pairs;          /* [to * workers + from]; NULL for more than 512 workers */
     int64_t failed_count;               /* gave up; without those that crashed */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What FAST promises under any faults, checked after a simulation:
+ * Promises of FAST under any faults, checked after a simulation:
  *
  *   - every actor's program ends, unless its node crashed;
  *   - every wait ends by its deadline, by the clock of its node: a node that stands still or whose
@@ -15,11 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The i-th fault of the schedule. */
 static const fast_fault *fault_at(const fast_simulate_outcome *o, int64_t i)
 {
     return &o->faults->list[i];
 }
 
+/* Number of faults of the schedule. */
 static int64_t fault_count(const fast_simulate_outcome *o)
 {
     return o->faults ? o->faults->count : 0;
@@ -50,6 +52,7 @@ static int64_t lateness(const fast_simulate_outcome *o, int64_t node)
     return late;
 }
 
+/* True if the schedule has a fault of this kind. */
 static bool has(const fast_simulate_outcome *o, fast_fault_kind kind)
 {
     for (int64_t i = 0; i < fault_count(o); i++)
@@ -77,6 +80,7 @@ static int64_t crashed_for_good(const fast_simulate_outcome *o)
     return count;
 }
 
+/* Check the promises that concern one actor. */
 static void check_actor(fast_simulate_outcome *o, int64_t i, int64_t node)
 {
     const fast_simulate_actor *a = &o->actors[i];

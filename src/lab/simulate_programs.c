@@ -30,6 +30,7 @@ typedef struct seen_words {
     int64_t round; /* and in which round */
 } seen_words;
 
+/* The record of the calling actor. */
 static fast_simulate_actor *self(fast_actor *actor, fast_simulate_outcome *o)
 {
     return &o->actors[fast_actor_id(actor)];
@@ -41,11 +42,13 @@ static fast_simulate_pair *pair_of(fast_simulate_outcome *o, int64_t to, int64_t
     return o->pairs ? &o->pairs[to * o->config->workers + from] : NULL;
 }
 
+/* Charge the work of a round. */
 static fast_err compute(fast_actor *actor, const fast_simulate_outcome *o)
 {
     return o->config->work > 0 ? fast_charge(actor, o->config->work, 0) : FAST_OK;
 }
 
+/* Send one message of a round, and count it. */
 static fast_err send_one(fast_actor *actor, fast_simulate_outcome *o, int64_t to, uint64_t tag,
                          int64_t round)
 {
@@ -90,6 +93,7 @@ static void note_end(fast_actor *actor, fast_simulate_outcome *o, int64_t begin)
         a->overrun_ns = over;
 }
 
+/* Receive one message and check that it is the expected one. */
 static fast_err receive_one(fast_actor *actor, fast_simulate_outcome *o, int64_t from, uint64_t tag,
                             seen_words *seen_out)
 {
@@ -116,6 +120,8 @@ static fast_err out_of_step(fast_actor *actor, const seen_words *seen, int64_t r
                       (long long)actor->culprit);
 }
 
+/* The program ping: in each round every actor sends to the next one in a ring and receives from the
+ * one before. */
 static fast_err ping(fast_actor *actor, fast_simulate_outcome *o)
 {
     const int64_t n = o->config->workers;
@@ -133,6 +139,7 @@ static fast_err ping(fast_actor *actor, fast_simulate_outcome *o)
     return FAST_OK;
 }
 
+/* A round of the master: receive a message of every worker, in any order, then answer all. */
 static fast_err serve(fast_actor *actor, fast_simulate_outcome *o, int64_t round)
 {
     const int64_t n = o->config->workers;
@@ -147,6 +154,7 @@ static fast_err serve(fast_actor *actor, fast_simulate_outcome *o, int64_t round
     return FAST_OK;
 }
 
+/* The program master: actor 0 serves all others. */
 static fast_err master(fast_actor *actor, fast_simulate_outcome *o)
 {
     for (int64_t round = 0; round < o->config->rounds; round++) {
@@ -181,6 +189,7 @@ static float sum_of(int64_t n, int64_t i, int64_t round)
     return sum;
 }
 
+/* Sums over all workers, each checked against the known result. */
 static fast_err allreduce_rounds(fast_actor *actor, fast_simulate_outcome *o, fast_group *group,
                                  float *x, int64_t count)
 {
@@ -208,6 +217,7 @@ static fast_err allreduce_rounds(fast_actor *actor, fast_simulate_outcome *o, fa
     return FAST_OK;
 }
 
+/* The program allreduce: open a group and sum in rounds. */
 static fast_err allreduce(fast_actor *actor, fast_simulate_outcome *o)
 {
     const int64_t count = o->config->size < 4 ? 1 : o->config->size / 4;
@@ -252,6 +262,7 @@ static fast_err space_rounds(fast_actor *actor, fast_simulate_outcome *o, fast_s
     return FAST_OK;
 }
 
+/* The program space: workers add to a space and read it. */
 static fast_err use_space(fast_actor *actor, fast_simulate_outcome *o)
 {
     const int64_t count = o->config->size < 4 ? 1 : o->config->size / 4;

@@ -136,7 +136,7 @@ static fast_err add_value(const char *value, fast_words *out)
 /* True for options whose values may hold commas that separate nothing of ours. */
 static bool is_whole(const fast_option *option)
 {
-    return strcmp(option->name, "faults") == 0 || strcmp(option->name, "then") == 0 ||
+    return strcmp(option->name, "faults") == 0 || strcmp(option->name, "phases") == 0 ||
            strcmp(option->name, "name") == 0 ||
            (option->type == FAST_OPTION_TEXT && option->choices &&
             strcmp(option->choices, "file") == 0);
@@ -193,19 +193,13 @@ typedef struct sweep_reader {
     fast_sweep *sweep;              /* the result */
 } sweep_reader;
 
-static const fast_option *option_find(const sweep_reader *r, const char *name)
-{
-    for (const fast_option *o = r->table; o->name; o++)
-        if (strcmp(o->name, name) == 0)
-            return o;
-    return NULL;
-}
-
+/* Systems and strategies are one axis: the way of training. */
 static bool is_way(const char *name)
 {
     return strcmp(name, "system") == 0 || strcmp(name, "strategy") == 0;
 }
 
+/* Find the axis of an option; a system and a strategy share theirs. */
 static sweep_axis *axis_find(sweep_reader *r, const char *name)
 {
     for (int64_t i = 0; i < r->count; i++)
@@ -233,18 +227,20 @@ static fast_err split(const sweep_reader *r, const char *text, const fast_option
                           "%s is of one run; a comparison has many, and they would "
                           "share a file; leave it out",
                           name);
-    *option_out = option_find(r, name);
+    *option_out = fast__options_find(r->table, name);
     *value_out = equals + 1;
     if (!*option_out) /* the table's own words for it */
         return fast__options_set("compare", r->table, NULL, name, equals + 1);
     return FAST_OK;
 }
 
+/* Names of parts, for fast__name_find(). */
 static const char *part_name(const void *parts, int64_t i)
 {
     return ((const fast_part *)parts)[i].name;
 }
 
+/* True if a kind has a part of this name. */
 static bool is_part(const char *kind, const char *name)
 {
     int64_t count = 0;
@@ -257,7 +253,7 @@ static bool is_part(const char *kind, const char *name)
  * strategy, --system means the strategy. */
 static fast_err check_way(const sweep_reader *r, const fast_option **option, const char *value)
 {
-    const fast_option *strategy = option_find(r, "strategy");
+    const fast_option *strategy = fast__options_find(r->table, "strategy");
     int64_t count = 0;
     const fast_part *parts = fast_part_list((*option)->choices, &count);
     char name[64];
@@ -272,19 +268,20 @@ static fast_err check_way(const sweep_reader *r, const fast_option **option, con
     return fast__name_unknown((*option)->name, name, part_name, parts, count);
 }
 
-/* Add a value to an axis. Two lines of one name could not be told apart; phases (then) are no lines
+/* Add a value to an axis. Two lines of one name could not be told apart; phases are no lines
  * and may come back. */
 static fast_err axis_add(sweep_axis *a, const char *name, const char *value)
 {
     const int64_t count = a->values.count;
 
     FAST_TRY(fast__words_format(&a->values, "%s=%s", name, value));
-    for (int64_t i = 0; i < count && strcmp(name, "then") != 0; i++)
+    for (int64_t i = 0; i < count && strcmp(name, "phases") != 0; i++)
         if (strcmp(a->values.items[i], a->values.items[count]) == 0)
             return fast__fail(FAST_EINVAL, "%s=%.100s is given twice; leave one out", name, value);
     return FAST_OK;
 }
 
+/* Read one option into its axis: a list or a range adds several values. */
 static fast_err read_option(sweep_reader *r, const char *text)
 {
     const fast_option *option;
@@ -336,7 +333,7 @@ static fast_err read_standards(sweep_reader *r)
         FAST_TRY(read_option(r, "transport=sim"));
     for (int64_t i = 0; i < r->count; i++)
         several = several ||
-                  (r->axes[i].values.count > 1 && strcmp(r->axes[i].option->name, "then") != 0);
+                  (r->axes[i].values.count > 1 && strcmp(r->axes[i].option->name, "phases") != 0);
     if (several || axis_find(r, "system"))
         return FAST_OK;
     snprintf(systems, sizeof systems, "system=%s", standard_systems);
@@ -401,9 +398,9 @@ static fast_err combine(sweep_reader *r)
 
     for (int64_t i = 0; i < r->count; i++) {
         sweep_axis *a = &r->axes[i];
-        const bool then = strcmp(a->option->name, "then") == 0;
+        const bool is_phase = strcmp(a->option->name, "phases") == 0;
 
-        if (a->values.count > 1 && !then) {
+        if (a->values.count > 1 && !is_phase) {
             if (count == AXES_MAX)
                 return fast__fail(FAST_EINVAL, "more than %d options have several values",
                                   AXES_MAX);
@@ -452,6 +449,7 @@ static fast_err cross(const fast_words *grid, int64_t count, fast_sweep *sweep)
     return FAST_OK;
 }
 
+/* Read one option to tune into the grid of trials. */
 static fast_err read_tune(sweep_reader *r, const char *text, fast_words *grid)
 {
     const fast_option *option;
@@ -475,6 +473,7 @@ static fast_err read_tune(sweep_reader *r, const char *text, fast_words *grid)
     return err;
 }
 
+/* Make the trials of a line: the given grid, or the standard learning rates. */
 static fast_err read_trials(sweep_reader *r, const char *const *tune, bool standard)
 {
     const char *const standards[] = { standard_tuning, NULL };

@@ -113,9 +113,9 @@ static void combinations(void **state)
 static void ways(void **state)
 {
     (void)state;
-    const char *const options[] = { "system=bsp,gossip",   "strategy=ps:slack=3,servers=2,local",
-                                    "data=digits",         "then=local@epoch=2",
-                                    "then=gossip@epoch=3", NULL };
+    const char *const options[] = { "system=bsp,gossip",     "strategy=ps:slack=3,servers=2,local",
+                                    "data=digits",           "phases=local@epoch=2",
+                                    "phases=gossip@epoch=3", NULL };
     const char *const faults[] = { "data=digits", "system=ssp", "faults=crash 1 at 1s",
                                    "faults=slow 2 at 0s by 3", NULL };
     fast_sweep sweep;
@@ -128,7 +128,7 @@ static void ways(void **state)
     assert_string_equal(sweep.lines[3].name, "local");
     int phases = 0;
     for (int64_t i = 0; i < sweep.job.count; i++)
-        phases += strncmp(sweep.job.items[i], "then=", 5) == 0;
+        phases += strncmp(sweep.job.items[i], "phases=", 7) == 0;
     assert_int_equal(phases, 2);
     fast__sweep_close(&sweep);
 

@@ -63,6 +63,8 @@ void fast__people_times(const fast_compare_spread *spread, char text[96])
 /* Names of the lines that `takes` chooses, as "a, b and c"; their number. */
 typedef bool takes_fn(const fast_compare *compare, const fast_compared *line);
 
+/* Write the names of the lines that a function takes, joined by commas and "and". Return their
+ * number. */
 static int64_t put_names(FILE *out, const fast_compare *compare, takes_fn *takes)
 {
     int64_t count = 0, said = 0;
@@ -82,22 +84,26 @@ static int64_t put_names(FILE *out, const fast_compare *compare, takes_fn *takes
     return count;
 }
 
+/* True if the winner does not clearly beat a line: their ranges touch. */
 static bool ties_with_first(const fast_compare *compare, const fast_compared *line)
 {
     return line != compare->lines && !fast__line_beats(compare->lines, line) && line->shown;
 }
 
+/* True if no run of a line reached the target. */
 static bool never_reached(const fast_compare *compare, const fast_compared *line)
 {
     return compare->target > 0 && line->shown && line->reached_count == 0;
 }
 
+/* True if some runs of a line reached the target, and others did not. */
 static bool sometimes_reached(const fast_compare *compare, const fast_compared *line)
 {
     (void)compare;
     return line->reached_count > 0 && line->reached_count < line->run_count;
 }
 
+/* True if the forecast of a line's step is off by more than a factor of MODEL_WRONG. */
 static bool predicted_wrong(const fast_compare *compare, const fast_compared *line)
 {
     const double ratio = line->step_s.median / line->predicted_step_s.median;
@@ -106,6 +112,7 @@ static bool predicted_wrong(const fast_compare *compare, const fast_compared *li
     return isfinite(ratio) && (ratio > MODEL_WRONG || ratio < 1 / MODEL_WRONG);
 }
 
+/* True if a line has a forecast. */
 static bool was_predicted(const fast_compare *compare, const fast_compared *line)
 {
     (void)compare;
@@ -139,6 +146,7 @@ static const fast_compared *find_reference(const fast_compare *compare)
     return found;
 }
 
+/* Say by which measure the winner beats another line. */
 static void say_why(FILE *out, const fast_compared *first, const fast_compared *other)
 {
     const double samples = first->samples.median / other->samples.median;
@@ -233,6 +241,8 @@ static void say_ties(const fast_compare *compare, FILE *out)
             least->name, few, many);
 }
 
+/* Say which lines tie with the winner, and which reached the target with some seeds only or never.
+ * */
 static void say_others(const fast_compare *compare, FILE *out)
 {
     int64_t count;
@@ -273,6 +283,7 @@ static void say_others(const fast_compare *compare, FILE *out)
               out);
 }
 
+/* Say how good the forecasts were. */
 static void say_model(const fast_compare *compare, FILE *out)
 {
     const int64_t count = put_names(NULL, compare, was_predicted);

@@ -76,7 +76,7 @@ typedef struct fast_learner_ops {
 
 /* Every learner begins with this. */
 struct fast_learner {
-    const fast_learner_ops *ops; /* what it can do */
+    const fast_learner_ops *ops; /* its operations */
     fast_layout params;          /* of w, g and each slot of an optimizer */
     fast_layout state;           /* of s: not trainable, averaged where weights are averaged */
     float *w;                    /* parameters; a strategy may write them between gradients */

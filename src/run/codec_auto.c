@@ -54,37 +54,37 @@ static const candidate ups[] = {
     { NULL, NULL },
 };
 
-/* What comes back may be weights. */
+/* Candidates for codec_down; answers may be weights. */
 static const candidate downs[] = {
     { "bf16", "off by 2^-8 of each value" },
     { "int8", "off by half of 1/127 of the largest of 1,024 values" },
     { NULL, NULL },
 };
 
-/* What a rehearsal must not have: files, ends, faults and another strategy. */
+/* Settings of a rehearsal: no files, no early end, no faults and no other strategy. */
 static const char *const without[] = { "save=",       "load=",
                                        "checkpoint=", "checkpoint_every=1",
                                        "resume=",     "log=",
                                        "trace=",      "target=0",
-                                       "then=",       "faults=",
+                                       "phases=",     "faults=",
                                        "holdout=0",   "evaluate=no",
                                        "epochs=1",    "representative=auto",
                                        "store=none",  "name=",
                                        "batch_of=",   NULL };
 
-/* What rehearsals are of. */
+/* The run that rehearsals try out. */
 typedef struct rehearsal {
-    const fast_run *run;
+    const fast_run *run;        /* whose options are tried */
     const char *const *options; /* the run's */
     fast_run_like_fn *open;     /* opens one */
     void *ctx;                  /* for it */
 } rehearsal;
 
-/* What a step took, on average; sums over the workers once they agreed. */
+/* Measures of a step, on average; sums over the workers once they agreed. */
 enum { STEP_COMPUTE, STEP_CODEC, STEP_BYTES, STEP_PARTS };
 enum { SUMS = CHOICES_MAX * STEP_PARTS + 1 }; /* the last counts processes */
 
-/* What one came to. */
+/* Result of one rehearsal. */
 typedef struct trial {
     const char *codec;        /* the chain */
     double step_s;            /* seconds of a step; INFINITY: refused */
@@ -164,7 +164,8 @@ static fast_err take_steps(const rehearsal *h, const char *codec, const char *do
     return err;
 }
 
-/* What is refused is no candidate; other failures are the run's. */
+/* Rehearse one choice of codecs. A choice that is refused is no candidate; other failures are the
+ * run's. */
 static fast_err rehearse(const rehearsal *h, const char *codec, const char *down, trial *out)
 {
     const double more = STEPS - WARM_STEPS;
@@ -194,6 +195,8 @@ typedef struct agreement {
     bool told;        /* one of them has put its process's parts in */
 } agreement;
 
+/* The program of an actor that adds up the measures of all processes and fits the cost of their
+ * links, so that all choose the same codec. */
 static fast_err agree_main(fast_actor *actor, void *ctx)
 {
     agreement *a = ctx;
@@ -201,7 +204,7 @@ static fast_err agree_main(fast_actor *actor, void *ctx)
     float sums[SUMS] = { 0 };
     fast_err err;
 
-    fast__mutex_lock(&a->mutex); /* what was measured is of a process, not of each of its workers */
+    fast__mutex_lock(&a->mutex); /* measures are of a process, not of each of its workers */
     if (!a->told)
         memcpy(sums, a->sums, sizeof sums);
     a->told = true;
@@ -261,7 +264,7 @@ static fast_err agree(const fast_run *run, trial *trials, int count, double *com
 
 /* Choosing. */
 
-/* What was found so far. */
+/* Best choice so far. */
 typedef struct choice {
     const char *up; /* the chains */
     const char *down;
@@ -304,7 +307,7 @@ static fast_err try_list(const rehearsal *h, const candidate *list, bool up, cho
     return FAST_OK;
 }
 
-/* What is sent, then what comes back, then once more what is sent: it may be smaller now. */
+/* Try codecs for messages, then for answers, then for messages again: they may be smaller now. */
 static fast_err try_all(const rehearsal *h, bool up, bool down, choice *best)
 {
     trial plain = { .codec = best->up };
@@ -313,7 +316,7 @@ static fast_err try_all(const rehearsal *h, bool up, bool down, choice *best)
     if (strcmp(h->run->config.transport, "sim") != 0)
         FAST_TRY(agree(h->run, &plain, 1, &best->compute_s, &best->mbit_per_s));
     best->step_s = best->plain_s = plain.step_s;
-    if (isinf(plain.step_s)) /* what was given is refused: opening it tells why */
+    if (isinf(plain.step_s)) /* the given options are refused: opening the run tells why */
         return FAST_OK;
     if (up)
         FAST_TRY(try_list(h, ups, true, best));
@@ -325,6 +328,7 @@ static fast_err try_all(const rehearsal *h, bool up, bool down, choice *best)
     return FAST_OK;
 }
 
+/* Say in the run's note which codec was chosen, and by what measures. */
 static void explain(fast_run *run, const choice *best)
 {
     const bool back = strcmp(best->down, "none") != 0;

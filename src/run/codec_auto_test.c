@@ -22,7 +22,7 @@ enum { EXTRA = 12, BRIEF = 1 };
 enum { EXTRA = 12, BRIEF = 0 };
 #endif
 
-/* What a run of so many options came to. */
+/* Result of a run with given options. */
 typedef struct outcome {
     char codec[128], down[128], note[512];
     double step_s;
@@ -125,7 +125,7 @@ static void a_fast_link_gets_none(void **state)
     assert_true(a.step_s == plain.step_s);
 }
 
-/* What needs no rehearsal, and what has another codec already. */
+/* Runs that need no rehearsal, and runs that have another codec already. */
 static void limits(void **state)
 {
     (void)state;
@@ -139,7 +139,7 @@ static void limits(void **state)
     assert_null(open_like(
         (const char *const[]){ "transport=threads", "codec=auto", "record=x.rec", NULL }));
     assert_non_null(strstr(fast_error_detail(), "a recording is of one codec"));
-    /* What is wrong besides is told as without it. */
+    /* Other wrong options are refused as without codec=auto. */
     assert_null(open_like((const char *const[]){ "codec=auto", "strategy=nosuch", NULL }));
     assert_non_null(strstr(fast_error_detail(), "nosuch"));
 }

@@ -18,6 +18,7 @@
 
 #include <string.h>
 
+/* Are messages of the current phase encoded? */
 static bool is_coded(const fast_run *run)
 {
     return run->codecs.up && !fast__chain_is_none(run->codecs.up);
@@ -32,6 +33,7 @@ fast_codec_pair fast__run_codecs(const fast_run *run)
                               .small = run->config.codec_small };
 }
 
+/* Is either direction encoded? */
 static bool encodes(const fast_run *run)
 {
     const fast_codec_pair codecs = fast__run_codecs(run);
@@ -39,6 +41,7 @@ static bool encodes(const fast_run *run)
     return fast__codec_pair_encodes(&codecs);
 }
 
+/* Options of an encoded sum of this run, for checks before anything runs. */
 static fast_coded_options options_of(const fast_run *run, const fast_layout *layout, int64_t rank)
 {
     const fast_codec_pair codecs = fast__run_codecs(run);
@@ -156,8 +159,8 @@ static fast_err check_peers(const fast_run *run, const fast_strategy *strategy, 
     if (run->config.feedback != 0 && strcmp(what, "gradients") != 0 && !exact)
         return fast__fail(FAST_EINVAL, "strategy %s sends weights %s; leave out feedback",
                           strategy->name,
-                          values ? "as they are, and nothing is owed"
-                                 : "as differences, which hold what was lost before by themselves");
+                          values ? "as they are, without a residual"
+                                 : "as differences, which include earlier losses by themselves");
     return fast__flow_check(run->codecs.up, strcmp(what, "weights") == 0, values);
 }
 

@@ -14,6 +14,7 @@ typedef struct words {
     size_t used; /* without a zero byte */
 } words;
 
+/* Append a character; without a text it is only counted, to know how much memory is needed. */
 static void put_char(words *w, char c)
 {
     if (w->text)
@@ -31,6 +32,7 @@ static void put_word(words *w, const char *word)
     w->used += size;
 }
 
+/* Append options as flags, quoted for a shell. */
 static void put_words(words *w, const char *const *options)
 {
     put_word(w, "fast");

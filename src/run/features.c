@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What this build has of the optional libraries, with the versions that are running, and what each
+ * Optional libraries of this build, with the versions that are running, and what each
  * brings. Filled once, at the first question. And what the processor is called.
  */
 #include "run/run.h"
@@ -46,6 +46,8 @@ char *openblas_get_config(void); /* cblas.h of some flavours does not declare it
 
 /* The version of a library that is running, or NULL where the build has it not. */
 
+/* Each of these returns the version of its library that is running; NULL if the build does not have
+ * it. */
 static const char *version_of_cpu(void)
 {
 #ifdef FAST_HAVE_CPU_ENGINE
@@ -203,7 +205,7 @@ static const struct {
       "fast switches between simulated actors; without it ucontext switches" },
     { "libfyaml", version_of_yaml, "cluster files of the simulator in YAML" },
     { "libmicrohttpd", version_of_http, "the dashboard, fast ui, and metrics for Prometheus" },
-    { "SQLite", version_of_sqlite, "runs are kept: fast runs, fast ui, fast compare" },
+    { "SQLite", version_of_sqlite, "runs are stored: fast runs, fast ui, fast compare" },
     { "MPI", version_of_mpi, "actors on the ranks of a cluster: transport mpi" },
 };
 
@@ -212,6 +214,7 @@ enum { FEATURE_COUNT = sizeof table / sizeof table[0] };
 /* Written once, under pthread_once(), and constant from then on. */
 static fast_feature features[FEATURE_COUNT];
 
+/* Ask every library once; the list is constant from then on. */
 static void fill(void)
 {
     for (int i = 0; i < FEATURE_COUNT; i++) {

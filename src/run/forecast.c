@@ -14,7 +14,7 @@
  *              the other (`sim`: in n gamma seconds): where workers synchronise at each step the
  *              last is answered after all others, and no step is shorter than
  *              P served max(4 n beta, n gamma) / servers
- *   straggler  the expected maximum over workers of the mean of `meets` draws of a step's
+ *   straggler  the expected maximum over workers of the mean of `steps` draws of a step's
  *              computing, less the mean: 256 random draws, of the cluster's jitter, or of the
  *              first steps
  *
@@ -35,11 +35,12 @@
 #include <math.h>
 #include <string.h>
 
-enum { DRAWS = 256, MEETS_MAX = 64 };         /* of the straggler */
+enum { DRAWS = 256, BARRIER_MAX = 64 };       /* draws of the straggler; steps between barriers */
 enum { BUS_FLOATS = 1 << 19, BUS_TRIES = 3 }; /* of the measurement of memory */
 
-static const double NEAR_ALPHA = 1e-6; /* a wake-up between threads that have a core each */
+static const double LOCAL_ALPHA = 1e-6; /* a wake-up between threads that have a core each */
 
+/* The first steps are skipped: they warm up caches and choose kernels. */
 void fast__first_add(fast_first *first, double seconds)
 {
     const int64_t at = first->seen - FAST_FIRST_SKIPPED;
@@ -51,12 +52,14 @@ void fast__first_add(fast_first *first, double seconds)
     first->seen++;
 }
 
+/* Number of steps that were timed, the skipped ones not counted. */
 static int64_t first_count(const fast_first *first)
 {
     return first->seen > FAST_FIRST_SKIPPED ? first->seen - FAST_FIRST_SKIPPED : 0;
 }
 
-/* Operations that wait for one another on the longest way through the network, and back. */
+/* Return the depth of a step: dependent operations on the longest path through the network, forward
+ * and backward; NAN if the run has no graph. */
 static double depth_of(const fast_run *run)
 {
     const fast_graph *graph = run->graph;
@@ -85,9 +88,9 @@ static double depth_of(const fast_run *run)
 
 /* The machine, as far as a worker's step depends on it. */
 typedef struct forecast_machine {
-    const fast_sim *sim;  /* NULL: a real one */
-    double memory;        /* seconds for a byte moved through it */
-    fast_comm_cost price; /* between workers */
+    const fast_sim *sim; /* NULL: a real one */
+    double memory;       /* seconds for a byte moved through it */
+    fast_comm_cost cost; /* between workers */
     fast_comm_cost
         server; /* between a worker and a server, on average; gamma: of an update there */
 } forecast_machine;
@@ -102,6 +105,7 @@ static double link_alpha(const fast_sim_link *link)
            1e-9;
 }
 
+/* amount / speed; 0 where the speed is not limited. */
 static double per(double amount, double speed)
 {
     return speed > 0 ? amount / speed : 0;
@@ -120,7 +124,7 @@ static double sim_seconds(const fast_sim *sim, int64_t i, double operations, dou
 }
 
 /* The dearest link between neighbours by rank, the mean link to the servers. */
-static void sim_prices(const fast_team *team, forecast_machine *m)
+static void sim_costs(const fast_team *team, forecast_machine *m)
 {
     const fast_sim *sim = m->sim;
     const int64_t n = team->workers;
@@ -130,10 +134,10 @@ static void sim_prices(const fast_team *team, forecast_machine *m)
         const fast_sim_link *link = fast__sim_link(sim, sim->actors[i].node, to->node);
 
         m->memory = fmax(m->memory, per(1, sim->actors[i].node->spec.memory));
-        m->price.gamma = fmax(m->price.gamma, sim_seconds(sim, i, 1, 12));
+        m->cost.gamma = fmax(m->cost.gamma, sim_seconds(sim, i, 1, 12));
         if (n > 1) {
-            m->price.alpha = fmax(m->price.alpha, link_alpha(link));
-            m->price.beta = fmax(m->price.beta, link->ns_per_byte * 1e-9);
+            m->cost.alpha = fmax(m->cost.alpha, link_alpha(link));
+            m->cost.beta = fmax(m->cost.beta, link->ns_per_byte * 1e-9);
         }
         for (int64_t k = 0; k < team->servers; k++) {
             const double share = 1 / (double)(n * team->servers);
@@ -172,25 +176,27 @@ static forecast_machine machine_of(const fast_team *team, const fast_group *grou
 
     if (team->place.world->inner == &fast__transport_sim) {
         m.sim = (const fast_sim *)team->place.world;
-        sim_prices(team, &m);
+        sim_costs(team, &m);
         return m;
     }
     m.memory = time_memory();
-    m.price = (fast_comm_cost){ .alpha = NEAR_ALPHA, .beta = 2 * m.memory, .gamma = 12 * m.memory };
+    m.cost = (fast_comm_cost){ .alpha = LOCAL_ALPHA, .beta = 2 * m.memory, .gamma = 12 * m.memory };
     if (!team->place.alone && group && group->cost)
-        m.price = *group->cost;
-    m.server = (fast_comm_cost){ .alpha = m.price.alpha, .beta = m.price.beta };
+        m.cost = *group->cost;
+    m.server = (fast_comm_cost){ .alpha = m.cost.alpha, .beta = m.cost.beta };
     return m;
 }
 
-/* Near workers sum in memory: each reads all vectors of its slice, and writes that to all. */
+/* Return the seconds of a sum of `count` floats. Local workers sum in memory: each reads all
+ * vectors of its slice, and writes the sum to all. */
 static double sum_seconds(fast_group *group, const forecast_machine *m, bool local, int64_t count)
 {
     if (local && !m->sim)
-        return 4 * m->price.alpha + 8 * (double)count * m->memory;
-    return fast__model_at(group, &m->price, count);
+        return 4 * m->cost.alpha + 8 * (double)count * m->memory;
+    return fast__model_at(group, &m->cost, count);
 }
 
+/* Called by worker 0 while its group exists; the result is read when the run is over. */
 void fast__forecast_sums(fast_team_actor *self)
 {
     fast_team *team = self->team;
@@ -222,11 +228,12 @@ static double draw(const fast_team *team, const forecast_machine *m, int64_t i, 
     return count > 0 ? self->measures.begun.seconds[fast__rng_below(rng, (uint64_t)count)] : NAN;
 }
 
-/* The mean over workers, and the expected maximum of what each does until they meet. */
+/* Estimate the computing of a step: the mean over workers, and the expected maximum over workers of
+ * their means between two barriers. NAN if no worker of this process has been timed. */
 static void compute(const fast_team *team, const forecast_machine *m, double *mean_out,
                     double *slowest_out)
 {
-    const double meets = fmin(fmax(team->costs.cost.barrier, 1), MEETS_MAX);
+    const double steps = fmin(fmax(team->costs.cost.barrier, 1), BARRIER_MAX);
     double sum = 0, slowest = 0;
     int64_t count = 0;
     fast_rng rng;
@@ -238,8 +245,8 @@ static void compute(const fast_team *team, const forecast_machine *m, double *me
         for (int64_t i = 0; i < team->workers; i++) {
             double mean = 0;
 
-            for (int j = 0; j < (int)meets; j++)
-                mean += draw(team, m, i, &rng) / floor(meets);
+            for (int j = 0; j < (int)steps; j++)
+                mean += draw(team, m, i, &rng) / floor(steps);
             if (!isfinite(mean)) /* of another process */
                 continue;
             sum += mean;
@@ -252,8 +259,8 @@ static void compute(const fast_team *team, const forecast_machine *m, double *me
     *slowest_out = slowest;
 }
 
-/* Sums that begin during the way back: what is left of them when a gradient of so many seconds is
- * done. */
+/* Return the seconds that sums which start during the backward pass need after the gradient, which
+ * itself takes `gradient` seconds. */
 static double overlapped(const fast_team *team, double gradient)
 {
     const double n = (double)team->run->learner->params.count;
@@ -267,7 +274,7 @@ static double overlapped(const fast_team *team, double gradient)
     return fmax(0, finish + team->costs.small_s - gradient);
 }
 
-/* A worker's exchange in a step of so many seconds of computing. */
+/* Return the seconds of a worker's exchange in a step that computes for `seconds`. */
 static double exchange(const fast_team *team, const forecast_machine *m, double seconds)
 {
     const fast_cost *c = &team->costs.cost;
@@ -275,27 +282,29 @@ static double exchange(const fast_team *team, const forecast_machine *m, double 
     const double work = team->run->learner->flops;
     const double gradient = seconds * work / (work + FAST_UPDATE_OPERATIONS * n);
     const double moved = c->moved * n * m->memory;
-    const fast_comm_cost *price = team->servers > 0 && c->served > 0 ? &m->server : &m->price;
-    const double way = 4 * n * price->beta;
+    const fast_comm_cost *cost = team->servers > 0 && c->served > 0 ? &m->server : &m->cost;
+    const double transfer = 4 * n * cost->beta;
     /* One worker's part of a server's time; several servers work side by side. */
     const double each =
-        team->servers > 0 ? c->served * fmax(way, n * m->server.gamma) / (double)team->servers : 0;
+        team->servers > 0 ? c->served * fmax(transfer, n * m->server.gamma) / (double)team->servers
+                          : 0;
     const double served = each * (double)team->workers;
     double sum = c->buckets ? overlapped(team, gradient) : 0;
 
     if (!c->buckets && c->allreduces > 0)
         sum = c->allreduces * team->costs.sum_s;
-    sum += c->round_trips * price->alpha + c->waits * way + moved;
+    sum += c->round_trips * cost->alpha + c->waits * transfer + moved;
     if (c->waits > 0 && team->servers > 0) /* its own update is made before it is answered */
         sum += c->served * n * m->server.gamma / (double)team->servers;
-    /* Those who meet are answered one after the other; so they come back one by one. */
+    /* Workers of a barrier are answered one after the other, so they continue one by one. */
     if (c->barrier > 0 && c->barrier < 2 && served > 0)
         sum += fmax(0, served - each);
     if (c->hidden > 0)
-        sum += fmax(0, price->alpha + c->hidden * way - gradient / fmax(1, c->barrier));
+        sum += fmax(0, cost->alpha + c->hidden * transfer - gradient / fmax(1, c->barrier));
     return fmax(sum, served - seconds);
 }
 
+/* Forecast a step of several workers, if the trainer told its costs. */
 static void forecast_team(const fast_team *team, fast_result *r)
 {
     const forecast_machine m = machine_of(team, NULL);
@@ -310,6 +319,7 @@ static void forecast_team(const fast_team *team, fast_result *r)
     r->predicted_exchange_s = exchange(team, &m, mean + r->predicted_straggler_s);
 }
 
+/* A run of one worker is forecast by its first steps alone. */
 void fast__run_forecast(fast_run *run)
 {
     fast_result *r = &run->result;

@@ -131,18 +131,18 @@ static void test_like_native(void **state)
 enum { COUNT = 37 };
 
 typedef struct quadratic {
-    int64_t fail_worker;  /* whose gradient fails; -1: an evaluation; -2: none */
-    int64_t fail_step;    /* then */
-    int answer;           /* with this */
-    const char *error;    /* and that; NULL: nothing is said */
-    size_t stack;         /* bytes of it that each call takes */
-    atomic_llong calls;   /* of gradient */
-    atomic_llong judged;  /* of evaluate */
-    atomic_llong watched; /* events */
-    int64_t drift;        /* of c: another learner under the same name */
+    int64_t fail_worker;    /* whose gradient fails; -1: an evaluation; -2: none */
+    int64_t fail_step;      /* then */
+    int answer;             /* with this */
+    const char *error;      /* and that; NULL: nothing is said */
+    size_t stack;           /* bytes of it that each call takes */
+    atomic_llong calls;     /* of gradient */
+    atomic_llong evaluated; /* calls without a gradient */
+    atomic_llong watched;   /* events */
+    int64_t drift;          /* of c: another learner under the same name */
 } quadratic;
 
-/* Touch so many bytes of stack. */
+/* Touch `size` bytes of stack. */
 static int deep(size_t size)
 {
     volatile char block[4096];
@@ -158,7 +158,7 @@ static fast_err step_down(void *ctx, fast_learner_request *t)
 
     if (q->stack)
         deep(q->stack);
-    atomic_fetch_add(t->g ? &q->calls : &q->judged, 1);
+    atomic_fetch_add(t->g ? &q->calls : &q->evaluated, 1);
     if (q->fail_worker == worker && (!t->g || q->fail_step == t->step)) {
         snprintf(t->error, sizeof t->error, "%s", q->error ? q->error : "");
         return (fast_err)q->answer;
@@ -167,7 +167,7 @@ static fast_err step_down(void *ctx, fast_learner_request *t)
      * that an evaluation is of when another one has failed. */
     if (t->x || t->count != 0 || t->s[1] != 5 ||
         (!t->g && q->fail_worker == -2 && !(t->s[0] > 0))) {
-        snprintf(t->error, sizeof t->error, "the lesson is wrong");
+        snprintf(t->error, sizeof t->error, "the batch is wrong");
         return FAST_EFORMAT;
     }
     t->loss = 0;
@@ -244,7 +244,7 @@ static void test_same_bits(void **state)
     assert_int_equal(train(&q, one, &alone), FAST_OK);
     assert_int_equal(alone.steps, 60);
     assert_int_equal(q.calls, 60);
-    assert_int_equal(q.judged, 3);
+    assert_int_equal(q.evaluated, 3);
     assert_true(isnan(alone.test_accuracy) && isnan(alone.train_accuracy));
     assert_true(alone.test_loss > 0);
     for (int i = 0; i < 2; i++) {
@@ -258,8 +258,8 @@ static void test_same_bits(void **state)
     assert_true(results[1].virtual_time_s > 0);
 }
 
-/* What asynchronous workers on threads do is recorded, and a replay gives the same bits; one whose
- * learner computes something else is told from it. */
+/* The order of asynchronous workers on threads is recorded, and a replay gives the same bits; a
+ * learner that computes something else is told from it. */
 static void test_replays(void **state)
 {
     static const char *const strategies[] = { "strategy=ps", "strategy=gossip_async",
@@ -356,7 +356,8 @@ static void test_errors_end_the_run(void **state)
             q = (quadratic){ .fail_worker = -1, .answer = FAST_EPEER, .error = "bad" };
             assert_int_equal(train(&q, options, &result), FAST_EINVAL);
             assert_non_null(strstr(fast_error_detail(), "evaluation at step 0: bad"));
-            assert_in_range(q.judged, 1, 2); /* where steps are not in step, another may be due */
+            assert_in_range(q.evaluated, 1,
+                            2); /* where steps are not in step, another may be due */
         }
 }
 
@@ -370,7 +371,7 @@ static void test_alone_fails(void **state)
     assert_int_equal(train(&q, options, &result), FAST_ENOMEM);
     assert_string_equal(fast_error_detail(),
                         "learner quadratic: gradient at step 5: out of memory");
-    q.answer = -1234567; /* what an exception may leave behind */
+    q.answer = -1234567; /* as an exception may leave it */
     assert_int_equal(train(&q, options, &result), FAST_EINVAL);
     assert_non_null(strstr(fast_error_detail(), "at step 5 answered for no samples"));
 }
@@ -390,7 +391,7 @@ static void test_has_stack(void **state)
 
         assert_int_equal(train(&q, options, &result), FAST_OK);
         assert_int_equal(q.calls, 4 * 10);
-        assert_int_equal(q.judged, 2);
+        assert_int_equal(q.evaluated, 2);
         assert_true(q.watched >= 3);
     }
 }

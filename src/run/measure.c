@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the result says of several workers; docs/measures.md has it in formulas.
+ * Measures of several workers in a run's result; docs/measures.md has the formulas.
  *
  *   staleness     a histogram of all updates, in buckets 0, 1, 2, 3, 4-7, 8-15, ...; a quantile is
  *                 the end of the bucket in which it lies
@@ -242,6 +242,8 @@ static void measure_codecs(fast_team *team)
         in > 0 && decoded > 0 ? (1 - out / in) * 8e-6 / (encode / in + decode / decoded) : NAN;
 }
 
+/* Write the mean times of this process's workers, and the traffic of all its actors, into the
+ * result. */
 static void measure_times(fast_team *team)
 {
     fast_result *r = &team->run->result;

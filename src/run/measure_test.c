@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The measures of several workers. Goal: every strategy tells all of them, and each is right where
- * the right answer is known: synchronous training, models that never meet, models that are always
- * the same, closed forms of bytes and of the time that a slow node costs. Method: small runs on the
- * simulator, whose clock and bytes are exact.
+ * the right answer is known: synchronous training, models that are never exchanged, models that are
+ * always the same, closed forms of bytes and of the time that a slow node costs. Method: small runs
+ * on the simulator, whose clock and bytes are exact.
  */
 #include "run/team.h"
 #include "small_run.h"
@@ -59,7 +59,7 @@ static void staleness_is_counted_in_buckets(void **state)
     assert_int_equal(s.count, 3);
 }
 
-/* What holds for each of them. */
+/* Check the rules that hold for every strategy. */
 static void check_all(const char *name, const fast_result *r)
 {
     int64_t updates = 0;
@@ -145,8 +145,8 @@ static void synchronous_training_is_complete(void **state)
     near("parts that all arrived", train("partial", "cluster=hetero", NULL).completeness, 1, 1e-9);
 }
 
-/* Models that never meet hold their own worker's updates and no other's. */
-static void models_that_never_meet_are_alone(void **state)
+/* Models that are never exchanged hold their own worker's updates and no other's. */
+static void models_without_exchange_are_alone(void **state)
 {
     static const char *const members[] = {
         "ensemble",
@@ -254,10 +254,10 @@ static void waiting_is_for_the_slowest(void **state)
     fast_run_close(run);
 }
 
-/* What the evaluations of a run saw. */
+/* Results at the evaluations of a run. */
 typedef struct seen {
-    int count;                  /* of them */
-    fast_result results[STEPS]; /* theirs */
+    int count;                  /* number of results */
+    fast_result results[STEPS]; /* of each evaluation */
 } seen;
 
 static void on_event(void *ctx, const fast_event *event)
@@ -325,7 +325,7 @@ static void forecast(const char *strategy, const char *cluster, double apart)
          1e-12 * r.step_s);
 }
 
-static void synchronous_steps_are_foretold(void **state)
+static void synchronous_steps_are_forecast(void **state)
 {
     static const char *const algorithms[] = { "ring", "tree", "butterfly", "rabenseifner" };
 
@@ -343,7 +343,7 @@ static void synchronous_steps_are_foretold(void **state)
 }
 
 /* Within a factor, which docs/measures.md tells. */
-static void every_family_is_foretold(void **state)
+static void every_family_is_forecast(void **state)
 {
     static const char *const members[] = {
         "allreduce",
@@ -392,14 +392,14 @@ int main(void)
         cmocka_unit_test(staleness_is_counted_in_buckets),
         cmocka_unit_test(every_strategy_tells_all),
         cmocka_unit_test(synchronous_training_is_complete),
-        cmocka_unit_test(models_that_never_meet_are_alone),
+        cmocka_unit_test(models_without_exchange_are_alone),
         cmocka_unit_test(springs_carry_their_share),
         cmocka_unit_test(staleness_keeps_its_bound),
         cmocka_unit_test(bytes_are_those_of_the_closed_form),
         cmocka_unit_test(waiting_is_for_the_slowest),
         cmocka_unit_test(measures_are_taken_over_time),
-        cmocka_unit_test(synchronous_steps_are_foretold),
-        cmocka_unit_test(every_family_is_foretold),
+        cmocka_unit_test(synchronous_steps_are_forecast),
+        cmocka_unit_test(every_family_is_forecast),
         cmocka_unit_test(depth_is_that_of_the_longest_way),
     };
 

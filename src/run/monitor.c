@@ -94,8 +94,7 @@ void fast__monitor_move(fast_team_actor *self, int64_t step)
     fast_team *team = self->team;
 
     fast__team_lock(self);
-    if (step < self->context.trainer
-                   .step) /* what is left out is not counted, what comes again not twice */
+    if (step < self->context.trainer.step) /* skipped steps are not counted, repeated ones once */
         team->progress.steps_sum -= self->context.trainer.step - step;
     team->run->step = team->progress.steps_sum / team->place.here;
     self->context.trainer.step = step;
@@ -240,7 +239,7 @@ static bool vote_once(fast_team_actor *self, int64_t step)
     if (vote) {
         fast__monitor_cast(vote, self);
         fast__measure_vote(self);
-        self->progress.step_judged = t->step;
+        self->progress.step_voted = t->step;
         if (vote->local >= team->progress.workers_up)
             close_vote(self, vote);
     }
@@ -266,7 +265,7 @@ static int64_t open_vote(fast_team_actor *self)
     return opened;
 }
 
-/* What an identical strategy's worker 0 does at its own step. */
+/* Evaluate and save at a step of worker 0, where all replicas are equal. */
 static void evaluate_alone(fast_team_actor *self, int64_t step)
 {
     fast_team *team = self->team;
@@ -278,7 +277,7 @@ static void evaluate_alone(fast_team_actor *self, int64_t step)
         take_replica(self);
         self->err = evaluate(self, step);
     }
-    self->progress.step_judged = step;
+    self->progress.step_voted = step;
     fast__team_unlock(self);
 }
 
@@ -303,18 +302,18 @@ static void progress(fast_team_actor *self)
     fast__team_unlock(self);
 }
 
-/* Was the run canceled? In a replay: was it then? */
+/* Was the run canceled? In a replay: was the recorded run canceled at this point? */
 static bool is_canceled(fast_team_actor *self)
 {
     fast_team *team = self->team;
     const bool now = atomic_load(&team->run->cancel);
-    const bool then = fast__record_value(self->context.trainer.actor, now);
+    const bool recorded = fast__record_value(self->context.trainer.actor, now);
 
-    if (now && !then)
+    if (now && !recorded)
         fast__record_stop(team->place.world, "the replay was canceled before its end");
-    if (then)
+    if (recorded)
         atomic_fetch_or(&team->stop.why, FAST_WHY_CANCELED);
-    return now || then;
+    return now || recorded;
 }
 
 /* Why this process wants to stop, as bits. */
@@ -450,7 +449,7 @@ static fast_err vote_together(fast_team_actor *self)
     const fast_trainer *t = &self->context.trainer;
 
     if (!team->place.first) {
-        self->progress.step_judged = t->step;
+        self->progress.step_voted = t->step;
         return send_replica(self, TAG_VOTE);
     }
     if (!team->place.alone && t->rank == 0) {
@@ -499,6 +498,8 @@ static bool is_last_step(fast_team_actor *self)
     return stop;
 }
 
+/* Between two steps of a synchronous worker: vote or evaluate where that is due, collect states for
+ * a checkpoint, then decide together whether to stop. Return false to end the program. */
 static bool synchronous_next(fast_team_actor *self)
 {
     fast_team *team = self->team;
@@ -510,7 +511,7 @@ static bool synchronous_next(fast_team_actor *self)
         return false;
     if (!team->place.first)
         wait_for_evaluation(self);
-    if (self->progress.step_judged != t->step && t->step > 0) {
+    if (self->progress.step_voted != t->step && t->step > 0) {
         if (!team->strategy->identical &&
             fast__run_is_due(run, run->config.evaluate_period, t->step))
             self->err = vote_together(self);
@@ -552,6 +553,8 @@ static void spread_stop(fast_team_actor *self, bool stop)
     }
 }
 
+/* Between two steps of an asynchronous worker: cast a vote that was opened, and look whether anyone
+ * stopped. Return false to end the program. */
 static bool asynchronous_next(fast_team_actor *self)
 {
     fast_team *team = self->team;
@@ -577,14 +580,14 @@ static bool asynchronous_next(fast_team_actor *self)
 
 bool fast__monitor_next(fast_team_actor *self)
 {
-    const bool go_on =
+    const bool continues =
         self->team->strategy->synchronous ? synchronous_next(self) : asynchronous_next(self);
 
     if (self->err)
         snprintf(self->why, sizeof self->why, "%s", fast_error_detail());
-    else if (go_on)
+    else if (continues)
         progress(self);
-    return go_on;
+    return continues;
 }
 
 void fast__monitor_return(fast_team_actor *self)

@@ -31,7 +31,7 @@ const fast_option fast__run_options[] = {
     FAST_OPT_INT(C, seed, "1", 0, 9007199254740992.0, "seed of everything that is random"),
     FAST_OPT_REAL(C, target, "0", 0, 1, "stop at this test accuracy (0.91); 0: train to the end"),
     FAST_OPT_REAL(C, holdout, "0", 0, 0.9,
-                  "test on this part of the training set, held out of it; 0: on the test set"),
+                  "test on this fraction of the training set, held out of it; 0: on the test set"),
     FAST_OPT_CHOICE(C, shard, "sample", "sample|contiguous|label|dirichlet|all",
                     "how the training set is split among workers; all: each has the whole of it"),
     FAST_OPT_REAL(C, alpha, "0.5", 1e-6, 1e6, "shard dirichlet: small is uneven"),
@@ -42,13 +42,13 @@ const fast_option fast__run_options[] = {
     FAST_OPT_TEXT(C, evaluate, "1", NULL,
                   "test every N epochs, like 2, or steps, like 500steps; end; no"),
     FAST_OPT_TEXT(C, save, "", "file", "save the weights to this file at the end (safetensors)"),
-    FAST_OPT_TEXT(C, load, "", "file", "begin with the weights of this file (safetensors)"),
-    FAST_OPT_TEXT(C, checkpoint, "", "file", "keep the whole run in this file, to resume it"),
+    FAST_OPT_TEXT(C, load, "", "file", "start with the weights of this file (safetensors)"),
+    FAST_OPT_TEXT(C, checkpoint, "", "file", "save the whole run in this file, to resume it"),
     FAST_OPT_TEXT(C, checkpoint_every, "1", NULL,
                   "save it every N epochs, like 2, or steps, like 500steps; end"),
-    FAST_OPT_TEXT(C, resume, "", "file", "go on exactly where this checkpoint stopped"),
+    FAST_OPT_TEXT(C, resume, "", "file", "continue exactly where this checkpoint stopped"),
     FAST_OPT_TEXT(C, plan, "auto", "file",
-                  "file with the engine's measured choices; auto: FAST's cache; no: keep none"),
+                  "file with the engine's measured choices; auto: FAST's cache; no: no file"),
     FAST_OPT_TEXT(C, method, "auto", NULL, "convolution method; auto: the fastest per layer"),
     FAST_OPT_TEXT(C, log, "", "file", "append a JSON line per evaluation to this file"),
     FAST_OPT_TEXT(C, tensorboard, "", "file",
@@ -57,8 +57,8 @@ const fast_option fast__run_options[] = {
                   "train as this system does: sets what is not given (fast systems NAME)"),
     FAST_OPT_TEXT(C, strategy, "auto", "strategy",
                   "how workers cooperate; auto: allreduce where there are several"),
-    FAST_OPT_TEXT(
-        C, then, "", "strategy",
+    FAST_OPT_TEXT_FORMER(
+        C, phases, "then", /* old name */ "", "strategy",
         "change to this strategy during the run, like local@epoch=2, or to another codec, like "
         "@epoch=1,codec=topk; can be repeated"),
     FAST_OPT_TEXT(C, topology, "auto", "topology",
@@ -67,12 +67,13 @@ const fast_option fast__run_options[] = {
                   "which model is tested and saved where workers' replicas differ"),
     FAST_OPT_TEXT(
         C, codec, "none", "codec",
-        "what is sent is encoded: a codec, with stages after it, like topk:ratio=0.01; auto: the "
-        "one with the shortest step, or none"),
+        "codec of the messages, with stages after it, like topk:ratio=0.01; auto: the one with the "
+        "shortest step, or none"),
     FAST_OPT_TEXT(C, codec_down, "none", "codec",
-                  "likewise, what comes back: a sum, or a server's model"),
-    FAST_OPT_CHOICE(C, feedback, "auto", "auto|yes|no",
-                    "add what a codec lost to what it encodes next; auto: as the codec is used"),
+                  "codec of the answers: a sum, or a server's model"),
+    FAST_OPT_CHOICE(
+        C, feedback, "auto", "auto|yes|no",
+        "error feedback: add what a codec lost to its next message; auto: as the codec is used"),
     FAST_OPT_CHOICE(C, codec_scope, "auto", "auto|layer|model",
                     "encode each layer by itself, or all at once; auto: as the codec is used"),
     FAST_OPT_INT(C, codec_small, "0", 0, 1e12,
@@ -89,7 +90,7 @@ const fast_option fast__run_options[] = {
                   "repeat the run that was recorded in this file, to the bit; give its options"),
     FAST_OPT_TEXT(
         C, store, "", "file",
-        "keep the run in this file; none or no: nowhere; auto, as fast train does: runs.db in "
+        "store the run in this file; none or no: nowhere; auto, as fast train does: runs.db in "
         "your data folder (fast runs)"),
     FAST_OPT_TEXT(C, name, "", NULL, "a name for the run in the store"),
     FAST_OPT_TEXT(C, batch_of, "", NULL, "the name of the comparison that the run is part of"),
@@ -149,20 +150,20 @@ static fast_err check_files(const C *c)
                   { "resume", c->resume } };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         for (size_t j = 0; j < i; j++) {
-            const bool going_on =
+            const bool continues =
                 strcmp(files[j].name, "checkpoint") == 0 && strcmp(files[i].name, "resume") == 0;
-            if (files[i].path[0] && strcmp(files[i].path, files[j].path) == 0 && !going_on)
+            if (files[i].path[0] && strcmp(files[i].path, files[j].path) == 0 && !continues)
                 return fast__fail(FAST_EINVAL, "%s and %s are both %.100s; name two files",
                                   files[j].name, files[i].name, files[i].path);
         }
     return FAST_OK;
 }
 
-/* What is said of a codec needs one. */
+/* Refuse options that describe the use of a codec where the run has none. */
 static fast_err check_codec(C *c)
 {
     const bool none = strcmp(c->codec, "none") == 0 && strcmp(c->codec_down, "none") == 0 &&
-                      !strstr(c->then, "codec=");
+                      !strstr(c->phases, "codec=");
 
     if (none && (c->feedback != 0 || c->codec_scope != 0 || c->codec_small != 0))
         return fast__fail(FAST_EINVAL, "%s says how a codec is used: give codec=NAME too",
@@ -179,7 +180,7 @@ static fast_err check_codec(C *c)
     return FAST_OK;
 }
 
-/* What the table alone cannot say. */
+/* Check what one row of the table cannot: values that depend on one another. */
 static fast_err config_check(C *c)
 {
     if (c->global_batch > 0) {
@@ -228,11 +229,12 @@ static fast_err config_set(C *c, const char *option)
         return fast__fail(FAST_EINVAL, "option \"%.60s\" is not name=value", option);
     memcpy(name, option, (size_t)(equal - option));
     name[equal - option] = '\0';
-    if (strcmp(name, "then") == 0 && c->then[0] && equal[1]) { /* one after the other */
-        const size_t used = strlen(c->then);
-        if (used + strlen(equal) + 1 > sizeof c->then)
-            return fast__fail(FAST_EINVAL, "then=%.60s...: too many changes", c->then);
-        snprintf(c->then + used, sizeof c->then - used, ";%s", equal + 1);
+    const fast_option *row = fast__options_find(fast__run_options, name);
+    if (row && strcmp(row->name, "phases") == 0 && c->phases[0] && equal[1]) { /* appended */
+        const size_t used = strlen(c->phases);
+        if (used + strlen(equal) + 1 > sizeof c->phases)
+            return fast__fail(FAST_EINVAL, "phases=%.60s...: too many changes", c->phases);
+        snprintf(c->phases + used, sizeof c->phases - used, ";%s", equal + 1);
         return FAST_OK;
     }
     return fast__options_set("train", fast__run_options, c, name, equal + 1);

@@ -24,10 +24,8 @@ static fast_err parse(const char *a, const char *b)
 
 static const fast_option *row(const char *name)
 {
-    const fast_option *option = fast__run_options;
-    while (option->name && strcmp(option->name, name) != 0)
-        option++;
-    assert_non_null(option->name);
+    const fast_option *option = fast__options_find(fast__run_options, name);
+    assert_non_null(option);
     return option;
 }
 
@@ -138,6 +136,28 @@ static void malformed(void **state)
     free(path);
 }
 
+/* Count the lines that name the old option. */
+static void count_notes(void *ctx, fast_log_level level, const char *line)
+{
+    int *count = ctx;
+    *count += level == FAST_LOG_WARN && strstr(line, "then is called phases") != NULL;
+}
+
+/* The former name sets the option, also when it is repeated, and is noted once. */
+static void former_names(void **state)
+{
+    (void)state;
+    int notes = 0;
+    fast_log_set(count_notes, &notes);
+    assert_int_equal(parse("then=local@epoch=2", "then=gossip@epoch=4"), FAST_OK);
+    assert_string_equal(config.phases, "local@epoch=2;gossip@epoch=4");
+    assert_int_equal(notes, 1);
+    assert_int_equal(parse("phases=local@epoch=2", "phases="), FAST_OK);
+    assert_string_equal(config.phases, "");
+    assert_int_equal(notes, 1);
+    fast_log_set(NULL, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +166,7 @@ int main(void)
         cmocka_unit_test(periods),
         cmocka_unit_test(together),
         cmocka_unit_test(malformed),
+        cmocka_unit_test(former_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,8 +21,8 @@
 enum { PARTS_MAX = 128 };
 
 typedef struct part_list {
-    fast_part parts[PARTS_MAX];
-    int64_t count;
+    fast_part parts[PARTS_MAX]; /* copied from the registry */
+    int64_t count;              /* number of parts */
 } part_list;
 
 /* Written once, under pthread_once(), and constant from then on. */
@@ -30,47 +30,48 @@ static part_list models, datas, optimizers, engines, strategies, topologies, tra
     clusters, systems, codecs, policies;
 static fast_system system_list[PARTS_MAX];
 
-static void add(part_list *list, const char *name, const char *summary, const fast_option *options)
+/* Append a part to a list. */
+static void add(part_list *list, fast_part part)
 {
     FAST_ASSERT(list->count < PARTS_MAX);
-    list->parts[list->count++] = (fast_part){ name, summary, options };
+    list->parts[list->count++] = part;
 }
 
+/* Add every part of a registry: a list of pointers that ends with NULL. */
+#define ADD_ALL(list, registry)                               \
+    for (int i = 0; (registry)[i]; i++)                       \
+    add(list, (fast_part){ .name = (registry)[i]->name,       \
+                           .summary = (registry)[i]->summary, \
+                           .options = (registry)[i]->options })
+
+/* Copy all registries into lists of parts, once. */
 static void fill(void)
 {
-    for (int i = 0; fast__models[i]; i++)
-        add(&models, fast__models[i]->name, fast__models[i]->summary, fast__models[i]->options);
-    for (int i = 0; fast__data_kinds[i]; i++)
-        add(&datas, fast__data_kinds[i]->name, fast__data_kinds[i]->summary,
-            fast__data_kinds[i]->options);
-    for (int i = 0; fast__rules[i]; i++)
-        add(&optimizers, fast__rules[i]->name, fast__rules[i]->summary, fast__rules[i]->options);
-    for (int i = 0; fast__engines[i]; i++)
-        add(&engines, fast__engines[i]->name, fast__engines[i]->summary, NULL);
-    for (int i = 0; fast__transports[i]; i++)
-        add(&transports, fast__transports[i]->name, fast__transports[i]->summary, NULL);
-    for (int i = 0; fast__allreduces[i]; i++)
-        add(&allreduces, fast__allreduces[i]->name, fast__allreduces[i]->summary,
-            fast__allreduces[i]->options);
-    for (int i = 0; fast__codecs[i]; i++)
-        add(&codecs, fast__codecs[i]->name, fast__codecs[i]->summary, fast__codecs[i]->options);
-    for (int i = 0; fast__stages[i]; i++)
-        add(&codecs, fast__stages[i]->name, fast__stages[i]->summary, fast__stages[i]->options);
     fast_part cluster;
+
+    ADD_ALL(&models, fast__models);
+    ADD_ALL(&datas, fast__data_kinds);
+    ADD_ALL(&optimizers, fast__rules);
+    ADD_ALL(&allreduces, fast__allreduces);
+    ADD_ALL(&codecs, fast__codecs);
+    ADD_ALL(&codecs, fast__stages);
+    ADD_ALL(&topologies, fast__topologies);
+    for (int i = 0; fast__engines[i]; i++)
+        add(&engines, (fast_part){ fast__engines[i]->name, fast__engines[i]->summary });
+    for (int i = 0; fast__transports[i]; i++)
+        add(&transports, (fast_part){ fast__transports[i]->name, fast__transports[i]->summary });
     for (int i = 0; fast__cluster_part(i, &cluster); i++)
-        add(&clusters, cluster.name, cluster.summary, cluster.options);
-    for (int i = 0; fast__topologies[i]; i++)
-        add(&topologies, fast__topologies[i]->name, fast__topologies[i]->summary,
-            fast__topologies[i]->options);
-    for (int i = 0; fast__strategies[i]; i++)
-        add(&strategies, fast__strategies[i]->name, fast__strategies[i]->summary,
-            fast__strategies[i]->options);
+        add(&clusters, cluster);
+    for (int i = 0; fast__strategies[i]; i++) {
+        const fast_strategy *s = fast__strategies[i];
+
+        add(&strategies, (fast_part){ s->name, s->summary, s->options, s->exclusions });
+    }
     for (int i = 0; fast__policies[i].name; i++)
-        add(&policies, fast__policies[i].name, fast__policies[i].summary,
-            fast__policies[i].options);
+        add(&policies, fast__policies[i]);
     for (int i = 0; fast__system_at(i); i++) {
         system_list[i] = *fast__system_at(i);
-        add(&systems, system_list[i].name, system_list[i].title, NULL);
+        add(&systems, (fast_part){ system_list[i].name, system_list[i].title });
     }
 }
 
@@ -84,6 +85,7 @@ const fast_system *fast_system_list(int64_t *count_out)
     return system_list;
 }
 
+/* The lists are made at the first call and constant from then on. */
 const fast_part *fast_part_list(const char *kind, int64_t *count_out)
 {
     static const struct {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A change of strategy during a run: --then SPEC@WHEN.
+ * A change of strategy during a run: --phases SPEC@WHEN.
  *
- *     --strategy allreduce --then local:period=8@epoch=2 --then gossip@step=5000,state=reset
- *     --strategy ps --then @epoch=1,codec=topk:ratio=0.01 --then @epoch=6,codec=none
+ *     --strategy allreduce --phases local:period=8@epoch=2 --phases gossip@step=5000,state=reset
+ *     --strategy ps --phases @epoch=1,codec=topk:ratio=0.01 --phases @epoch=6,codec=none
  *
  * Without a strategy it stays the one before. A codec stays until another one is named; it comes
  * last, since its options may have commas. It starts without a residual.
@@ -26,6 +26,7 @@
  */
 #include "run/phases.h"
 
+#include "base/exclusion.h"
 #include "base/memory.h"
 #include "run/sink/store_sink.h"
 #include "run/team.h"
@@ -37,20 +38,22 @@
 
 static const int64_t HOUR_NS = 3600000000000; /* that an evaluation in another process may take */
 
-/* What follows the @. */
+/* Options of a change, behind the @. */
 typedef struct when {
-    double epoch;              /* -1: by step */
-    int64_t step;              /* -1: by epoch */
-    int state;                 /* of the rule: 0 retained, 1 reset */
-    char topology[64];         /* of the strategy, or auto */
-    char codec_down[64];       /* what comes back; "": as before */
-    char codec[FAST_SPEC_MAX]; /* what is sent; "": as before. Not in the table: it comes last */
+    double epoch;        /* -1: by step */
+    int64_t step;        /* -1: by epoch */
+    int state;           /* of the rule: 0 retained, 1 reset */
+    char topology[64];   /* of the strategy, or auto */
+    char codec_down[64]; /* codec of answers; "": as before */
+    char codec
+        [FAST_SPEC_MAX]; /* codec of messages; "": as before. Not in the table: it comes last */
 } when;
 
 static const fast_option when_options[] = {
     FAST_OPT_REAL(when, epoch, "-1", -1, 1e9, "when, in epochs"),
     FAST_OPT_INT(when, step, "-1", -1, 1e12, "when, in steps of a worker"),
-    FAST_OPT_CHOICE(when, state, "keep", "keep|reset", "the rule's state: kept, or begun anew"),
+    FAST_OPT_CHOICE(when, state, "keep", "keep|reset",
+                    "the rule's state: continue with it, or reset it"),
     FAST_OPT_TEXT(when, topology, "auto", "topology", "who exchanges with whom"),
     FAST_OPT_TEXT(when, codec_down, "", "codec", "codec of what comes back"),
     FAST_OPT_END,
@@ -95,7 +98,7 @@ static fast_err open_codecs(fast_team *team, const when *w, fast_phase *phase)
     phase->codec_down = phase->own[1] ? phase->own[1]
                         : first       ? run->codecs.chains[1]
                                       : phase[-1].codec_down;
-    run->codecs.up = phase->codec; /* what is checked now */
+    run->codecs.up = phase->codec; /* checked below */
     run->codecs.down = phase->codec_down;
     return fast__codec_check(run);
 }
@@ -113,6 +116,9 @@ static fast_err open_phase(fast_team *team, const char *spec, const char *topolo
     FAST_TRY(fast__strategy_open(spec, team->run->strategy, &phase->strategy, &phase->config));
     strategy = phase->strategy;
     FAST_TRY(fast__codec_check_strategy(team->run, strategy, phase->config));
+    if (strategy->exclusions)
+        FAST_TRY(fast__exclusions_check(strategy->name, strategy->options, strategy->exclusions,
+                                        phase->config));
     if (strategy->check)
         FAST_TRY(strategy->check(phase->config, c->workers, c->optimizer));
     phase->servers = strategy->servers ? strategy->servers(phase->config, c->workers) : 0;
@@ -139,21 +145,21 @@ static fast_err step_of(const fast_team *team, const char *text, const when *w, 
 
     if ((w->step >= 0) == (w->epoch >= 0))
         return fast__fail(FAST_EINVAL,
-                          "then=%.100s: say when, as in local@epoch=2 or local@step=500", text);
+                          "phases=%.100s: say when, as in local@epoch=2 or local@step=500", text);
     if (step <= after)
         return fast__fail(
             FAST_EINVAL,
-            "then=%.100s: step %lld is not after step %lld, where the strategy before "
+            "phases=%.100s: step %lld is not after step %lld, where the strategy before "
             "it begins",
             text, (long long)step, (long long)after);
     if (step >= run->step_count && run->step_count > 0)
-        return fast__fail(FAST_EINVAL, "then=%.100s: step %lld is not before the end, step %lld",
+        return fast__fail(FAST_EINVAL, "phases=%.100s: step %lld is not before the end, step %lld",
                           text, (long long)step, (long long)run->step_count);
     *out = step;
     return FAST_OK;
 }
 
-/* What follows "codec=" is a chain, commas and all. */
+/* Cut off "codec=CHAIN", the last word: a chain may hold commas. */
 static void cut_codec(char *words, when *w)
 {
     char *at = strstr(words, "codec=");
@@ -169,10 +175,11 @@ static fast_err as_before(const fast_phase *before, const char *text, char spec[
                           when *w)
 {
     if (!w->codec[0] && !w->codec_down[0] && strcmp(w->topology, "auto") == 0 && w->state == 0)
-        return fast__fail(FAST_EINVAL,
-                          "then=%.100s: nothing changes; write STRATEGY@epoch=N, or another codec, "
-                          "as in @epoch=1,codec=topk",
-                          text);
+        return fast__fail(
+            FAST_EINVAL,
+            "phases=%.100s: nothing changes; write STRATEGY@epoch=N, or another codec, "
+            "as in @epoch=1,codec=topk",
+            text);
     snprintf(spec, FAST_SPEC_MAX, "%s", before->spec);
     if (strcmp(w->topology, "auto") == 0)
         snprintf(w->topology, sizeof w->topology, "%s", before->place);
@@ -192,20 +199,20 @@ static fast_err add_phase(fast_team *team, const char *text)
     when w;
 
     if (team->phases.count == FAST_PHASES_MAX)
-        return fast__fail(FAST_EINVAL, "then: at most %d changes", FAST_PHASES_MAX - 1);
+        return fast__fail(FAST_EINVAL, "phases: at most %d changes", FAST_PHASES_MAX - 1);
     if (!at || (size_t)(at - text) >= sizeof spec)
-        return fast__fail(FAST_EINVAL, "then=%.100s: write STRATEGY@epoch=N or STRATEGY@step=N",
+        return fast__fail(FAST_EINVAL, "phases=%.100s: write STRATEGY@epoch=N or STRATEGY@step=N",
                           text);
     snprintf(spec, sizeof spec, "%.*s", (int)(at - text), text);
     snprintf(words, sizeof words, "%s", at + 1);
     memset(&w, 0, sizeof w);
     fast__options_default(when_options, &w);
     cut_codec(words, &w);
-    FAST_TRY(fast__options_parse("then", when_options, &w, words));
+    FAST_TRY(fast__options_parse("phases", when_options, &w, words));
     FAST_TRY(at == text ? as_before(&phase[-1], text, spec, &w)
                         : resolve_system(spec, sizeof spec, &w));
     FAST_TRY(step_of(team, text, &w, before, &begin));
-    team->phases.count++; /* what it holds is freed from here on */
+    team->phases.count++; /* fast__phases_free() frees its contents from here on */
     FAST_TRY(open_phase(team, spec, w.topology, &w, phase));
     phase->reset = w.state == 1;
     phase->end = team->run->step_count;
@@ -213,7 +220,7 @@ static fast_err add_phase(fast_team *team, const char *text)
     if (c->faults[0])
         return fast__fail(FAST_EINVAL,
                           "faults=%.60s: a schedule of faults is of one world, and "
-                          "then=%.60s begins another; leave out one of them",
+                          "phases=%.60s begins another; leave out one of them",
                           c->faults, text);
     return FAST_OK;
 }
@@ -244,7 +251,7 @@ fast_err fast__phases_open(fast_team *team)
     team->phases.count = 1;
     FAST_TRY(open_phase(team, c->strategy, c->topology, &w, &team->phases.list[0]));
     team->phases.list[0].end = team->run->step_count;
-    snprintf(text, sizeof text, "%s", c->then);
+    snprintf(text, sizeof text, "%s", c->phases);
     for (char *part = text; part && *part; part = next) {
         next = strchr(part, ';');
         if (next)
@@ -308,7 +315,7 @@ fast_err fast__phase_find(fast_team *team)
 
 /* Over processes. */
 
-/* What travels with the model: the rule's state, too, where it is the same at all workers. */
+/* Broadcast the model, and the rule's state where it is the same at all workers. */
 static fast_err share_model(fast_team_actor *self, fast_group *all)
 {
     const fast_team *team = self->team;

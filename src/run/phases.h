@@ -5,8 +5,8 @@
 #include "run/run.h"
 
 /*
- * The phases of a run: its strategy, and those that follow it (phases.c). A run without --then has
- * one.
+ * The phases of a run: its strategy, and the strategies that follow it (phases.c). A run without
+ * --phases has one.
  */
 struct fast_team;
 struct fast_team_actor;

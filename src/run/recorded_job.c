@@ -43,7 +43,8 @@ fast_err fast__run_job(fast_run *run, char **out)
     for (const fast_option *o = fast__run_options; o->name; o++) {
         if (is_free(o->name))
             continue;
-        used += (size_t)snprintf(text + used, NAME_MAX_SIZE, "%s=", o->name);
+        used += (size_t)snprintf(text + used, NAME_MAX_SIZE, "%s=",
+                                 o->former ? o->former : o->name); /* as older recordings have it */
         fast__config_text(o, &run->config, text + used, FAST_PATH_MAX);
         used += strlen(text + used);
         text[used++] = '\n';
@@ -58,9 +59,10 @@ fast_err fast__team_can_record(const fast_team *team)
 {
     const char *name = team->run->config.record[0] ? "record" : "replay";
 
-    if (team->run->config.then[0])
-        return fast__fail(FAST_ENOTSUP, "%s: a recording is of one strategy; leave out then=%.100s",
-                          name, team->run->config.then);
+    if (team->run->config.phases[0])
+        return fast__fail(FAST_ENOTSUP,
+                          "%s: a recording is of one strategy; leave out phases=%.100s", name,
+                          team->run->config.phases);
     if (!team->strategy->synchronous)
         return FAST_OK;
     return fast__fail(FAST_EINVAL,

@@ -94,7 +94,7 @@ void fast__vote_free(const fast_vote *vote);
 void fast__vote_clear(const struct fast_team *team, fast_vote *vote, int64_t step);
 /* Take a replica in. */
 void fast__vote_cast(const struct fast_team *team, fast_vote *vote, const fast_voter *replica);
-/* What the vote makes of its replicas becomes the run's model, and their distance a measure. */
+/* Make the model that a vote elects the run's model, and the distance of its replicas a measure. */
 void fast__vote_count(struct fast_team *team, fast_vote *vote);
 
 /* True if several models stand for the run together. */

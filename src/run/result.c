@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a run measured. The running means are those of the current epoch, or of the last one right
+ * Measures of a run. The running means are those of the current epoch, or of the last one right
  * after it ended:
  *
  *   loss           = sum of the batches' mean losses / batches

@@ -58,7 +58,7 @@ static fast_err check_writable(const char *option, const char *path, bool replac
     return FAST_OK;
 }
 
-/* What can be known to be wrong from the words alone, before a data set is read. */
+/* Refuse options whose names or words are wrong, before a data set is read. */
 static fast_err check_words(fast_run *run)
 {
     fast_run_config *c = &run->config;
@@ -82,6 +82,7 @@ static fast_err check_words(fast_run *run)
     return check_writable("log", c->log, false);
 }
 
+/* Open the data sets, or take those of the caller, and hold out samples where asked for. */
 static fast_err open_data(fast_run *run, const fast_data *train, const fast_data *test)
 {
     if (!train) {
@@ -174,6 +175,7 @@ static fast_err open_graph(fast_run *run, const fast_network *network)
     return fast__network_fit(network, &input, &run->graph);
 }
 
+/* Open the loaders of training and test batches. */
 static fast_err open_loaders(fast_run *run)
 {
     const fast_run_config *c = &run->config;
@@ -214,6 +216,7 @@ static int64_t epoch_steps_of(const fast_run *run)
                             : run->foreign->kind.samples / c->workers / c->accumulate / c->batch;
 }
 
+/* Open the optimizer and the schedule, with the learning rate that suits them. */
 static fast_err open_rule(fast_run *run)
 {
     const fast_run_config *c = &run->config;
@@ -276,6 +279,7 @@ fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loa
     return fast__foreign_new(&options, out);
 }
 
+/* Open the learner: the engine's on the network, or the caller's. */
 static fast_err open_learner(fast_run *run)
 {
     const fast_run_config *c = &run->config;
@@ -327,18 +331,20 @@ static fast_err open_texts(fast_run *run)
     return FAST_OK;
 }
 
-/* What a caller may bring: each NULL if it is the options' business. */
+/* Parts that a caller may bring: each NULL if the options name it. */
 typedef struct own_parts {
-    const fast_network *network;
-    const fast_data *train;
-    const fast_data *test;
+    const fast_network *network;   /* instead of `model` */
+    const fast_data *train;        /* instead of `data` */
+    const fast_data *test;         /* its test set; may be NULL with train */
     const fast_learner_kind *kind; /* without a network and data */
-    const fast_strategy *strategy;
+    const fast_strategy *strategy; /* that `strategy` may name */
 } own_parts;
 
 /* A run that is opened inside the opening of another: codec=auto. */
 static fast_err open_like(void *ctx, const char *const *options, fast_run **out);
 
+/* Open everything in the order in which the parts need each other. The first failure ends it;
+ * fast_run_close() frees what is open. */
 static fast_err open_parts(fast_run *run, const char *const *options, const own_parts *own)
 {
     FAST_TRY(fast__config_parse(options, &run->config));
@@ -371,6 +377,7 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
     return FAST_OK;
 }
 
+/* Parse the options and open the run. On failure nothing is left open. */
 static fast_err open_run(const char *const *options, const own_parts *own, fast_run **out)
 {
     FAST_ASSERT(out != NULL);
@@ -399,6 +406,7 @@ static fast_err open_run(const char *const *options, const own_parts *own, fast_
     return FAST_OK;
 }
 
+/* Open another run with the parts of this one, for rehearsals of codecs. */
 static fast_err open_like(void *ctx, const char *const *options, fast_run **out)
 {
     return open_run(options, ctx, out);
@@ -466,16 +474,15 @@ void fast_run_close(fast_run *run)
     fast__free(run);
 }
 
+/* Texts of all options lie one after the other, in the order of the table. */
 const char *fast_run_option(const fast_run *run, const char *name)
 {
     FAST_ASSERT(run != NULL);
     const char *text = run->text.options;
-    for (const fast_option *o = fast__run_options; o->name; o++) {
-        if (strcmp(o->name, name) == 0)
-            return text;
+    const fast_option *row = fast__options_find(fast__run_options, name);
+    for (const fast_option *o = fast__run_options; row && o < row; o++)
         text += strlen(text) + 1;
-    }
-    return NULL;
+    return row ? text : NULL;
 }
 
 void fast_run_watch(fast_run *run, fast_event_fn *watch, void *ctx)

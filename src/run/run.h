@@ -46,8 +46,8 @@ typedef enum fast_period_unit {
 } fast_period_unit;
 
 typedef struct fast_period {
-    fast_period_unit unit;
-    int64_t count; /* of steps or epochs */
+    fast_period_unit unit; /* steps, epochs, the end only, or never */
+    int64_t count;         /* of steps or epochs */
 } fast_period;
 
 /* The options of a run, parsed; the fields of options.c's table in its order. */
@@ -83,7 +83,7 @@ typedef struct fast_run_config {
     char log[FAST_PATH_MAX];        /* a line per evaluation; "" */
     char system[64];                /* a preset by name; "" */
     char strategy[FAST_SPEC_MAX];   /* name:key=value,... or auto */
-    char then[FAST_PATH_MAX];       /* SPEC@WHEN;SPEC@WHEN...; "" */
+    char phases[FAST_PATH_MAX];     /* SPEC@WHEN;SPEC@WHEN...; "" */
     char topology[FAST_PATH_MAX];   /* name:key=value,... or auto */
     char representative[64];        /* policy:key=value; auto */
     char codec[FAST_SPEC_MAX];      /* a chain; none */
@@ -104,11 +104,11 @@ typedef struct fast_run_config {
     char batch_of[128];             /* the comparison that it is part of; "" */
 
     /* Read from the texts above when they are parsed. */
-    fast_period evaluate_period;
-    fast_period checkpoint_period;
-    int64_t prefetch_count; /* batches ahead */
+    fast_period evaluate_period;   /* `evaluate`, parsed */
+    fast_period checkpoint_period; /* `checkpoint_every`, parsed */
+    int64_t prefetch_count;        /* batches ahead */
     /* A folder for event files of TensorBoard; "". */
-    char tensorboard[FAST_PATH_MAX];
+    char tensorboard[FAST_PATH_MAX]; /* folder of the event file; "" */
 } fast_run_config;
 
 /* The table, and its one part for fast_part_list("train"). */
@@ -131,7 +131,7 @@ typedef struct fast_run_sums {
     int64_t positions; /* counted */
 } fast_run_sums;
 
-/* How long the first steps took to compute, from which a real machine's are foretold. */
+/* Computing time of the first steps, from which the others are forecast on a real machine. */
 enum { FAST_FIRST_STEPS = 32, FAST_FIRST_SKIPPED = 2 };
 typedef struct fast_first {
     double seconds[FAST_FIRST_STEPS]; /* of each, but for the very first, which warm up */
@@ -247,7 +247,7 @@ int64_t fast__run_wall(void);
 
 /* How the vectors w and g of every learner of the run are laid out. */
 const fast_layout *fast__run_params(const fast_run *run);
-/* What computes: 0 where it is a learner of the caller's. */
+/* Return a hash of the engine's plan: 0 for a learner of the caller's. */
 uint64_t fast__run_plan_hash(const fast_run *run);
 
 /* A foreign learner for one worker; `loader` is its own, or NULL. */
@@ -281,7 +281,7 @@ fast_err fast__run_codec_auto(fast_run *run, const char *const *options, fast_ru
 
 /* Take the time of a step. */
 void fast__first_add(fast_first *first, double seconds);
-/* What the cost model says of the run's step, in its result; forecast.c. */
+/* Write the cost model's forecast of a step into the run's result; forecast.c. */
 void fast__run_forecast(fast_run *run);
 
 /* True if ten times a second something may be shown; by the machine's clock. */
@@ -307,7 +307,7 @@ uint64_t fast__run_data_hash(fast_run *run);
 
 /* Save everything that a resumed run needs; atomically. */
 fast_err fast__checkpoint_save(fast_run *run, const char *path);
-/* Go on from a checkpoint. FAST_EINVAL, and nothing changed, if it is of another run. */
+/* Continue from a checkpoint. FAST_EINVAL, and nothing changed, if it is of another run. */
 fast_err fast__checkpoint_load(fast_run *run, const char *path);
 /* A path of FAST's own for a run without one: CACHE/checkpoints/MODEL-HASH.safetensors. */
 fast_err fast__checkpoint_path(const fast_run *run, char *path, size_t size);
@@ -322,14 +322,14 @@ enum {
     FAST_SLOT_PREFIX_MAX = 32,
     FAST_TENSOR_NAME_MAX = FAST_SLOT_PREFIX_MAX + FAST_SEGMENT_NAME_MAX
 };
-/* What goes before the names of a slot of the optimizer's state. */
+/* Write the prefix of the tensors' names of a slot of the optimizer's state. */
 void fast__weights_slot_prefix(int slot, char prefix[FAST_SLOT_PREFIX_MAX]);
-/* What a file will hold: parameters, the first `slots` slots of the optimizer, state. The tensors'
- * data is the run's. */
+/* Contents of a file of weights: parameters, the first `slots` slots of the optimizer, state. The
+ * tensors' data is the run's. */
 typedef struct fast_weights {
     struct fast_tensor *tensors;         /* in the order of the file */
-    char (*names)[FAST_TENSOR_NAME_MAX]; /* theirs */
-    int64_t count;                       /* of them */
+    char (*names)[FAST_TENSOR_NAME_MAX]; /* names of the tensors */
+    int64_t count;                       /* number of tensors */
 } fast_weights;
 fast_err fast__weights_list(const fast_run *run, int slots, fast_weights *out);
 void fast__weights_fini(fast_weights *weights);

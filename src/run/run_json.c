@@ -17,16 +17,19 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+/* Add a text; null if it is NULL. */
 static void put_text(json_t **o, const char *key, const char *value)
 {
     fast__json_set(o, key, fast__json_text(value));
 }
 
+/* Add a whole number. */
 static void put_int(json_t **o, const char *key, int64_t value)
 {
     fast__json_set(o, key, json_integer(value));
 }
 
+/* Add a number; null if it is not finite. */
 static void put_real(json_t **o, const char *key, double value)
 {
     fast__json_set(o, key, fast__json_real(value));
@@ -38,10 +41,11 @@ static bool has_team(const fast_run *run)
     return strcmp(fast_run_option(run, "transport"), "auto") != 0;
 }
 
+/* Does the run encode its messages, in any phase? */
 static bool is_coded(const fast_run *run)
 {
     return strcmp(run->config.codec, "none") != 0 || strcmp(run->config.codec_down, "none") != 0 ||
-           strstr(run->config.then, "codec=");
+           strstr(run->config.phases, "codec=");
 }
 
 /* An option of several workers; null for a run of one worker. */
@@ -75,6 +79,7 @@ static void put_workers(json_t **o, const fast_run *run)
         fast__json_set(o, names[k], lists[k]);
 }
 
+/* The histogram of staleness as an array. */
 static json_t *staleness_of(const fast_result *r)
 {
     json_t *counts = json_array();
@@ -89,7 +94,7 @@ static void put_team(json_t **o, const fast_run *run, const fast_result *r)
 {
     const bool stale = r->staleness_max >= 0;
 
-    put_text(o, "then", run->config.then[0] ? run->config.then : NULL);
+    put_text(o, "phases", run->config.phases[0] ? run->config.phases : NULL);
     put_text(o, "representative", run->config.representative);
     put_real(o, "exchange_s", r->exchange_s);
     put_real(o, "bytes_per_step", r->bytes_per_step);
@@ -148,6 +153,8 @@ static void put_job(json_t **o, const fast_run *run, const fast_result *r)
     put_real(o, "implicit_momentum_error", r->momentum_error);
 }
 
+/* Measures of several workers follow those of every run: readers of older logs find their keys in
+ * the same places. */
 fast_err fast__run_json_log(const fast_result *result, bool several, FILE *file)
 {
     const fast_result *r = result;
@@ -179,6 +186,7 @@ fast_err fast__run_json_log(const fast_result *result, bool several, FILE *file)
     return fast__json_write(&o, file);
 }
 
+/* Keys are part of the program's interface: `fast compare`, the store and scripts read them. */
 fast_err fast__run_json_result(const fast_run *run, char **out)
 {
     const fast_result *r = &run->result;

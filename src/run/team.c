@@ -7,9 +7,10 @@
  *   actors                           a learner, a loader and a context for each (team_actor.c),
  *                                    which outlive the world and serve the next call
  *
- * A synchronous team fails with its first worker. An asynchronous one continues with those who are
- * left: what happened to the others is a note. Where a team is spread over processes, each has its
- * own fast_team and they exchange messages only; the one with worker 0 speaks for all.
+ * A synchronous team fails with its first worker. An asynchronous one continues with the
+ * workers that are left: the failure of the others is a note. Where a team is spread over
+ * processes, each has its own fast_team and they exchange messages only; the one with worker 0
+ * speaks for all.
  */
 #include "run/team.h"
 
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Does the run simulate its workers? */
 static bool is_sim(const fast_team *team)
 {
     return strcmp(team->run->config.transport, "sim") == 0;
@@ -33,6 +35,8 @@ static bool can_resume(const fast_strategy *strategy)
     return strategy->identical || strategy->resumable;
 }
 
+/* Resolve what "auto" stands for and open the phases; refuse checkpoints where no phase can be
+ * saved. */
 static fast_err open_strategy(fast_team *team)
 {
     fast_run_config *c = &team->run->config;
@@ -62,6 +66,7 @@ fast_err fast__team_can_resume(const fast_team *team, const char *option)
         team->strategy->name, option);
 }
 
+/* Allocate the lists of actors and the votes. */
 static fast_err open_memory(fast_team *team)
 {
     const int64_t actors = team->workers + team->servers;
@@ -81,6 +86,8 @@ static fast_err open_memory(fast_team *team)
     return FAST_OK;
 }
 
+/* Workspaces of simulated workers: one for each thread that computes, since no more are used at a
+ * time. */
 static fast_err open_workspaces(fast_team *team)
 {
     const fast_run *run = team->run;
@@ -123,6 +130,7 @@ static const char *cluster_of(const fast_team *team)
     return "laptop";
 }
 
+/* Open the world of actors that a call of the run takes place in. */
 static fast_err open_world(fast_team *team)
 {
     const fast_run_config *c = &team->run->config;
@@ -149,7 +157,7 @@ static fast_err open_world(fast_team *team)
 }
 
 /* Strategies whose workers write to one memory need them all where it is. */
-static fast_err check_near(const fast_team *team, const fast_strategy *strategy)
+static fast_err check_local(const fast_team *team, const fast_strategy *strategy)
 {
     const fast_world *world = team->place.world;
 
@@ -164,6 +172,7 @@ static fast_err check_near(const fast_team *team, const fast_strategy *strategy)
     return FAST_OK;
 }
 
+/* Close the world; actors and their contexts outlive it. */
 static void close_world(fast_team *team)
 {
     fast__world_close(team->place.world);
@@ -190,7 +199,7 @@ static fast_err look_around(fast_team *team)
     }
     team->run->clock.is_virtual = team->place.world->transport->virtual_clock;
     for (int64_t i = 0; i < team->phases.count && !err; i++)
-        err = check_near(team, team->phases.list[i].strategy);
+        err = check_local(team, team->phases.list[i].strategy);
     close_world(team);
     return err;
 }
@@ -214,7 +223,7 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
     fast_err err;
 
     *out = NULL;
-    if (c->workers == 1 && !run->strategy && !c->then[0] && strcmp(c->strategy, "auto") == 0 &&
+    if (c->workers == 1 && !run->strategy && !c->phases[0] && strcmp(c->strategy, "auto") == 0 &&
         strcmp(c->transport, "auto") == 0)
         return check_alone(c);
     FAST_TRY(fast__alloc("a team", 1, sizeof *team, &team));
@@ -336,7 +345,7 @@ static void begin(fast_team *team)
     atomic_store(&team->stop.finished, false);
 }
 
-/* What a run that was not stopped here ended with; perhaps another process saw it. */
+/* Set the stop reason of a run that was not stopped here; perhaps another process saw it. */
 static void name_the_end(fast_team *team)
 {
     fast_run *run = team->run;
@@ -374,7 +383,7 @@ static int64_t first_failure(const fast_team *team)
 
 /* How it ended: an asynchronous team needs one worker that comes to its end, and every server but
  * those that crashed: who needed one did not come to its end. */
-static fast_err judge_ends(fast_team *team)
+static fast_err check_ends(fast_team *team)
 {
     const int64_t failed = first_failure(team);
     int64_t ended = 0, gone = 0;
@@ -402,7 +411,7 @@ static fast_err judge_ends(fast_team *team)
         return fast__fail(team->place.world->actors[failed]->err, "%s", text);
     snprintf(text, sizeof text,
              "%lld of %lld workers did not come to the end (%s: %.200s); the "
-             "others went on",
+             "others continued",
              (long long)gone, (long long)team->workers, name,
              team->place.world->actors[failed]->err == FAST_ECANCELED
                  ? "it crashed"
@@ -411,6 +420,7 @@ static fast_err judge_ends(fast_team *team)
     return FAST_OK;
 }
 
+/* Number of actors that live in this process. */
 static int64_t count_actors(const fast_team *team)
 {
     int64_t count = 0;
@@ -464,7 +474,7 @@ static fast_err run_world(fast_team *team)
         fast__run_tell(run, FAST_EVENT_NOTE, fast__record_note(team->place.world));
     if (ran && (first_failure(team) >= 0 || atomic_load(&team->stop.broken) >= 0) &&
         !fast__record_is_broken(team->place.world))
-        err = judge_ends(team);
+        err = check_ends(team);
     else if (ran && err && run->config.trace[0] && result.ended_count == count_actors(team)) {
         /* All have trained to the end: a timeline that cannot be written must not lose that. */
         fast__run_tell(run, FAST_EVENT_NOTE, fast_error_detail());

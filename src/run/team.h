@@ -33,12 +33,12 @@ enum { FAST_WHY_CANCELED = 1, FAST_WHY_TARGET = 2, FAST_WHY_DIVERGED = 4, FAST_W
 
 /* Where a worker is between its steps. */
 typedef struct fast_actor_progress {
-    int64_t step_judged; /* of the last vote that it took part in; -1: none */
-    int64_t step_held;   /* up to which evaluation in another process may delay it; 0: none does */
-    int64_t votes_cast;  /* asynchronous strategies: opened votes that it took part in */
-    int64_t shown_ns;    /* when it last looked whether to show progress */
-    double loss;         /* mean of the last batches */
-    int64_t loss_count;  /* batches in `loss`, at most the policy's */
+    int64_t step_voted; /* of the last vote that it took part in; -1: none */
+    int64_t step_held;  /* up to which evaluation in another process may delay it; 0: none does */
+    int64_t votes_cast; /* asynchronous strategies: opened votes that it took part in */
+    int64_t shown_ns;   /* when it last looked whether to show progress */
+    double loss;        /* mean of the last batches */
+    int64_t loss_count; /* batches in `loss`, at most the policy's */
 } fast_actor_progress;
 
 /* One worker or server of the team in this process. */

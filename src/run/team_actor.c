@@ -37,6 +37,7 @@ static void take_first(fast_team_actor *self)
     m->first_ns = ns;
 }
 
+/* May the worker take its next step? */
 static fast_err host_next(void *host, bool *more_out)
 {
     fast_team_actor *self = host;
@@ -55,21 +56,25 @@ static fast_err host_next(void *host, bool *more_out)
     return self->err ? fast__fail(self->err, "%s", self->why) : FAST_OK;
 }
 
+/* The worker has taken a step. */
 static void host_stepped(void *host, const fast_gradient *gradient)
 {
     fast__monitor_step(host, gradient);
 }
 
+/* The worker continues at another step. */
 static void host_moved(void *host, int64_t step)
 {
     fast__monitor_move(host, step);
 }
 
+/* The worker's learner failed: the run fails with it. */
 static void host_failed(void *host, fast_err err)
 {
     fast__team_break(host, err);
 }
 
+/* A measure of the trainer: staleness is counted, momentum averaged by its certainty. */
 static void host_observed(void *host, fast_observation kind, double value, double error)
 {
     fast_team *team = ((fast_team_actor *)host)->team;
@@ -86,6 +91,7 @@ static void host_observed(void *host, fast_observation kind, double value, doubl
     fast__mutex_unlock(&team->mutex);
 }
 
+/* The costs of worker 0's exchange; parts are copied, since they are lent for the call. */
 static void host_costed(void *host, const fast_cost *cost)
 {
     fast_team *team = ((fast_team_actor *)host)->team;
@@ -101,6 +107,7 @@ static void host_costed(void *host, const fast_cost *cost)
     fast__mutex_unlock(&team->mutex);
 }
 
+/* A note of the strategy, told as an event of the run at the actor's time. */
 static void host_noted(void *host, const char *text)
 {
     const fast_team_actor *self = host;
@@ -113,6 +120,7 @@ static void host_noted(void *host, const char *text)
     fast__team_unlock(self);
 }
 
+/* A space opens: load its saved state, if a checkpoint has it. */
 static fast_err host_restore(void *host, int64_t id, fast_space *space)
 {
     return fast__saved_states_restore(host, id, space);
@@ -129,6 +137,8 @@ static const fast_host_ops host_ops = { .next = host_next,
 
 /* Creation. */
 
+/* Make a worker's loader: its shard of the training set. Simulated workers read ahead nothing:
+ * threads would disturb the simulation. */
 static fast_err make_loader(const fast_team *team, int64_t rank, fast_loader **out)
 {
     const fast_run_config *c = &team->run->config;
@@ -148,6 +158,8 @@ static fast_err make_loader(const fast_team *team, int64_t rank, fast_loader **o
     return team->run->data.train ? fast__loader_new(team->run->data.train, &options, out) : FAST_OK;
 }
 
+/* Make a worker's learner. Simulated workers borrow a workspace for each gradient; others own
+ * one. */
 static fast_err make_learner(fast_team_actor *self, int64_t rank, fast_learner **out)
 {
     fast_team *team = self->team;
@@ -187,6 +199,8 @@ static fast_context_phase current_phase(const fast_team *team)
                                  .codecs = fast__run_codecs(team->run) };
 }
 
+/* Make the loader, the learner and the context of actor i. On failure fast__team_actor_free() frees
+ * what there is. */
 static fast_err make_parts(fast_team_actor *self, int64_t i)
 {
     fast_team *team = self->team;
@@ -259,7 +273,7 @@ void fast__team_actor_reset(fast_team_actor *self)
     fast__context_reset(&self->context, team->run->optimizer, team->run->step);
     if (self->measures.contributions)
         memset(self->measures.contributions, 0, (size_t)team->workers * sizeof(double));
-    self->progress.step_judged = -1;
+    self->progress.step_voted = -1;
     self->progress.loss = 0;
     self->progress.loss_count = 0;
 }
@@ -275,12 +289,13 @@ void fast__team_actor_enter(fast_team_actor *self)
     fast__context_enter(&self->context, &now,
                         phase->reset ||
                             (phase->strategy->identical && !phase[-1].strategy->identical));
-    self->progress.step_judged = team->run->step; /* the end of the phase before was evaluated */
+    self->progress.step_voted = team->run->step; /* the end of the phase before was evaluated */
     self->lost = false;
 }
 
 /* Programs. */
 
+/* Return the state of an actor whose program starts, with no error of an earlier call. */
 static fast_team_actor *start(fast_team *team, fast_actor *actor)
 {
     fast_team_actor *self = team->actors[fast_actor_id(actor)];

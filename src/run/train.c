@@ -35,6 +35,7 @@ static void apply_range(void *ctx, int64_t offset, int64_t count)
                           run->learner->g, offset, count);
 }
 
+/* One step of one worker. The time of the step includes the update. */
 fast_err fast__run_step(fast_run *run)
 {
     fast_learner *learner = run->learner;
@@ -66,6 +67,7 @@ fast_err fast__run_step(fast_run *run)
     return FAST_OK;
 }
 
+/* Number of times that a period was due until a step. */
 int64_t fast__run_dues(const fast_run *run, fast_period period, int64_t step)
 {
     switch (period.unit) {
@@ -80,6 +82,7 @@ int64_t fast__run_dues(const fast_run *run, fast_period period, int64_t step)
     return 0;
 }
 
+/* The end of the run is always due, but for a period that never is. */
 bool fast__run_is_due(const fast_run *run, fast_period period, int64_t step)
 {
     if (period.unit == FAST_PERIOD_NEVER)
@@ -106,6 +109,7 @@ static double evaluations_left(const fast_run *run)
     return 0;
 }
 
+/* Estimate the time to the end by the speed so far; NAN before there is one. */
 static double seconds_left(const fast_run *run)
 {
     const fast_run_times *times = &run->progress.times;
@@ -123,10 +127,11 @@ static double seconds_left(const fast_run *run)
 
 /* An event, and whom it is of. */
 typedef struct told {
-    const fast_run *run;
-    const fast_event *event;
+    const fast_run *run;     /* whose watcher is called */
+    const fast_event *event; /* lent for the call */
 } told;
 
+/* Call the watcher, perhaps in a thread of its own. */
 static void *tell_main(void *ctx)
 {
     const told *what = ctx;
@@ -135,6 +140,8 @@ static void *tell_main(void *ctx)
     return NULL;
 }
 
+/* Measures are brought up to date first; the store and the event file hear of an event before the
+ * watcher. */
 void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
 {
     const bool pause = kind == FAST_EVENT_PROGRESS && text; /* nothing new to store */
@@ -160,52 +167,14 @@ void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
         tell_main(&what);
 }
 
-/* A JSON line of --log. */
-static void put_number(FILE *file, const char *name, double value)
-{
-    if (isfinite(value))
-        fprintf(file, ", \"%s\": %.9g", name, value);
-    else
-        fprintf(file, ", \"%s\": null", name);
-}
-
-/* What several workers measured, so far or at this evaluation. */
-static void write_measures(FILE *file, const fast_result *r)
-{
-    fprintf(file, ", \"bytes_sent\": %lld, \"messages_sent\": %lld", (long long)r->bytes_sent,
-            (long long)r->messages_sent);
-    put_number(file, "compute_s", r->compute_s);
-    put_number(file, "exchange_s", r->exchange_s);
-    put_number(file, "wait_s", r->wait_s);
-    put_number(file, "staleness_mean", r->staleness_mean);
-    put_number(file, "staleness_p50", r->staleness_p50 < 0 ? NAN : (double)r->staleness_p50);
-    put_number(file, "staleness_p95", r->staleness_p95 < 0 ? NAN : (double)r->staleness_p95);
-    put_number(file, "staleness_max", r->staleness_max < 0 ? NAN : (double)r->staleness_max);
-    fputs(", \"staleness\": [", file);
-    for (int i = 0; i < FAST_STALENESS_BUCKETS; i++)
-        fprintf(file, "%s%lld", i ? ", " : "", (long long)r->staleness[i]);
-    fputs("]", file);
-    put_number(file, "divergence", r->divergence);
-    put_number(file, "completeness", r->completeness);
-}
-
+/* Append a JSON line to the file of --log. */
 static void write_log(fast_run *run)
 {
     FILE *file = run->sinks.log;
     const fast_result *r = &run->result;
     if (!file)
         return;
-    fprintf(file, "{\"step\": %lld, \"samples\": %lld, \"epoch\": %lld", (long long)r->steps,
-            (long long)r->samples, (long long)r->epoch);
-    put_number(file, "time_s", r->time_s);
-    put_number(file, "loss", r->loss);
-    put_number(file, "train_accuracy", r->train_accuracy);
-    put_number(file, "test_loss", r->test_loss);
-    put_number(file, "test_accuracy", r->test_accuracy);
-    if (run->team)
-        write_measures(file, r);
-    fputs("}\n", file);
-    if (fflush(file) == 0 && !ferror(file))
+    if (fast__run_json_log(r, run->team != NULL, file) == FAST_OK)
         return;
     /* The log does not end hours of training, but a hole in it is said, once. */
     char note[FAST_PATH_MAX + 128];
@@ -226,6 +195,7 @@ static void look_at_target(fast_run *run)
     }
 }
 
+/* The time of an evaluation is not training time. */
 fast_err fast__run_evaluate(fast_run *run)
 {
     const int64_t slow_ns = 100000000; /* so that it is not said more often than progress is */
@@ -286,7 +256,7 @@ fast_err fast__run_save_due(fast_run *run)
     return FAST_OK;
 }
 
-/* What is to be done between two steps. */
+/* Do all that is due between two steps: evaluate, save, stop at the target. */
 static fast_err rest(fast_run *run)
 {
     if (run->step == run->progress.step_evaluated) /* by the run that this one resumes */
@@ -306,6 +276,8 @@ static bool is_canceled(fast_run *run)
     return true;
 }
 
+/* Train one worker: rest, step, report; until the end, the target, a cancel or a loss that is not
+ * finite. */
 static fast_err loop(fast_run *run)
 {
     for (;;) {
@@ -331,6 +303,7 @@ static fast_err loop(fast_run *run)
     }
 }
 
+/* Open the file of --log for appending. */
 static fast_err open_log(fast_run *run)
 {
     if (!run->config.log[0] || run->sinks.log || !fast_run_is_first(run))
@@ -378,6 +351,7 @@ static fast_err write_files(fast_run *run)
     return FAST_OK;
 }
 
+/* May be called again after a cancel: the run continues where it stopped. */
 fast_err fast_run_train(fast_run *run)
 {
     FAST_ASSERT(run != NULL);

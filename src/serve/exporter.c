@@ -26,10 +26,12 @@ struct fast_exporter {
     fast_thread thread;           /* answers */
     atomic_bool stop;             /* it ends */
     fast_mutex mutex;             /* guards `run` */
-    fast_stored_run run;          /* what was measured; its texts are constant */
+    fast_stored_run run;          /* measures; its texts are constant */
     char words[WORDS][WORD_SIZE]; /* that the texts of `run` point to */
 };
 
+/* Answer one request, in the exporter's thread. The numbers are copied under the lock; the text is
+ * made without it, so that training never waits for a slow client. */
 static void handle(void *ctx, fast_http_request *request)
 {
     fast_exporter *exporter = ctx;
@@ -50,6 +52,7 @@ static void handle(void *ctx, fast_http_request *request)
     fast__reply(request, 200, FAST_SCRAPE_TYPE, &text);
 }
 
+/* The exporter's thread: answer until the exporter closes or waiting fails. */
 static void *serve(void *ctx)
 {
     fast_exporter *exporter = ctx;
@@ -80,6 +83,7 @@ static void describe(fast_exporter *exporter, const fast_run *run)
         snprintf(exporter->words[i], WORD_SIZE, "%s", value ? value : "");
         *texts[i].field = exporter->words[i];
     }
+    /* Values that only the store has are left out of the samples. */
     r->id = -1;
     r->version = fast_version();
     r->workers = strtoll(fast_run_option(run, "workers"), NULL, 10);
@@ -90,6 +94,7 @@ static void describe(fast_exporter *exporter, const fast_run *run)
     r->dropped = -1;
 }
 
+/* Called by the thread that trains, after each report of progress: a few stores under a lock. */
 void fast_exporter_update(fast_exporter *exporter, const fast_result *result)
 {
     fast_stored_run *r = &exporter->run;
@@ -114,6 +119,8 @@ void fast_exporter_update(fast_exporter *exporter, const fast_result *result)
     fast__mutex_unlock(&exporter->mutex);
 }
 
+/* The first values are those of the run before its first step, so that a scrape never finds an
+ * empty page. */
 fast_err fast_exporter_open(const fast_run *run, int64_t port, fast_exporter **out)
 {
     fast_exporter *exporter;
@@ -123,6 +130,7 @@ fast_err fast_exporter_open(const fast_run *run, int64_t port, fast_exporter **o
     fast__mutex_init(&exporter->mutex);
     describe(exporter, run);
     fast_exporter_update(exporter, fast_run_result(run));
+    /* The thread starts last: it uses everything above. */
     err = fast__http_open(
         &(fast_http_options){
             .port = port, .open_path = "/metrics", .handler = handle, .ctx = exporter },
@@ -148,6 +156,7 @@ int64_t fast_exporter_port(const fast_exporter *exporter)
     return fast__http_port(exporter->http);
 }
 
+/* The thread ends after at most one tick of the server. */
 void fast_exporter_close(fast_exporter *exporter)
 {
     if (!exporter)

@@ -19,6 +19,8 @@
 #include <string.h>
 #include <strings.h>
 
+/* Compare with the token in constant time: every byte is looked at, whatever the text holds, so
+ * that the time of an answer tells nothing about the token. */
 bool fast__guard_is_token(const fast_guard *guard, const char *text, size_t size)
 {
     const size_t length = sizeof guard->token - 1;
@@ -33,6 +35,7 @@ bool fast__guard_is_token(const fast_guard *guard, const char *text, size_t size
     return differs == 0;
 }
 
+/* The name holds the port: servers on two ports of one machine share a browser's cookies. */
 void fast__guard_cookie(const fast_guard *guard, char name[FAST_GUARD_COOKIE_MAX])
 {
     snprintf(name, FAST_GUARD_COOKIE_MAX, "fast_ui_%lld", (long long)guard->port);
@@ -66,6 +69,7 @@ static bool has_cookie(const fast_guard *guard, const char *cookies)
         if (size > length && strncmp(at, name, length) == 0 && at[length] == '=' &&
             fast__guard_is_token(guard, at + length + 1, size - length - 1))
             return true;
+        /* The next cookie of the header. */
         at += size;
         at += strspn(at, "; \t");
     }
@@ -92,6 +96,7 @@ static bool find_access(const fast_guard *guard, const fast_facts *facts, fast_h
     return true;
 }
 
+/* True if a content type is JSON, with or without parameters ("; charset=utf-8"). */
 static bool is_json(const char *type)
 {
     static const char json[] = "application/json";
@@ -121,6 +126,7 @@ static int check_sender(const fast_guard *guard, const fast_facts *facts, const 
     return 0;
 }
 
+/* The order matters: a sender from elsewhere learns nothing about methods, tokens or limits. */
 int fast__guard_check(const fast_guard *guard, const fast_facts *facts,
                       fast_http_access *access_out, const char **why_out)
 {
@@ -139,6 +145,7 @@ int fast__guard_check(const fast_guard *guard, const fast_facts *facts,
         *why_out = "the token is wrong";
         return 401;
     }
+    /* A browser sends its cookie with requests of any page; only Origin says which page it was. */
     if (changes && access == FAST_HTTP_COOKIE && !facts->origin) {
         *why_out = "a change needs the header Origin, or the token as a bearer";
         return 403;

@@ -146,7 +146,7 @@ static void test_host_and_origin(void **state)
                      200);
 }
 
-/* What a browser sends by itself is not enough for a change. */
+/* Headers that a browser sends by itself do not allow a change. */
 static void test_changes(void **state)
 {
     stage *s = *state;
@@ -262,7 +262,7 @@ static void test_bodies(void **state)
     assert_int_equal(ask(s, "POST", "/api/runs/1/tags", large), 400);
     free(large);
     assert_int_equal(ask(s, "GET", "/api/runs", "{}"), 400);
-    /* A form's type, a body in chunks, a length that is none. */
+    /* A form's type, a body in chunks, a length that is not a number. */
     assert_int_equal(ask_as(s, "POST", "/api/runs/1/tags",
                             "Host: 127.0.0.1:%P\r\nAuthorization: Bearer %T\r\nContent-Type: "
                             "text/plain\r\nContent-Length: 2\r\n",
@@ -357,7 +357,7 @@ static void test_slow(void **state)
     fast__http_close(http);
 }
 
-/* More connections than there is room for: the rest waits or is closed, and the server goes on. */
+/* More connections than there is room for: the rest waits or is closed; the server continues. */
 static void test_many(void **state)
 {
     stage *s = *state;

@@ -27,6 +27,8 @@ typedef struct run_facts {
     bool here;    /* on this machine, and visible */
 } run_facts;
 
+/* Copy the facts about a run's process from its row. `here` compares the machine's name and the
+ * process namespace with those that the run stored. */
 static fast_err read_facts(void *ctx, const void *row)
 {
     const fast_stored_run *run = row;
@@ -51,6 +53,8 @@ static int find_process(fast_server *server, fast_http_request *request, int64_t
     int fd = -1;
 
     if (!err && facts.running && facts.here) {
+        /* The row is read again with the handle open: a run that still runs now has the process
+         * that the handle stands for. */
         fd = (int)syscall(SYS_pidfd_open, (pid_t)facts.pid, 0);
         err = fast_store_find(server->store, run, read_facts, &facts);
     }
@@ -61,8 +65,8 @@ static int find_process(fast_server *server, fast_http_request *request, int64_t
     else if (!facts.here)
         fast__reply_error(request, 409, "run %lld is not a run of this machine", (long long)run);
     else if (fd < 0)
-        fast__reply_error(request, 409, "the process of run %lld cannot be had: %s", (long long)run,
-                          strerror(errno));
+        fast__reply_error(request, 409, "the process of run %lld cannot be opened: %s",
+                          (long long)run, strerror(errno));
     else
         return fd;
     if (fd >= 0)
@@ -70,11 +74,15 @@ static int find_process(fast_server *server, fast_http_request *request, int64_t
     return -1;
 }
 
+/* Send a signal to the process behind a pidfd, which is never another process with the same
+ * number. */
 static bool send_signal(int fd, int number)
 {
     return syscall(SYS_pidfd_send_signal, fd, number, NULL, 0) == 0;
 }
 
+/* POST /api/runs/#/stop. The first request sends SIGINT and remembers the process, so that
+ * fast__halt_tick() can send SIGTERM later; a second request sends SIGTERM at once. */
 void fast__serve_stop(fast_server *server, fast_http_request *request, int64_t id)
 {
     serve_halt *halt = NULL;
@@ -97,6 +105,7 @@ void fast__serve_stop(fast_server *server, fast_http_request *request, int64_t i
         close(fd);
         return;
     }
+    /* Without a free place the run was told once, and nobody presses it later. */
     if (halt && !again)
         *halt = (serve_halt){ .run = id, .fd = fd, .since = server->ticked };
     else
@@ -106,6 +115,8 @@ void fast__serve_stop(fast_server *server, fast_http_request *request, int64_t i
     fast__reply_json(request, 202, &answer);
 }
 
+/* Look at the processes that were told to stop: forget those that ended, and press those that did
+ * not in time. */
 void fast__halt_tick(fast_server *server, int64_t now)
 {
     for (int i = 0; i < SERVE_HALTS_MAX; i++) {

@@ -29,6 +29,7 @@
 
 static const int64_t second_ns = 1000000000;
 
+/* Take a connection out of the event loop until fast__request_resume(): it has nothing to send. */
 void fast__request_suspend(fast_http_request *request)
 {
     FAST_ASSERT(!request->suspended);
@@ -36,6 +37,7 @@ void fast__request_suspend(fast_http_request *request)
     MHD_suspend_connection(request->connection);
 }
 
+/* Put a connection back into the event loop. Allowed for one that was not suspended. */
 void fast__request_resume(fast_http_request *request)
 {
     if (!request->suspended)
@@ -85,6 +87,7 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **sl
         request->peer->busy = false;
         request->peer->since = fast__clock_ns();
     }
+    /* Whoever wanted to answer later, or streams the answer, forgets the request. */
     if (request->gone)
         request->gone(request->gone_ctx);
     if (request->stream)
@@ -146,6 +149,7 @@ typedef struct header_search {
     int count;         /* number of matching headers */
 } header_search;
 
+/* libmicrohttpd calls this for each header of a request; names do not differ by case. */
 static enum MHD_Result on_header(void *ctx, enum MHD_ValueKind kind, const char *name,
                                  const char *value)
 {
@@ -169,6 +173,7 @@ static const char *find_header(const fast_http_request *request, const char *nam
     return search.count == 1 ? search.value : NULL;
 }
 
+/* NULL also for a header that is there twice: two values are no value to trust. */
 const char *fast__request_header(const fast_http_request *request, const char *name)
 {
     int count;
@@ -267,6 +272,8 @@ static enum MHD_Result send_response(fast_http_request *request)
     return result;
 }
 
+/* libmicrohttpd calls this several times for a request: with the headers, with each part of the
+ * body, and when the body is whole. Return MHD_NO to close the connection. */
 static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const char *url,
                                   const char *method, const char *version, const char *data,
                                   size_t *size, void **slot)
@@ -289,6 +296,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
         begin(request);
         return request->response ? send_response(request) : MHD_YES;
     }
+    /* A part of the body; its announced length was checked with the headers. */
     if (*size > 0) {
         if (*size > request->body_size - request->body_used)
             return MHD_NO; /* more than was announced */
@@ -297,6 +305,8 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
         *size = 0;
         return MHD_YES;
     }
+    /* The request is whole. A handler that answers later makes this be called again, then with a
+     * response. */
     if (!request->handled) {
         request->handled = true;
         if (request->peer)
@@ -311,17 +321,14 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
     return MHD_YES;
 }
 
+/* The handler answers later. `gone` is called when the request ends without an answer, so that the
+ * caller forgets its pointer to it. */
 void fast__request_later(fast_http_request *request, void (*gone)(void *ctx), void *ctx)
 {
     FAST_ASSERT(gone);
     FAST_ASSERT(!request->response);
     request->gone = gone;
     request->gone_ctx = ctx;
-}
-
-bool fast__request_left(const fast_http_request *request)
-{
-    return request->left;
 }
 
 const char *fast__request_method(const fast_http_request *request)
@@ -334,17 +341,15 @@ const fast_uri *fast__request_uri(const fast_http_request *request)
     return &request->uri;
 }
 
+/* The body of a GET is empty. */
 const char *fast__request_body(const fast_http_request *request, size_t *size_out)
 {
     *size_out = request->body_used;
     return request->body ? request->body : "";
 }
 
-fast_http_access fast__request_access(const fast_http_request *request)
-{
-    return request->access;
-}
-
+/* Start libmicrohttpd on the loopback with all limits set. Port 0 lets the system choose; the guard
+ * learns the number, because it is part of the names that it accepts. */
 static fast_err start(fast_http *http, int64_t port)
 {
     struct sockaddr_in address = { .sin_family = AF_INET,
@@ -370,6 +375,7 @@ static fast_err start(fast_http *http, int64_t port)
     return FAST_OK;
 }
 
+/* The token comes from the system's random numbers and is never written to a file. */
 fast_err fast__http_open(const fast_http_options *options, fast_http **out)
 {
     unsigned char random[FAST_HTTP_TOKEN_BYTES];
@@ -384,6 +390,7 @@ fast_err fast__http_open(const fast_http_options *options, fast_http **out)
     FAST_TRY(fast__alloc("server", 1, sizeof *http, &http));
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(http->guard.token + 2 * i, 3, "%02x", random[i]);
+    /* The guard knows the port only after start(). */
     http->guard.open_path = options->open_path;
     http->handler = options->handler;
     http->ctx = options->ctx;
@@ -399,6 +406,7 @@ fast_err fast__http_open(const fast_http_options *options, fast_http **out)
     return FAST_OK;
 }
 
+/* Suspended connections are resumed first: libmicrohttpd cannot end them otherwise. */
 void fast__http_close(fast_http *http)
 {
     if (!http)
@@ -440,6 +448,7 @@ static void look_after(fast_http *http, int64_t now)
     }
 }
 
+/* Answer what is there, then look after connections at most once a tick. */
 fast_err fast__http_wait(fast_http *http)
 {
     int64_t now;

@@ -33,6 +33,7 @@ typedef enum fast_http_access {
 /* Calls fast__reply...() or fast__request_later() once. */
 typedef void fast_http_fn(void *ctx, fast_http_request *request);
 
+/* Options of a server; zero means default. */
 typedef struct fast_http_options {
     int64_t port;          /* 0: a free one */
     double patience_s;     /* until a request is whole; 0: FAST_HTTP_PATIENCE_S */
@@ -43,21 +44,26 @@ typedef struct fast_http_options {
 
 /* Listen on 127.0.0.1. FAST_EIO if the port is taken, FAST_ENOMEM. */
 fast_err fast__http_open(const fast_http_options *options, fast_http **out);
-void fast__http_close(fast_http *http); /* NULL is allowed; handlers' answers end */
+/* Close all connections; answers break off. NULL is allowed. */
+void fast__http_close(fast_http *http);
 
+/* The port that is listened on, also where the system chose it. */
 int64_t fast__http_port(const fast_http *http);
-const char *fast__http_token(const fast_http *http); /* 32 hexadecimal digits */
+/* The token: 32 hexadecimal digits, lent as long as the server is open. */
+const char *fast__http_token(const fast_http *http);
 
-/* Answer requests for a while, at most FAST_HTTP_TICK_MS where there are none. */
+/* Answer requests for a while, at most FAST_HTTP_TICK_MS if no request arrives. */
 fast_err fast__http_wait(fast_http *http);
 
-/* A request. */
-const char *fast__request_method(const fast_http_request *request); /* GET, POST or DELETE */
+/* Parts of a request, lent until it is answered. The method is GET, POST or DELETE: the guard lets
+ * no other through. */
+const char *fast__request_method(const fast_http_request *request);
+/* The target: its path and its decoded arguments. */
 const fast_uri *fast__request_uri(const fast_http_request *request);
-const char *fast__request_body(const fast_http_request *request,
-                               size_t *size_out); /* "" without one */
-const char *fast__request_header(const fast_http_request *request, const char *name); /* or NULL */
-fast_http_access fast__request_access(const fast_http_request *request);
+/* The body, whole; "" without one. */
+const char *fast__request_body(const fast_http_request *request, size_t *size_out);
+/* The value of a header; NULL if the request has it not, or twice. */
+const char *fast__request_header(const fast_http_request *request, const char *name);
 
 /* Answer with a text of a type, which is taken. A text for which memory was missing becomes an
  * error. */
@@ -79,6 +85,7 @@ typedef struct fast_asset {
     size_t size;                /* number of bytes */
     bool immutable;             /* its name changes with its content */
 } fast_asset;
+/* Answer with a file of the program, or with 304 where the browser has it already. */
 void fast__reply_asset(fast_http_request *request, const fast_asset *asset);
 
 /* Go to "/", with the token in a cookie. */
@@ -91,9 +98,9 @@ void fast__reply_cookie(fast_http_request *request);
  * reader has left.
  */
 typedef enum fast_http_stream_state {
-    FAST_STREAM_MORE,
-    FAST_STREAM_IDLE,
-    FAST_STREAM_END
+    FAST_STREAM_MORE, /* a piece was made; ask again as soon as it is sent */
+    FAST_STREAM_IDLE, /* nothing to send now; ask again after fast__stream_wake() */
+    FAST_STREAM_END   /* the answer is whole */
 } fast_http_stream_state;
 typedef struct fast_http_stream fast_http_stream;
 struct fast_http_stream {
@@ -110,5 +117,3 @@ void fast__stream_wake(fast_http_stream *stream);
 /* Answer later, by fast__reply...() from the thread of fast__http_wait() but outside of the
  * handler. `gone` is called instead if the server closes before. */
 void fast__request_later(fast_http_request *request, void (*gone)(void *ctx), void *ctx);
-/* True if the reader has left; such an idle stream ends by itself. */
-bool fast__request_left(const fast_http_request *request);

@@ -51,6 +51,7 @@ struct serve_launch {
     int64_t began;                 /* when; nanoseconds */
 };
 
+/* Free a launch. Its process is not touched: the run goes its own way and is in the store. */
 static void free_launch(serve_launch *launch)
 {
     for (int i = 0; i < launch->word_count; i++)
@@ -66,6 +67,8 @@ static void on_gone(void *ctx)
     ((serve_launch *)ctx)->request = NULL;
 }
 
+/* Append a word to the command line. `format` has two %s. Nothing is parsed by a shell: words go to
+ * the process as they are. */
 static fast_err add_word(serve_launch *launch, const char *format, const char *a, const char *b)
 {
     const size_t size = strlen(format) + strlen(a) + strlen(b) + 1;
@@ -107,9 +110,10 @@ static fast_err on_option(void *ctx, const char *name, const char *value)
 
     FAST_ASSERT(count == 1);
     FAST_TRY(fast__options_set("fast train", train->options, NULL, name, value));
-    for (const fast_option *option = train->options; option->name; option++)
-        if (strcmp(option->name, name) == 0 && names_file(option, value))
-            return fast__fail(FAST_EINVAL, "%s names a file; give it on the command line", name);
+    const fast_option *option = fast__options_find(train->options, name);
+    FAST_ASSERT(option != NULL);
+    if (names_file(option, value))
+        return fast__fail(FAST_EINVAL, "%s names a file; give it on the command line", name);
     snprintf(flag, sizeof flag, "%s", name);
     for (char *c = flag; *c; c++)
         if (*c == '_')
@@ -117,6 +121,7 @@ static fast_err on_option(void *ctx, const char *name, const char *value)
     return add_word(ctx, "--%s=%s", flag, value);
 }
 
+/* A tag of the body, stored until the run has a number. */
 static fast_err on_tag(void *ctx, const char *tag)
 {
     serve_launch *launch = ctx;
@@ -148,6 +153,8 @@ static fast_err spawn(serve_launch *launch)
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
                                               POSIX_SPAWN_SETSIGDEF);
+    /* A group of its own: Ctrl-C at the server's terminal does not reach it. Signals start with
+     * their default actions: the server's own handlers and masks are not inherited. */
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
@@ -160,6 +167,7 @@ static fast_err spawn(serve_launch *launch)
     return FAST_OK;
 }
 
+/* Take the number of the run in a row. */
 static fast_err take_id(void *ctx, const void *row)
 {
     *(int64_t *)ctx = ((const fast_stored_run *)row)->id;
@@ -177,12 +185,14 @@ static fast_err begin(fast_server *server, fast_http_request *request, serve_lau
     FAST_TRY(add_word(launch, "%s%s", "--quiet", ""));
     FAST_TRY(add_word(launch, "--%s=%s", "store", server->path));
     FAST_TRY(fast__body_launch(body, size, on_option, on_tag, launch));
+    /* The new run is known by a higher number and by the number of its process. */
     FAST_TRY(fast_store_list(server->store, &(fast_store_query){ .sort = "-id", .limit = 1 },
                              take_id, &launch->newest, NULL));
     launch->began = fast__clock_ns();
     return spawn(launch);
 }
 
+/* POST /api/runs. The answer is sent by fast__launch_tick() when the run is in the store. */
 void fast__serve_launch(fast_server *server, fast_http_request *request, int64_t id)
 {
     serve_launch *launch;
@@ -196,6 +206,7 @@ void fast__serve_launch(fast_server *server, fast_http_request *request, int64_t
         fast__reply_error(request, 409, "this server starts no runs");
         return;
     }
+    /* A page that is reloaded in a loop must not fill the machine. */
     if (count >= SERVE_LAUNCHES_MAX) {
         fast__reply_error(request, 429, "%d runs that were started here still run; stop one",
                           count);

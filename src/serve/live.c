@@ -53,6 +53,7 @@ typedef struct run_live {
     bool ended;            /* the last event was sent */
 } run_live;
 
+/* Remove a stream from the server's list and free it; called when its connection ends. */
 static void unlink_live(fast_http_stream *stream)
 {
     serve_live *live = (serve_live *)stream;
@@ -128,6 +129,7 @@ static void say(run_live *r, fast_page *text, const char *name, fast_page *piece
     fast__page_fini(piece);
 }
 
+/* Add the metrics that were stored since the last look, by column, as one event. */
 static fast_err say_metrics(run_live *r, fast_page *text)
 {
     fast_page piece = { .bytes = NULL };
@@ -150,6 +152,7 @@ typedef struct event_writer {
     int left;        /* that may still be sent */
 } event_writer;
 
+/* Add one row of `events` to the text that is being made. */
 static fast_err put_event(void *ctx, const void *row)
 {
     event_writer *writer = ctx;
@@ -168,6 +171,7 @@ static fast_err put_event(void *ctx, const void *row)
     return FAST_OK;
 }
 
+/* Add the events that were stored since the last look. */
 static fast_err say_events(run_live *r, fast_page *text)
 {
     event_writer writer = { r, text, EVENTS_MAX };
@@ -183,6 +187,7 @@ typedef struct run_row {
     json_t *object; /* the row */
 } run_row;
 
+/* Take over the row of the run, of which a copy is sent when it has changed. */
 static fast_err take_run(void *ctx, const void *row)
 {
     run_row *taken = ctx;
@@ -241,6 +246,8 @@ static fast_err say_news(run_live *r, fast_page *text)
     return FAST_OK;
 }
 
+/* Make the next piece of the stream: news of the run, or a comment after a while without news, by
+ * which both ends learn that the connection is alive. */
 static fast_http_stream_state next_piece(fast_http_stream *stream, fast_page *text)
 {
     run_live *r = (run_live *)stream;
@@ -295,17 +302,10 @@ static bool read_resume(run_live *r, const char *text)
     return *end == '\0';
 }
 
-static fast_err ignore_row(void *ctx, const void *row)
-{
-    (void)ctx;
-    (void)row;
-    return FAST_OK;
-}
-
 void fast__serve_live(fast_server *server, fast_http_request *request, int64_t id)
 {
     const char *last = fast__request_header(request, "Last-Event-ID");
-    const fast_err err = fast_store_find(server->store, id, ignore_row, NULL);
+    const fast_err err = fast__serve_find(server->store, id);
     run_live *r;
 
     if (err) {

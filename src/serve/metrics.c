@@ -37,12 +37,14 @@ typedef struct metric_series {
     int64_t room;            /* rows that every column has room for */
 } metric_series;
 
+/* Free the columns. */
 static void series_fini(metric_series *s)
 {
     for (int i = 0; i < COLUMNS; i++)
         fast__free(s->values[i]);
 }
 
+/* Return a value of a row as a number; NAN if the column has no value. */
 static double field_of(const fast_column *column, const fast_stored_metric *row)
 {
     const char *field = (const char *)row + column->offset;
@@ -78,6 +80,7 @@ static fast_err series_grow(metric_series *s)
     return FAST_OK;
 }
 
+/* Append a row. A column gets memory with its first value, and NAN for the rows before. */
 static fast_err series_add(metric_series *s, const fast_stored_metric *row)
 {
     int64_t count;
@@ -88,6 +91,7 @@ static fast_err series_add(metric_series *s, const fast_stored_metric *row)
     for (int i = 0; i < COLUMNS; i++) {
         const double value = field_of(&columns[i], row);
 
+        /* A column without any value costs no memory. */
         if (!s->wanted[i] || (!s->values[i] && isnan(value)))
             continue;
         if (!s->values[i]) {
@@ -122,6 +126,8 @@ typedef struct thinner {
     int64_t passed;          /* `seq` of the last row that went through; -1 */
 } thinner;
 
+/* Let a row through, unless it is not newer than the last one that passed: the lowest row of a
+ * bucket may be its highest, too. */
 static fast_err thinner_pass(thinner *t, const fast_stored_metric *row)
 {
     if (row->seq <= t->passed)
@@ -142,6 +148,7 @@ static fast_err thinner_flush(thinner *t)
     return thinner_pass(t, low_first ? &t->high : &t->low);
 }
 
+/* Take the next row. Rows of evaluations always pass; of the others each bucket passes two. */
 static fast_err thinner_add(thinner *t, const fast_stored_metric *row)
 {
     t->last = *row;
@@ -165,6 +172,8 @@ typedef struct slice_reader {
     bool more;     /* there is at least one more */
 } slice_reader;
 
+/* Take one row of the store. FAST_ECANCELED ends the reading when the slice is full; the row is
+ * then read again by the next slice. */
 static fast_err read_row(void *ctx, const void *row)
 {
     slice_reader *reader = ctx;
@@ -207,6 +216,7 @@ static void put_series(fast_page *text, const metric_series *s)
     fast__page_json(text, &object);
 }
 
+/* For the live stream: all columns of the rows after *seq, at most `max` rows, unthinned. */
 fast_err fast__serve_metric_rows(fast_server *server, fast_page *text, int64_t run, int64_t max,
                                  int64_t *seq, int64_t *count_out)
 {
@@ -224,13 +234,13 @@ fast_err fast__serve_metric_rows(fast_server *server, fast_page *text, int64_t r
     return err;
 }
 
-/* An answer: rows come in, then columns go out. */
+/* An answer under construction: rows of the store become columns of JSON. */
 typedef struct metrics_stream {
     fast_http_stream stream; /* first, so that one is the other */
     fast_server *server;     /* whose store is read */
     int64_t run;             /* whose metrics */
-    metric_series s;         /* what was gathered */
-    thinner thin;            /* on the way there */
+    metric_series s;         /* columns so far */
+    thinner thin;            /* thins the rows out before they become columns */
     int64_t seq;             /* of the last row that was read */
     bool gathered;           /* all rows were read */
     int column;              /* that goes out */
@@ -238,6 +248,7 @@ typedef struct metrics_stream {
     bool opened;             /* the column's bracket was sent */
 } metrics_stream;
 
+/* Free an answer, whether it was sent whole or its reader has left. */
 static void free_stream(fast_http_stream *stream)
 {
     metrics_stream *m = (metrics_stream *)stream;
@@ -262,12 +273,15 @@ static fast_err gather(metrics_stream *m)
     return FAST_OK;
 }
 
+/* Make the next piece of the answer: a space while rows are gathered, then text of the columns,
+ * about PIECE bytes at a time. */
 static fast_http_stream_state next_piece(fast_http_stream *stream, fast_page *text)
 {
     metrics_stream *m = (metrics_stream *)stream;
     int64_t count;
     const fast_column *columns = fast_store_columns(FAST_STORE_METRICS, &count);
 
+    /* One slice of rows for each call: other connections are answered in between. */
     if (!m->gathered) {
         if (gather(m)) {
             text->failed = true; /* the status was sent: the answer breaks off */
@@ -328,6 +342,7 @@ static fast_err want_columns(metric_series *s, const char *names)
     return FAST_OK;
 }
 
+/* Note that there is a row, and end the reading. */
 static fast_err stop_at_once(void *ctx, const void *row)
 {
     (void)row;
@@ -381,17 +396,12 @@ static fast_err read_request(metrics_stream *m, const fast_uri *uri)
     return FAST_OK;
 }
 
-static fast_err ignore_row(void *ctx, const void *row)
-{
-    (void)ctx;
-    (void)row;
-    return FAST_OK;
-}
-
+/* GET /api/runs/#/metrics. Errors are answered before the stream starts; later ones can only break
+ * it off. */
 void fast__serve_metrics(fast_server *server, fast_http_request *request, int64_t id)
 {
     metrics_stream *m = NULL;
-    fast_err err = fast_store_find(server->store, id, ignore_row, NULL);
+    fast_err err = fast__serve_find(server->store, id);
 
     if (!err)
         err = fast__alloc("metrics", 1, sizeof *m, &m);

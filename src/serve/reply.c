@@ -54,12 +54,14 @@ static void answer_fresh(fast_http_request *request, int status, const char *typ
     answer(request, status, response);
 }
 
+/* A response whose text is a constant of the program: nothing is copied or freed. */
 static struct MHD_Response *from_constant(const char *text)
 {
     return MHD_create_response_from_buffer(strlen(text), (void *)(uintptr_t)text,
                                            MHD_RESPMEM_PERSISTENT);
 }
 
+/* The text moves into the response. Without memory for it a constant text says so. */
 void fast__reply(fast_http_request *request, int status, const char *type, fast_page *take)
 {
     struct MHD_Response *response = NULL;
@@ -99,6 +101,8 @@ void fast__reply_error(fast_http_request *request, int status, const char *forma
     fast__reply_json(request, status, &answer);
 }
 
+/* Map an error to a status: 4xx for the client's mistakes, 503 where trying again may help, else
+ * 500. */
 void fast__reply_err(fast_http_request *request, fast_err err)
 {
     const char *detail = fast_error_detail();
@@ -114,6 +118,8 @@ void fast__reply_err(fast_http_request *request, fast_err err)
     fast__reply_error(request, status, "%s", detail[0] ? detail : fast_err_text(err));
 }
 
+/* Files are compressed when the program is built, and never change while it runs: a browser that
+ * has the file gets 304. */
 void fast__reply_asset(fast_http_request *request, const fast_asset *asset)
 {
     const char *known = fast__request_header(request, MHD_HTTP_HEADER_IF_NONE_MATCH);
@@ -134,6 +140,8 @@ void fast__reply_asset(fast_http_request *request, const fast_asset *asset)
     answer(request, same ? 304 : 200, response);
 }
 
+/* Exchange the token in the address for a cookie, and send the browser to an address without it:
+ * addresses end up in histories. */
 void fast__reply_cookie(fast_http_request *request)
 {
     const fast_guard *guard = &request->http->guard;
@@ -162,6 +170,7 @@ static ssize_t on_room(void *ctx, uint64_t position, char *buffer, size_t max)
     (void)position;
     if (request->left || request->http->closing)
         return MHD_CONTENT_READER_END_WITH_ERROR;
+    /* The last piece was sent: ask for the next one. */
     if (request->piece_at == piece->size) {
         piece->size = 0;
         request->piece_at = 0;

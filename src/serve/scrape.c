@@ -21,11 +21,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Types, as OpenMetrics writes them. */
 typedef enum scrape_type { INFO, STATE, COUNTER, GAUGE } scrape_type;
 static const char *const type_names[] = { "info", "stateset", "counter", "gauge" };
 static const char *const states[] = { "running",  "done",   "target",     "canceled",
                                       "diverged", "failed", "interrupted" };
 
+/* All families, in the order in which they are written. A new column of the store needs a row here
+ * to be scraped. */
 static const struct {
     const char *name;   /* of the family */
     scrape_type type;   /* its type */
@@ -91,6 +94,8 @@ static void put_label(fast_page *text, const char *name, const char *value)
     fast__page_add(text, "\"");
 }
 
+/* Return the column of a name, which must exist: the table of families is checked by use in every
+ * test. */
 static const fast_column *find_column(const char *name)
 {
     int64_t count;
@@ -134,6 +139,8 @@ static void put_head(fast_page *text, const char *name, const char *suffix, int6
         fast__page_add(text, "}");
 }
 
+/* The info sample of a run: all that describes it, as labels. Values that are not set are left
+ * out. */
 static void put_info(fast_page *text, const char *name, const fast_stored_run *run)
 {
     put_head(text, name, "_info", run->id, true);
@@ -154,6 +161,7 @@ static void put_info(fast_page *text, const char *name, const fast_stored_run *r
     fast__page_add(text, "} 1\n");
 }
 
+/* The states of a run, one sample for each; the current one is 1. */
 static void put_states(fast_page *text, const char *name, const fast_stored_run *run)
 {
     for (size_t i = 0; run->status && i < sizeof states / sizeof states[0]; i++) {
@@ -163,6 +171,7 @@ static void put_states(fast_page *text, const char *name, const fast_stored_run 
     }
 }
 
+/* Write a number with as few digits as read back to the same bits. */
 static void put_number(fast_page *text, double value)
 {
     char digits[40];
@@ -171,6 +180,7 @@ static void put_number(fast_page *text, double value)
         fast__page_add(text, value > 0 ? "+Inf" : "-Inf");
         return;
     }
+    /* 15 digits are enough for most numbers, 17 for all. */
     for (int precision = 15; precision <= 17; precision++) {
         snprintf(digits, sizeof digits, "%.*g", precision, value);
         if (strtod(digits, NULL) == value)
@@ -208,6 +218,7 @@ void fast__scrape_end(fast_scrape *scrape, fast_page *text)
     for (int i = 0; i < FAST_SCRAPE_FAMILIES; i++) {
         fast_page *samples = &scrape->samples[i];
 
+        /* A family without samples is not described either. */
         if (samples->failed)
             text->failed = true;
         if (samples->size > 0) {
@@ -229,6 +240,7 @@ typedef struct scrape_reader {
     bool running;       /* these are the running ones; they are left out later */
 } scrape_reader;
 
+/* Take a run of a list. Running runs come with the first list and are skipped in the second. */
 static fast_err read_run(void *ctx, const void *row)
 {
     scrape_reader *reader = ctx;
@@ -239,6 +251,8 @@ static fast_err read_run(void *ctx, const void *row)
     return FAST_OK;
 }
 
+/* GET /metrics: all running runs, and the recent ones, so that a run's last values can still be
+ * scraped after its end. */
 void fast__serve_scrape(fast_server *server, fast_http_request *request, int64_t id)
 {
     enum { RECENT = 20 };

@@ -11,7 +11,7 @@
 
 enum { NAME_MAX_SIZE = 128, SERIES_MAX = 2000 };
 
-/* What the parser has read. */
+/* State of the parser. */
 typedef struct parser {
     const char *at;                         /* the next byte */
     char family[NAME_MAX_SIZE];             /* the current one; "" before the first */
@@ -19,10 +19,10 @@ typedef struct parser {
     char unit[32];                          /* of the family; "" */
     bool sampled;                           /* the family has samples */
     char families[64][NAME_MAX_SIZE];       /* all so far */
-    int family_count;                       /* of them */
+    int family_count;                       /* length of families */
     char series[SERIES_MAX][NAME_MAX_SIZE]; /* name and labels of samples, shortened by hashing */
-    int series_count;                       /* of them */
-    const char *wrong;                      /* what rule is broken; or NULL */
+    int series_count;                       /* length of series */
+    const char *wrong;                      /* rule that is broken; or NULL */
 } parser;
 
 static bool breaks(parser *p, const char *rule)

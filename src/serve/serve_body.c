@@ -15,11 +15,13 @@ typedef struct body_reader {
     void *ctx;                   /* argument of all callbacks */
 } body_reader;
 
+/* The error for a body that is JSON, but not of the shape that the address takes. */
 static fast_err wrong_shape(const char *expected)
 {
     return fast__fail(FAST_EFORMAT, "the body is not the JSON that is expected here: %s", expected);
 }
 
+/* FAST_EINVAL for a text that is too long for an option or a tag. */
 static fast_err check_size(const char *text)
 {
     if (strlen(text) >= FAST_BODY_TEXT_MAX)
@@ -28,7 +30,8 @@ static fast_err check_size(const char *text)
     return FAST_OK;
 }
 
-/* Write the value of an option as a command line would have it. */
+/* Write the value of an option as a command line would have it: forms of the dashboard send numbers
+ * and truth values as JSON has them. */
 static fast_err value_text(const json_t *value, char text[FAST_BODY_TEXT_MAX])
 {
     if (json_is_string(value)) {
@@ -48,6 +51,7 @@ static fast_err value_text(const json_t *value, char text[FAST_BODY_TEXT_MAX])
     return FAST_OK;
 }
 
+/* Give each member of the object of options to the reader's callback, as text. */
 static fast_err read_options(json_t *object, const body_reader *reader)
 {
     char text[FAST_BODY_TEXT_MAX];
@@ -65,6 +69,7 @@ static fast_err read_options(json_t *object, const body_reader *reader)
     return FAST_OK;
 }
 
+/* Give each text of an array to a callback; anything but texts is refused. */
 static fast_err read_words(const json_t *array, fast_body_word_fn *take, void *ctx)
 {
     if (!json_is_array(array))
@@ -80,6 +85,8 @@ static fast_err read_words(const json_t *array, fast_body_word_fn *take, void *c
     return FAST_OK;
 }
 
+/* Read the members of the body. Unknown members are refused: a misspelled one must not be
+ * ignored. */
 static fast_err read_members(json_t *object, const body_reader *reader)
 {
     const char *name;
@@ -104,6 +111,7 @@ static fast_err read_members(json_t *object, const body_reader *reader)
     return FAST_OK;
 }
 
+/* Parse a body and read it. The tree is freed before the function returns. */
 static fast_err read_body(const char *body, size_t size, const body_reader *reader)
 {
     json_t *object = NULL;

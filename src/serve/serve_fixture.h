@@ -41,6 +41,7 @@ typedef struct stage {
             fail_msg("%s: %s", fast_err_text(err_), fast_error_detail()); \
     } while (0)
 
+/* The thread of the server under test. */
 static inline void *stage_serve(void *ctx)
 {
     stage *s = ctx;
@@ -48,6 +49,7 @@ static inline void *stage_serve(void *ctx)
     return fast_server_run(s->server) == FAST_OK ? NULL : s;
 }
 
+/* Open a store and a server on it, in a thread of its own. */
 static inline void stage_open(stage *s, const char *program, bool open_metrics)
 {
     memset(s, 0, sizeof *s);
@@ -68,6 +70,7 @@ static inline void stage_open(stage *s, const char *program, bool open_metrics)
     assert_ok(fast__thread_start(&s->thread, stage_serve, s));
 }
 
+/* Stop the server, and delete the store. */
 static inline void stage_close(stage *s)
 {
     char command[128];
@@ -96,6 +99,7 @@ static inline int dial(int port)
     return fd;
 }
 
+/* Send all bytes; a connection that was closed is no error here. */
 static inline void send_bytes(int fd, const char *bytes, size_t size)
 {
     while (size > 0) {
@@ -131,7 +135,7 @@ static inline size_t read_all(int fd, char *reply)
     return used;
 }
 
-/* Send a request as it is; the status of the reply, which is in s->reply, 0 if there is none. */
+/* Send a request as it is; return the status of the reply in s->reply, 0 without a reply. */
 static inline int ask_raw(stage *s, const char *bytes, size_t size)
 {
     const int fd = dial(s->port);
@@ -182,6 +186,7 @@ static inline const char *body_of(const stage *s)
     return end ? end + 4 : "";
 }
 
+/* True if the last reply contains a text. */
 static inline bool replied(const stage *s, const char *text)
 {
     return strstr(s->reply, text) != NULL;
@@ -213,6 +218,7 @@ static inline fast_stored_run empty_run(const char *name)
     return run;
 }
 
+/* Store a running run and return its number. */
 static inline int64_t add_run(fast_store *store, const char *name)
 {
     const fast_stored_run run = empty_run(name);
@@ -247,6 +253,7 @@ static inline void add_metric(fast_store *store, int64_t run, int64_t seq, doubl
     assert_ok(fast__store_put(store, FAST_STORE_METRICS, run, &row));
 }
 
+/* Store an event of a run. */
 static inline void add_event(fast_store *store, int64_t run, int64_t seq, const char *text)
 {
     const fast_stored_event row = {
@@ -256,6 +263,7 @@ static inline void add_event(fast_store *store, int64_t run, int64_t seq, const 
     assert_ok(fast__store_put(store, FAST_STORE_EVENTS, run, &row));
 }
 
+/* End a run with a status. */
 static inline void end_run(fast_store *store, int64_t run, const char *status)
 {
     fast_stored_run row = empty_run(NULL);

@@ -10,6 +10,8 @@
 /* Nothing here looks at its arguments. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
+/* The one error of a build without a server. Its text names the libraries and the switches, so that
+ * a user knows how to get one. */
 static fast_err missing(void)
 {
     return fast__fail(FAST_ENOTSUP, "no server in this build: libmicrohttpd was missing; install "

@@ -33,6 +33,7 @@ static bool make_room(fast_page *text, size_t size)
         text->failed = true;
         return false;
     }
+    /* Doubling makes the cost of all copies proportional to the text. */
     if (needed < FIRST_CAPACITY)
         needed = FIRST_CAPACITY;
     if (fast__alloc("text of an answer", needed, 1, &bytes)) {
@@ -97,6 +98,8 @@ static int put_piece(const char *bytes, size_t size, void *ctx)
     return text->failed ? -1 : 0;
 }
 
+/* Print a tree into the text and free it. A tree that could not be built (NULL) makes the text
+ * fail. */
 static void put_json(fast_page *text, json_t **move, size_t flags)
 {
     if (!*move ||

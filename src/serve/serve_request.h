@@ -16,6 +16,7 @@ typedef struct http_peer {
     bool busy;              /* a whole request is being answered */
 } http_peer;
 
+/* A server. Everything is used by the thread of fast__http_wait() only. */
 struct fast_http {
     struct MHD_Daemon *daemon;   /* libmicrohttpd's server */
     fast_guard guard;            /* the token and the port */
@@ -28,6 +29,8 @@ struct fast_http {
     fast_http_request *requests; /* all requests */
 };
 
+/* A request, from its first line to the end of its answer. libmicrohttpd's callbacks make it, fill
+ * it in and free it. */
 struct fast_http_request {
     fast_http *http;                   /* its server */
     fast_http_request *next;           /* of the server's list */
@@ -54,6 +57,7 @@ struct fast_http_request {
     void *gone_ctx;                    /* argument of gone() */
 };
 
-/* Let libmicrohttpd leave a request alone, or continue with it. */
+/* Take a request out of the event loop: it has nothing to send, and must not be asked. */
 void fast__request_suspend(fast_http_request *request);
+/* Put a request back into the event loop; allowed for one that is in it. */
 void fast__request_resume(fast_http_request *request);

@@ -38,6 +38,7 @@ static json_t *value_of(const fast_column *column, const void *row)
     }
 }
 
+/* A row as an object, without columns of JSON, which only fast__serve_run() adds. */
 json_t *fast__serve_row(fast_store_table table, const void *row)
 {
     int64_t count;
@@ -57,6 +58,7 @@ typedef struct row_list {
     json_t *array;          /* NULL once memory was missing */
 } row_list;
 
+/* Append a row of any table to the array: tags as plain texts, runs with their tags. */
 static fast_err add_row(void *ctx, const void *row)
 {
     row_list *list = ctx;
@@ -70,6 +72,7 @@ static fast_err add_row(void *ctx, const void *row)
     return list->array ? FAST_OK : fast__fail(FAST_ENOMEM, "out of memory");
 }
 
+/* All rows of a run in a table; NULL if the store fails or memory is missing. */
 json_t *fast__serve_rows(fast_server *server, fast_store_table table, int64_t run)
 {
     row_list list = { server, table, json_array() };
@@ -108,6 +111,7 @@ static const char *argument(fast_http_request *request, const char *name)
     return value && *value ? value : NULL;
 }
 
+/* GET /api/runs: a page of the list, and the number of all runs that fit the conditions. */
 void fast__serve_runs(fast_server *server, fast_http_request *request, int64_t id)
 {
     const fast_uri *uri = fast__request_uri(request);
@@ -124,6 +128,7 @@ void fast__serve_runs(fast_server *server, fast_http_request *request, int64_t i
     (void)id;
     if (!err)
         err = fast__uri_count(uri, "offset", 0, INT32_MAX, &query.offset);
+    /* limit=0 asks for all, which has a limit, too. */
     if (!err && query.limit == 0)
         query.limit = SERVE_LIST_MAX;
     if (!err)
@@ -155,6 +160,7 @@ static fast_err add_run(void *ctx, const void *row)
     return FAST_OK;
 }
 
+/* GET /api/runs/#: the run's row, its JSON columns and its rows in the small tables. */
 void fast__serve_run(fast_server *server, fast_http_request *request, int64_t id)
 {
     static const struct {
@@ -181,6 +187,7 @@ typedef struct span_list {
     int64_t actors; /* one more than the largest rank */
 } span_list;
 
+/* First pass: count the spans and find the largest rank. */
 static fast_err count_span(void *ctx, const void *row)
 {
     span_list *list = ctx;
@@ -192,6 +199,7 @@ static fast_err count_span(void *ctx, const void *row)
     return FAST_OK;
 }
 
+/* Second pass: append a span as an array, which is a third as long as an object. */
 static fast_err add_span(void *ctx, const void *row)
 {
     span_list *list = ctx;
@@ -233,6 +241,8 @@ static fast_err add_actor(void *ctx, const void *row)
     return FAST_OK;
 }
 
+/* Spans are read twice, since only the last `max` of them are sent and their number is not known
+ * before. */
 json_t *fast__serve_span_rows(fast_server *server, int64_t run, int64_t max)
 {
     span_list spans = { .array = json_array() };
@@ -253,7 +263,7 @@ json_t *fast__serve_span_rows(fast_server *server, int64_t run, int64_t max)
     return NULL;
 }
 
-/* FAST_ENOENT if there is no such run. */
+/* Take a row and do nothing: only whether the run exists is asked for. */
 static fast_err ignore_row(void *ctx, const void *row)
 {
     (void)ctx;
@@ -261,9 +271,14 @@ static fast_err ignore_row(void *ctx, const void *row)
     return FAST_OK;
 }
 
+fast_err fast__serve_find(fast_store *store, int64_t run)
+{
+    return fast_store_find(store, run, ignore_row, NULL);
+}
+
 void fast__serve_spans(fast_server *server, fast_http_request *request, int64_t id)
 {
-    const fast_err err = fast_store_find(server->store, id, ignore_row, NULL);
+    const fast_err err = fast__serve_find(server->store, id);
     json_t *answer = err ? NULL : fast__serve_span_rows(server, id, INT32_MAX);
 
     finish(request, err, &answer);
@@ -275,6 +290,7 @@ typedef struct tag_change {
     int64_t run;       /* whose tags */
 } tag_change;
 
+/* Add a tag that the body names. */
 static fast_err add_tag(void *ctx, const char *tag)
 {
     const tag_change *change = ctx;
@@ -282,6 +298,7 @@ static fast_err add_tag(void *ctx, const char *tag)
     return fast_store_tag(change->store, change->run, tag);
 }
 
+/* Remove a tag that the body names. */
 static fast_err remove_tag(void *ctx, const char *tag)
 {
     const tag_change *change = ctx;
@@ -289,6 +306,7 @@ static fast_err remove_tag(void *ctx, const char *tag)
     return fast_store_untag(change->store, change->run, tag);
 }
 
+/* POST /api/runs/#/tags: add and remove, and answer with the tags that the run has now. */
 void fast__serve_tags(fast_server *server, fast_http_request *request, int64_t id)
 {
     tag_change change = { NULL, id };
@@ -298,7 +316,7 @@ void fast__serve_tags(fast_server *server, fast_http_request *request, int64_t i
     fast_err err = fast_store_open(server->path, true, &change.store);
 
     if (!err)
-        err = fast_store_find(change.store, id, ignore_row, NULL);
+        err = fast__serve_find(change.store, id);
     if (!err)
         err = fast__body_tags(body, size, add_tag, remove_tag, &change);
     fast_store_close(change.store);
@@ -307,6 +325,7 @@ void fast__serve_tags(fast_server *server, fast_http_request *request, int64_t i
     finish(request, err, &answer);
 }
 
+/* DELETE /api/runs/#. A run that still runs is a conflict (409), not a malformed request. */
 void fast__serve_delete(fast_server *server, fast_http_request *request, int64_t id)
 {
     fast_store *store = NULL;
@@ -316,6 +335,7 @@ void fast__serve_delete(fast_server *server, fast_http_request *request, int64_t
     if (!err)
         err = fast_store_delete(store, id);
     fast_store_close(store);
+    /* The run still runs: the state of the run is in the way, not the request. */
     if (err == FAST_EINVAL) {
         json_decref(answer);
         fast__reply_error(request, 409, "%s", fast_error_detail());

@@ -29,6 +29,7 @@ static json_t *words_of(const char *words)
     return array;
 }
 
+/* One option as an object. Limits are null where a number has none. */
 static json_t *option_of(const fast_option *option)
 {
     static const char *const types[] = { "bool", "int", "real", "text", "choice" };
@@ -48,6 +49,7 @@ static json_t *option_of(const fast_option *option)
     return o;
 }
 
+/* A table of options as an array. */
 static json_t *options_of(const fast_option *options)
 {
     json_t *array = json_array();
@@ -75,6 +77,7 @@ static json_t *parts_of(const char *kind)
     return array;
 }
 
+/* GET /api/options: the options of a run in groups, and every part that they can name. */
 void fast__serve_options(fast_server *server, fast_http_request *request, int64_t id)
 {
     json_t *groups = json_array(), *parts = json_object(), *answer = json_object();
@@ -82,6 +85,7 @@ void fast__serve_options(fast_server *server, fast_http_request *request, int64_
     const fast_part *train = fast_part_list("train", &count);
 
     (void)id;
+    /* The last group has no names: it takes all options that no other group names. */
     for (const fast_option_group *group = server->groups; group; group++) {
         json_t *o = json_object();
 
@@ -99,6 +103,7 @@ void fast__serve_options(fast_server *server, fast_http_request *request, int64_
     fast__reply_json(request, 200, &answer);
 }
 
+/* GET /api/clusters: presets of clusters, and the kinds of faults. */
 void fast__serve_clusters(fast_server *server, fast_http_request *request, int64_t id)
 {
     json_t *answer = json_object();
@@ -110,6 +115,7 @@ void fast__serve_clusters(fast_server *server, fast_http_request *request, int64
     fast__reply_json(request, 200, &answer);
 }
 
+/* One system as an object, with the columns of the survey that it comes from. */
 static json_t *system_of(const fast_system *s)
 {
     const char *const texts[][2] = {
@@ -136,6 +142,7 @@ static json_t *system_of(const fast_system *s)
     return o;
 }
 
+/* GET /api/systems: all presets. */
 void fast__serve_systems(fast_server *server, fast_http_request *request, int64_t id)
 {
     json_t *array = json_array(), *answer = json_object();

@@ -40,6 +40,7 @@ static const struct {
     { "DELETE", "/api/runs/#", fast__serve_delete },
 };
 
+/* Compare whole paths with the table; "/" is the front page. */
 const fast_asset *fast__asset_find(const char *path)
 {
     if (strcmp(path, "/") == 0)
@@ -55,6 +56,8 @@ bool fast_server_has_pages(void)
     return fast__assets[0].path != NULL;
 }
 
+/* Find the route of a request and answer it. A path of the table with another method is 405, a path
+ * that is nowhere is 404. */
 static void handle(void *ctx, fast_http_request *request)
 {
     fast_server *server = ctx;
@@ -74,6 +77,7 @@ static void handle(void *ctx, fast_http_request *request)
             return;
         }
     }
+    /* Paths of the interface come first, so that no file can hide one. */
     if (asset && strcmp(method, "GET") == 0)
         fast__reply_asset(request, asset);
     else if (known)
@@ -100,6 +104,8 @@ static fast_err open_store(fast_server *server, const char *path)
     return fast_store_open(server->path, false, &server->store);
 }
 
+/* The store is created where it is missing, so that the dashboard can be opened before the first
+ * run. */
 fast_err fast_server_open(const fast_server_options *options, fast_server **out)
 {
     static const fast_server_options standard = { .store = NULL };
@@ -138,6 +144,7 @@ const char *fast_server_url(const fast_server *server)
     return server->url;
 }
 
+/* Only sets a flag: safe in a signal handler. */
 void fast_server_stop(fast_server *server)
 {
     atomic_store(&server->stop, true);
@@ -156,7 +163,8 @@ static void follow_store(fast_server *server)
     server->store = store;
 }
 
-/* Work that is done a few times a second. */
+/* Work that is done a few times a second: look for changes of the store, and after the processes
+ * that this server started or told to stop. Requests in between cost no look. */
 static void tick(fast_server *server)
 {
     const int64_t now = fast__clock_ns();
@@ -173,6 +181,7 @@ static void tick(fast_server *server)
     fast__live_tick(server, now);
 }
 
+/* The event loop. Everything happens in the thread that calls this. */
 fast_err fast_server_run(fast_server *server)
 {
     while (!atomic_load(&server->stop)) {
@@ -182,6 +191,7 @@ fast_err fast_server_run(fast_server *server)
     return FAST_OK;
 }
 
+/* Connections close first: streams refer to the store. */
 void fast_server_close(fast_server *server)
 {
     if (!server)

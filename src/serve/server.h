@@ -55,6 +55,7 @@ typedef struct serve_halt {
     int64_t since; /* when; nanoseconds */
 } serve_halt;
 
+/* The server of the dashboard: one thread uses all of it, but for `stop`. */
 struct fast_server {
     fast_http *http;                   /* connections */
     fast_store *store;                 /* read only */
@@ -78,6 +79,9 @@ serve_answer_fn fast__serve_runs, fast__serve_run, fast__serve_spans, fast__serv
     fast__serve_delete, fast__serve_metrics, fast__serve_live, fast__serve_watch,
     fast__serve_launch, fast__serve_stop, fast__serve_systems, fast__serve_options,
     fast__serve_clusters, fast__serve_scrape;
+
+/* FAST_ENOENT, with a detail, if the store has no such run. */
+fast_err fast__serve_find(fast_store *store, int64_t run);
 
 /* Rows as JSON; NULL if memory is missing or the store cannot be read. A row of a table is an
  * object of its columns, without those of JSON; a run's row also has its tags. */

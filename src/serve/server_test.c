@@ -269,7 +269,7 @@ static void hear(stage *s, int fd, const char *text)
     }
 }
 
-/* What is written is heard, in order, once; and a reader that comes back goes on where it was. */
+/* Rows that are written arrive in order, once; a reader that comes back continues where it was. */
 static void test_live(void **state)
 {
     stage *s = *state;
@@ -480,7 +480,7 @@ static int ask_here(fast_server *server, stage *s, const char *target)
 }
 
 /* Every allocation while a request is answered fails once: an error or an answer that is cut off,
- * never half of one that looks whole; and the server goes on. */
+ * never half of one that looks whole; and the server continues. */
 static void test_memory_of_answers(void **state)
 {
     static const char *const targets[] = { "/api/runs",    "/api/runs/1", "/api/runs/1/metrics",

@@ -15,6 +15,7 @@
 
 #include <string.h>
 
+/* Characters that a path may have besides the slash. */
 static bool is_plain(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -41,6 +42,7 @@ static bool is_path(const char *path)
     return true;
 }
 
+/* The value of a hexadecimal digit; -1 for any other character. */
 static int hex(char c)
 {
     if (c >= '0' && c <= '9')
@@ -74,6 +76,7 @@ static bool decode(char *text)
         *to++ = c;
     }
     *to = '\0';
+    /* Decoded escapes must be UTF-8 as well. */
     left = (size_t)(to - text);
     while (left > 0) {
         const int length = fast__utf8_length(to - left, left);
@@ -85,6 +88,8 @@ static bool decode(char *text)
     return true;
 }
 
+/* Split the query at & and =, and decode it in place. Empty arguments are skipped; one without =
+ * has an empty value. */
 static fast_err parse_args(char *text, fast_uri *out)
 {
     char *next;
@@ -111,6 +116,7 @@ static fast_err parse_args(char *text, fast_uri *out)
     return FAST_OK;
 }
 
+/* On failure the path is empty, so that a malformed target matches no route. */
 fast_err fast__uri_parse(const char *raw, fast_uri *out)
 {
     const size_t size = strlen(raw);
@@ -141,7 +147,7 @@ const char *fast__uri_arg(const fast_uri *uri, const char *name)
     return NULL;
 }
 
-/* Digits at `*at`, a number of at most `max`; false if there is none. */
+/* Digits at `*at`, a number of at most `max`; false without digits or beyond it. */
 static bool read_count(const char **at, int64_t max, int64_t *out)
 {
     int64_t value = 0;
@@ -149,6 +155,7 @@ static bool read_count(const char **at, int64_t max, int64_t *out)
 
     FAST_ASSERT(max >= 0);
     for (; *c >= '0' && *c <= '9'; c++) {
+        /* Compared before it is multiplied: no overflow. */
         if (value > (max - (*c - '0')) / 10)
             return false;
         value = 10 * value + (*c - '0');
@@ -173,6 +180,7 @@ fast_err fast__uri_count(const fast_uri *uri, const char *name, int64_t standard
     return FAST_OK;
 }
 
+/* # matches a positive number without leading zeros: each run has one address. */
 bool fast__uri_match(const fast_uri *uri, const char *pattern, int64_t *id_out)
 {
     const char *path = uri->path;

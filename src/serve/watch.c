@@ -35,6 +35,7 @@ typedef struct runs_live {
     json_t *rows;                    /* of the look that is under way; NULL: memory was missing */
 } runs_live;
 
+/* Return the entry of a run that was running at the last look; NULL if it was not. */
 static watched *find(runs_live *l, int64_t run)
 {
     for (int i = 0; i < l->count; i++)
@@ -73,6 +74,7 @@ static void put_row(runs_live *l, const fast_stored_run *run)
     fast__page_fini(&row);
 }
 
+/* Take a row of a run that is, or was, running. */
 static fast_err on_running(void *ctx, const void *row)
 {
     put_row(ctx, row);
@@ -92,6 +94,7 @@ static fast_err on_new(void *ctx, const void *row)
     return FAST_OK;
 }
 
+/* Take the number of the newest run. */
 static fast_err on_newest(void *ctx, const void *row)
 {
     *(int64_t *)ctx = ((const fast_stored_run *)row)->id;
@@ -119,6 +122,8 @@ static fast_err look(runs_live *l)
     int64_t newest = 0;
     fast_err err;
 
+    /* Running runs first, then those that were running, then new ones that ended between two looks.
+     * */
     l->rows = json_array();
     for (int i = 0; i < l->count; i++)
         l->runs[i].running = false;
@@ -155,6 +160,8 @@ static void say_rows(runs_live *l, fast_page *text)
     fast__page_fini(&piece);
 }
 
+/* Make the next piece of the stream. A change within the pause is not lost: `again` makes the
+ * server ask once more. */
 static fast_http_stream_state next_piece(fast_http_stream *stream, fast_page *text)
 {
     runs_live *l = (runs_live *)stream;
@@ -164,6 +171,7 @@ static fast_http_stream_state next_piece(fast_http_stream *stream, fast_page *te
 
     if (!live->begun)
         fast__page_add(text, "retry: 2000\n\n");
+    /* Too early for a change that is there: ask again at the next tick. */
     live->again = live->changes != live->server->changes && early;
     if (!early && (live->changes != live->server->changes || now - live->looked > SERVE_LOOK)) {
         const int64_t total = l->total;
@@ -188,6 +196,7 @@ static fast_http_stream_state next_piece(fast_http_stream *stream, fast_page *te
     return text->size > 0 ? FAST_STREAM_MORE : FAST_STREAM_IDLE;
 }
 
+/* GET /api/live. */
 void fast__serve_watch(fast_server *server, fast_http_request *request, int64_t id)
 {
     runs_live *l = fast__live_new(server, request, sizeof *l, next_piece);

@@ -56,11 +56,13 @@ static long long process_start(int64_t pid)
     return at ? strtoll(at, NULL, 10) : 0;
 }
 
+/* Describe this process. Parts that the system does not tell (no /proc, no host name) are empty. */
 void fast__store_owner(fast_store_owner *out)
 {
     char boot[64];
     char space[64] = "";
 
+    /* Zeroed whole, so that texts end and equal owners have equal bytes. */
     memset(out, 0, sizeof *out);
     out->pid = (int64_t)getpid();
     if (gethostname(out->host, sizeof out->host - 1))
@@ -82,6 +84,9 @@ static size_t prefix_length(const char *boot, int parts)
     return at ? (size_t)(at - boot) : strlen(boot);
 }
 
+/* Decide whether the process of a run has ended. Another host, or another process namespace of this
+ * boot, cannot be seen from here: its runs count as alive. An earlier boot of this host has ended
+ * with all its processes. */
 static bool is_gone(const fast_store_owner *self, const char *host, const char *boot, int64_t pid)
 {
     if (strcmp(host, self->host) != 0)
@@ -92,12 +97,15 @@ static bool is_gone(const fast_store_owner *self, const char *host, const char *
         return true;
     if (strncmp(boot, self->boot, space) != 0)
         return false;
+    /* A number that no process has, or that another process got since then. */
     if (pid <= 0 || (kill((pid_t)pid, 0) && errno == ESRCH))
         return true;
     const long long began = process_start(pid);
     return began != 0 && began != strtoll(boot + space, NULL, 10);
 }
 
+/* The SQL function gone(host, boot, pid), for SQLite. NULL in a column, as of a row that another
+ * program wrote, counts as alive. */
 static void gone(sqlite3_context *context, int count, sqlite3_value **values)
 {
     FAST_ASSERT(count == 3);
@@ -108,6 +116,7 @@ static void gone(sqlite3_context *context, int count, sqlite3_value **values)
     sqlite3_result_int(context, host && boot && is_gone(self, host, boot, pid));
 }
 
+/* Register gone() with the facts of this process, which are read once for each connection. */
 fast_err fast__store_owner_install(fast_store *store)
 {
     fast_store_owner *self = sqlite3_malloc(sizeof *self);
@@ -122,6 +131,8 @@ fast_err fast__store_owner_install(fast_store *store)
     return code == SQLITE_OK ? FAST_OK : fast__store_fail(store, code);
 }
 
+/* The count comes first, so that opening a store without such runs takes no write lock. A run's end
+ * is estimated by the wall time that it stored last. */
 fast_err fast__store_owner_mark(fast_store *store)
 {
     int64_t count;

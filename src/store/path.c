@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Return the path of the store in `out`. FAST_EINVAL for "none" and "no", which name no store, and
+ * for a path that is too long; FAST_ENOENT where neither $HOME nor $XDG_DATA_HOME is set. */
 fast_err fast_store_path(const char *path, char *out, size_t size)
 {
     FAST_ASSERT(out && size > 0);
@@ -28,6 +30,7 @@ fast_err fast_store_path(const char *path, char *out, size_t size)
         length = snprintf(text, sizeof text, "%s/.local/share/fast/runs.db", home);
     else
         return fast__fail(FAST_ENOENT, "no folder for the run store; give its path with --store");
+    /* A path that was cut would name another file. */
     if (length < 0 || (size_t)length >= size || (size_t)length >= sizeof text)
         return fast__fail(FAST_EINVAL, "the path of the run store is too long");
     snprintf(out, size, "%s", text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a user asks for, as SQL.
+ * Conditions of a user's query, as SQL.
  *
  *     status=done,workers>=4,model~net      a list of conditions, all of which must hold
  *     -test_accuracy                        a column to sort by
@@ -23,6 +23,8 @@ enum { NAME_MAX_SIZE = 64, CONDITION_MAX = 4096 };
 /* The longer ones come first. */
 static const char *const operators[] = { "!=", "<=", ">=", "=", "<", ">", "~" };
 
+/* Append text of the program's own to a statement. Text that does not fit sets `full`, which the
+ * caller checks once at the end instead of after every piece. */
 void fast__store_sql_add(fast_store_sql *sql, const char *text)
 {
     const size_t size = strlen(text);
@@ -47,6 +49,7 @@ static fast_err add_text(fast_store_sql *sql, const char *value)
     return FAST_OK;
 }
 
+/* A "?" whose value is a number. FAST_EINVAL if the query has too many values. */
 static fast_err add_number(fast_store_sql *sql, double value)
 {
     if (sql->count == FAST_STORE_VALUES_MAX)
@@ -55,6 +58,7 @@ static fast_err add_number(fast_store_sql *sql, double value)
     return FAST_OK;
 }
 
+/* Free the values. The text is the caller's. */
 void fast__store_sql_fini(fast_store_sql *sql)
 {
     for (int i = 0; i < sql->count; i++)
@@ -62,6 +66,8 @@ void fast__store_sql_fini(fast_store_sql *sql)
     sql->count = 0;
 }
 
+/* Bind all values in their order. Texts are bound without a copy: `sql` must outlive the
+ * statement. */
 fast_err fast__store_sql_bind(fast_store *store, const fast_store_sql *sql, sqlite3_stmt *stmt)
 {
     for (int i = 0; i < sql->count; i++) {
@@ -98,6 +104,7 @@ static fast_err add_pattern(fast_store_sql *sql, const char *before, const char 
 {
     char pattern[2 * CONDITION_MAX + 8];
     size_t used = (size_t)snprintf(pattern, sizeof pattern, "%s", before);
+    /* Characters that LIKE gives a meaning are escaped: a user's % is a percent sign. */
     for (const char *c = value; *c && used + 8 < sizeof pattern; c++) {
         if (*c == '%' || *c == '_' || *c == '\\')
             pattern[used++] = '\\';
@@ -107,6 +114,8 @@ static fast_err add_pattern(fast_store_sql *sql, const char *before, const char 
     return add_text(sql, pattern);
 }
 
+/* A condition on tags. A run may have several, so that "!=" means: no tag of the run equals the
+ * value, and not: the run has another tag. */
 static fast_err add_tag(fast_store_sql *sql, const char *op, const char *value)
 {
     const bool contains = strcmp(op, "~") == 0;
@@ -133,6 +142,8 @@ static fast_err add_words(fast_store_sql *sql, const char *column, const char *o
     if (!equal && strcmp(op, "!=") != 0)
         return fast__fail(FAST_EINVAL, "\"%s\" is a text: compare it with =, != or ~, not %s",
                           column, op);
+    /* A column without a value equals nothing: coalesce() makes NULL false, so that "!=" finds it.
+     * */
     fast__store_sql_add(sql, equal ? "coalesce(" : "NOT coalesce(");
     fast__store_sql_add(sql, name);
     fast__store_sql_add(sql, " = ? OR ");
@@ -142,7 +153,8 @@ static fast_err add_words(fast_store_sql *sql, const char *column, const char *o
     return add_pattern(sql, "", value, ":%");
 }
 
-/* One condition; `text` is changed. */
+/* One condition: column, operator, value. The operator that comes first in the text counts, so that
+ * a value may hold the characters of operators; `text` is changed. */
 static fast_err add_condition(fast_store_sql *sql, char *text)
 {
     const fast_column *column = NULL;
@@ -160,10 +172,12 @@ static fast_err add_condition(fast_store_sql *sql, char *text)
     name[size] = '\0';
     const char *value = text + size + strlen(op);
     FAST_TRY(find_column(name, &column));
+    /* Tags are in a table of their own; all other names are columns of `runs`. */
     if (!column)
         return add_tag(sql, op, value);
     if (column->kind == FAST_COLUMN_TEXT || column->kind == FAST_COLUMN_JSON)
         return add_words(sql, column->name, op, value);
+    /* Numbers are compared as numbers: "workers>=4" finds 16. */
     double number;
     if (strcmp(op, "~") == 0)
         return fast__fail(FAST_EINVAL, "\"%s\" is a number: it cannot contain a text", name);
@@ -189,6 +203,7 @@ static fast_err next_part(const char **at, char part[CONDITION_MAX], bool *more_
     return FAST_OK;
 }
 
+/* All conditions of a list; every one narrows the result further. */
 static fast_err add_conditions(fast_store_sql *sql, const char *where)
 {
     char part[CONDITION_MAX];
@@ -203,16 +218,20 @@ static fast_err add_conditions(fast_store_sql *sql, const char *where)
     }
 }
 
+/* Statuses that a run may have, as a user types them. */
 static const char *const status_names[] = { "running",  "done",   "target",     "canceled",
                                             "diverged", "failed", "interrupted" };
 enum { STATUS_COUNT = sizeof status_names / sizeof *status_names };
 
+/* Names of statuses, for fast__name_find(). */
 static const char *status_at(const void *ctx, int64_t i)
 {
     (void)ctx;
     return status_names[i];
 }
 
+/* Runs whose status is one of a list. The status is computed (FAST_STORE_STATUS): a run whose
+ * process is gone counts as interrupted before any writer has marked it. */
 static fast_err add_statuses(fast_store_sql *sql, const char *statuses)
 {
     char part[CONDITION_MAX];
@@ -233,11 +252,14 @@ static fast_err add_statuses(fast_store_sql *sql, const char *statuses)
     return FAST_OK;
 }
 
+/* Conditions come from three places, joined by AND: the search for a word in any of the columns
+ * below, the list of statuses, and the list of conditions. */
 fast_err fast__store_where(fast_store_sql *sql, const fast_store_query *query)
 {
     static const char *const searched[] = { "name",    "command", "system",   "strategy",
                                             "model",   "data",    "topology", "codec",
                                             "cluster", "error",   "batch_of" };
+    /* "WHERE 1" lets every condition begin with AND. */
     fast__store_sql_add(sql, " WHERE 1");
     if (query->search && query->search[0]) {
         if (strlen(query->search) >= CONDITION_MAX)

@@ -61,6 +61,7 @@ static fast_err read_version(fast_store *store, int64_t *out)
     FAST_TRY(fast__store_number(store, "PRAGMA user_version", &version));
     FAST_TRY(fast__store_number(store, "PRAGMA application_id", &application));
     FAST_TRY(fast__store_number(store, "SELECT count(*) FROM sqlite_schema", &objects));
+    /* An empty database: a file that was just made, or one of no bytes. */
     if (objects == 0 && application == 0 && version == 0) {
         *out = 0;
         return FAST_OK;
@@ -77,6 +78,8 @@ static fast_err read_version(fast_store *store, int64_t *out)
     return FAST_OK;
 }
 
+/* Bring the schema to this version, step by step, in one transaction: a crash in the middle leaves
+ * the old version whole. */
 static fast_err migrate(fast_store *store)
 {
     char sql[96];
@@ -84,6 +87,8 @@ static fast_err migrate(fast_store *store)
 
     /* Another process may have done it while this one waited for the lock. */
     FAST_TRY(read_version(store, &version));
+    /* Each step takes the file from one version to the next, so that any older file gets here. The
+     * version is written last. */
     for (; version < FAST_STORE_VERSION; version++)
         FAST_TRY(fast__store_run(store, migrations[version]));
     sqlite3_snprintf(sizeof sql, sql, "PRAGMA application_id=%d; PRAGMA user_version=%d",
@@ -91,6 +96,8 @@ static fast_err migrate(fast_store *store)
     return fast__store_run(store, sql);
 }
 
+/* The version is read twice: here without a lock, so that a store that is up to date is never
+ * locked, and in migrate() under the lock. */
 fast_err fast__store_schema(fast_store *store)
 {
     int64_t version;

@@ -20,6 +20,7 @@ typedef struct series_rows {
     int64_t room;   /* for rows */
 } series_rows;
 
+/* Double the room for rows. On failure the rows stay as they are. */
 static fast_err grow(series_rows *rows)
 {
     double *values = NULL;
@@ -35,6 +36,7 @@ static fast_err grow(series_rows *rows)
     return FAST_OK;
 }
 
+/* Read all rows of a statement as doubles; NULL becomes NAN. */
 static fast_err read_rows(fast_store *store, sqlite3_stmt *stmt, series_rows *rows)
 {
     for (;;) {
@@ -66,6 +68,7 @@ static fast_err transpose(const series_rows *rows, fast_store_series **out)
         fast__free(series);
         return err;
     }
+    /* Rows of all columns lie one after the other; a column of the series is contiguous. */
     series->count = rows->count;
     for (int i = 0; i < FAST_STORE_METRIC_COLUMNS; i++) {
         series->values[i] = values + i * rows->count;
@@ -76,6 +79,8 @@ static fast_err transpose(const series_rows *rows, fast_store_series **out)
     return FAST_OK;
 }
 
+/* Rows are read first and transposed at the end, because their number is known only then; both
+ * copies exist for a moment. Rows of evaluations are never left out by `every`. */
 fast_err fast_store_series_new(fast_store *store, int64_t run, int64_t after, int64_t every,
                                int64_t limit, fast_store_series **out)
 {
@@ -85,6 +90,7 @@ fast_err fast_store_series_new(fast_store *store, int64_t run, int64_t after, in
     sqlite3_stmt *stmt = NULL;
     char where[256];
 
+    /* Every K-th row by its number, so that a second call after the first gives the same rows. */
     if (every < 1 || limit < 0)
         return fast__fail(FAST_EINVAL, "every is 1 or more, and limit not negative");
     for (int64_t i = 0; i < form->count; i++) {
@@ -97,6 +103,7 @@ fast_err fast_store_series_new(fast_store *store, int64_t run, int64_t after, in
              (long long)run, (long long)after, (long long)every, limit ? (long long)limit : -1LL);
     fast__store_sql_add(&sql, where);
     FAST_ASSERT(!sql.full);
+    /* Not a lasting statement: its numbers are part of its text. */
     FAST_TRY(fast__store_prepare(store, sql.text, false, &stmt));
     fast_err err = read_rows(store, stmt, &rows);
     sqlite3_finalize(stmt);
@@ -106,6 +113,7 @@ fast_err fast_store_series_new(fast_store *store, int64_t run, int64_t after, in
     return err;
 }
 
+/* All columns are one block, which starts with the first column. */
 void fast_store_series_free(fast_store_series *series)
 {
     if (!series)

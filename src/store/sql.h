@@ -6,7 +6,9 @@
 #include <sqlite3.h>
 
 /*
- * What the files of the store that speak SQL share.
+ * Functions that the SQL files of the store share. All of them use one connection, and so one
+ * thread at a time. Text of a user never becomes part of a statement: names are looked up in the
+ * table of columns, and values are bound.
  */
 
 enum { FAST_STORE_COLUMNS_MAX = 64, FAST_STORE_SQL_MAX = 8192 };
@@ -26,12 +28,14 @@ fast_err fast__store_fail(const fast_store *store, int code);
 
 /* Run statements without values and results. */
 fast_err fast__store_run(fast_store *store, const char *sql);
-/* Prepare a statement; *out stays NULL on failure. */
+/* Prepare a statement, which the caller finalizes; *out stays NULL on failure. `lasting`: it will
+ * be used many times. */
 fast_err fast__store_prepare(fast_store *store, const char *sql, bool lasting, sqlite3_stmt **out);
-/* One whole number that a statement gives. */
+/* Run a statement that gives one whole number; a statement without a row is an error. */
 fast_err fast__store_number(fast_store *store, const char *sql, int64_t *out);
 
-/* The value of a column in a row, as the n-th parameter of a statement. */
+/* Bind the value of a column in a row as the n-th parameter of a statement; NULL for a value that
+ * is not set. Texts are copied. */
 fast_err fast__store_bind(fast_store *store, sqlite3_stmt *stmt, int n, const fast_column *column,
                           const void *row);
 
@@ -45,12 +49,13 @@ typedef struct fast_store_owner {
     char host[256]; /* name of the machine */
     char boot[128]; /* boot id, process namespace, and when the process began */
 } fast_store_owner;
+/* Describe this process. */
 void fast__store_owner(fast_store_owner *out);
 
 /* The SQL function gone(host, boot, pid): 1 if that process of this machine is no more, 0 if it
  * lives or cannot be seen from here. */
 fast_err fast__store_owner_install(fast_store *store);
-/* Mark the runs of processes that are gone. */
+/* Mark running runs whose process is gone as interrupted. The store must be open for writing. */
 fast_err fast__store_owner_mark(fast_store *store);
 
 /* Text of a growing statement with its values: a query of the user's, read. */
@@ -67,8 +72,11 @@ typedef struct fast_store_sql {
 fast_err fast__store_where(fast_store_sql *sql, const fast_store_query *query);
 /* Append " ORDER BY ... LIMIT ... OFFSET ...". */
 fast_err fast__store_order(fast_store_sql *sql, const fast_store_query *query);
+/* Append text of the program's own; sets `full` if it does not fit. */
 void fast__store_sql_add(fast_store_sql *sql, const char *text);
+/* Bind the values to a statement, which must not outlive `sql`. */
 fast_err fast__store_sql_bind(fast_store *store, const fast_store_sql *sql, sqlite3_stmt *stmt);
+/* Free the values. */
 void fast__store_sql_fini(fast_store_sql *sql);
 
 /* The status that readers see, as an expression on `runs`. */

@@ -54,12 +54,15 @@ fast_err fast__store_fail(const fast_store *store, int code)
     }
 }
 
+/* Statements are the program's own text, never a user's: values of users are bound (query.c). */
 fast_err fast__store_run(fast_store *store, const char *sql)
 {
     const int code = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
     return code == SQLITE_OK ? FAST_OK : fast__store_fail(store, code);
 }
 
+/* `lasting` tells SQLite that the statement will be used many times, so that it is not taken from
+ * the connection's small cache of memory. */
 fast_err fast__store_prepare(fast_store *store, const char *sql, bool lasting, sqlite3_stmt **out)
 {
     sqlite3_stmt *stmt = NULL;
@@ -71,6 +74,7 @@ fast_err fast__store_prepare(fast_store *store, const char *sql, bool lasting, s
     return FAST_OK;
 }
 
+/* For PRAGMAs and counts. A statement without a row is an error. */
 fast_err fast__store_number(fast_store *store, const char *sql, int64_t *out)
 {
     sqlite3_stmt *stmt = NULL;
@@ -96,6 +100,8 @@ static int bind_text(sqlite3_stmt *stmt, int n, const char *text)
     return sqlite3_bind_text(stmt, n, text, (int)size, SQLITE_TRANSIENT);
 }
 
+/* -1, a number that is not finite, and NULL are stored as NULL. JSON that is too long is left out
+ * and not cut, since a part of a JSON text is no JSON. */
 fast_err fast__store_bind(fast_store *store, sqlite3_stmt *stmt, int n, const fast_column *column,
                           const void *row)
 {
@@ -164,6 +170,8 @@ static fast_err configure(fast_store *store)
 {
     sqlite3_extended_result_codes(store->db, 1);
     sqlite3_busy_timeout(store->db, PATIENCE_MS);
+    /* A file from elsewhere must not run code of its own: no functions in its schema, no triggers,
+     * no views; and no statement may write to the file behind SQLite's back. */
     sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(store->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_db_config(store->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
@@ -173,6 +181,8 @@ static fast_err configure(fast_store *store)
         return fast__store_schema(store);
     /* A file that is no store stays as it is: looked at before it is changed to WAL. */
     FAST_TRY(fast__store_schema(store));
+    /* WAL lets readers read while the run writes. NORMAL may lose the last transactions in a power
+     * failure, never the file. */
     FAST_TRY(fast__store_run(store, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
                                     "PRAGMA wal_autocheckpoint=1000"));
     return fast__store_owner_mark(store);
@@ -188,6 +198,8 @@ static void immutable_uri(const char *path, char *uri, size_t size)
     snprintf(uri + used, size - used, "?immutable=1");
 }
 
+/* Open and configure a connection. errno is cleared before, so that fast__store_fail() can add the
+ * reason of the system. */
 static fast_err connect(fast_store *store, const char *name, int flags)
 {
     errno = 0;
@@ -213,6 +225,7 @@ static fast_err connect_any(fast_store *store)
     const fast_err err = connect(store, store->path, SQLITE_OPEN_READONLY);
     if (err != FAST_EIO)
         return err;
+    /* With a log beside it the file alone is not the whole store. */
     snprintf(wal, sizeof wal, "%s-wal", store->path);
     if (stat(wal, &info) == 0 && info.st_size > 0)
         return err;
@@ -220,11 +233,13 @@ static fast_err connect_any(fast_store *store)
     return connect(store, uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
 }
 
+/* Checks come before SQLite touches anything: a failed open leaves no file and no lock behind. */
 fast_err fast_store_open(const char *path, bool write, fast_store **out)
 {
     char place[FAST_PATH_MAX];
     fast_store *store = NULL;
 
+    /* Nothing is created before the path is known to be usable. */
     FAST_TRY(fast_store_path(path, place, sizeof place));
     FAST_TRY(check_path(place, write));
     if (write)
@@ -246,6 +261,8 @@ fast_err fast_store_open(const char *path, bool write, fast_store **out)
     return FAST_OK;
 }
 
+/* Statements are finalized before the connection. SQLite checkpoints the log when the last
+ * connection closes. */
 void fast_store_close(fast_store *store)
 {
     if (!store)
@@ -261,6 +278,7 @@ void fast_store_close(fast_store *store)
     fast__free(store);
 }
 
+/* The wait is SQLite's busy handler, which sleeps between tries. */
 void fast__store_patience(fast_store *store, int milliseconds)
 {
     FAST_ASSERT(milliseconds >= 0);
@@ -274,7 +292,8 @@ bool fast__store_has_moved(fast_store *store)
     return code == SQLITE_OK && moved;
 }
 
-/* Run a statement that gives no rows, and make it ready for the next time. */
+/* Run a statement that gives no rows, and make it ready for the next time: bound texts are let go,
+ * since their memory may not outlive this call. */
 static fast_err finish(fast_store *store, sqlite3_stmt *stmt)
 {
     const int code = sqlite3_step(stmt);
@@ -308,16 +327,19 @@ static fast_err prepare_put(fast_store *store, fast_store_table table)
     return err;
 }
 
+/* The statement of a table is prepared when it is first used and lasts as long as the store. */
 fast_err fast__store_put(fast_store *store, fast_store_table table, int64_t run, const void *row)
 {
     const fast_store_form *form = &fast__store_tables[table];
     FAST_ASSERT(store->write && row);
 
+    /* Prepared once for each table: a run writes thousands of rows. */
     if (!store->puts[table])
         FAST_TRY(prepare_put(store, table));
     sqlite3_stmt *stmt = store->puts[table];
     const int first = table == FAST_STORE_RUNS ? 1 : 2;
     fast_err err = FAST_OK;
+    /* The first parameter of all tables but `runs` is the number of the run. */
     if (first == 2 && sqlite3_bind_int64(stmt, 1, run) != SQLITE_OK)
         err = fast__store_fail(store, SQLITE_NOMEM);
     for (int64_t i = 0; i < form->count && !err; i++)
@@ -329,12 +351,15 @@ fast_err fast__store_put(fast_store *store, fast_store_table table, int64_t run,
     return finish(store, stmt);
 }
 
+/* The row is inserted with the facts of this process, by which other readers tell whether it still
+ * runs (owner.c). */
 fast_err fast__store_begin(fast_store *store, const fast_stored_run *run, int64_t *id_out)
 {
     fast_store_owner self;
     fast_stored_run row = *run;
 
     fast__store_owner(&self);
+    /* Without a number SQLite chooses the next one. */
     row.id = -1;
     row.status = "running";
     row.pid = self.pid;
@@ -364,12 +389,14 @@ static fast_err prepare_update(fast_store *store)
     return err;
 }
 
+/* Columns without a value are bound as NULL, and coalesce() leaves the stored value as it is. */
 fast_err fast__store_update(fast_store *store, int64_t id, const fast_stored_run *run)
 {
     const fast_store_form *form = &fast__store_tables[FAST_STORE_RUNS];
     fast_stored_run row = *run;
     FAST_ASSERT(store->write && id > 0);
 
+    /* Prepared once; the row of a run is updated at every look of the writer. */
     if (!store->update)
         FAST_TRY(prepare_update(store));
     row.id = id;
@@ -378,6 +405,7 @@ fast_err fast__store_update(fast_store *store, int64_t id, const fast_stored_run
     return finish(store, store->update);
 }
 
+/* Numbers need no binding: they cannot hold SQL. */
 fast_err fast__store_trim(fast_store *store, int64_t run, int64_t seq)
 {
     char sql[128];
@@ -386,11 +414,14 @@ fast_err fast__store_trim(fast_store *store, int64_t run, int64_t seq)
     return fast__store_run(store, sql);
 }
 
+/* IMMEDIATE takes the write lock at once: a lock taken later might fail in the middle of the
+ * rows. */
 fast_err fast__store_transaction_begin(fast_store *store)
 {
     return fast__store_run(store, "BEGIN IMMEDIATE");
 }
 
+/* A commit that fails is undone, so that the next transaction can begin. */
 fast_err fast__store_transaction_end(fast_store *store)
 {
     const fast_err err = fast__store_run(store, "COMMIT");

@@ -5,13 +5,18 @@
 #include "fast/store.h"
 
 /*
- * The store's writing side, for the store writer of a run (run/keep.c). It knows tables and rows,
- * and nothing of what a run is. fast/store.h has the reading side and the rows.
+ * The store's writing side, for the store writer of a run (run/sink/store_writer.c). It knows
+ * tables and rows, and nothing of what a run is. fast/store.h has the reading side and the rows.
  *
- *   tables.c   the columns of every table         schema.c   versions and migrations
- *   store.c    open, prepared statements, writing  owner.c   is the process of a run still there
- *   query.c    text of a user -> SQL with values   read.c    rows for callers
- *   none.c     all of it for builds without SQLite
+ *   store_columns.c  the columns of every table
+ *   schema.c         versions and migrations
+ *   store.c          open, prepared statements, writing
+ *   owner.c          is the process of a run still there
+ *   path.c           where the store is
+ *   query.c          conditions of a user as SQL with values
+ *   store_read.c     rows for callers
+ *   series.c         metrics by column
+ *   store_none.c     all of it for builds without SQLite
  */
 enum {
     FAST_STORE_VERSION = 1,           /* of the schema: PRAGMA user_version */

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A field as a column of the same name. */
+/* A field as a column of the same name: its kind decides how it is bound, read and printed. */
 #define COLUMN(row, field, kind)                         \
     {                                                    \
 #field, FAST_COLUMN_##kind, offsetof(row, field) \
@@ -22,6 +22,8 @@
             sizeof(fast_stored_##row)                                       \
     }
 
+/* Columns of `runs`, one row for each run. Columns of JSON come last: lists of runs leave them out
+ * (store_read.c). */
 static const fast_column run_columns[] = {
     COLUMN(fast_stored_run, id, INT),
     COLUMN(fast_stored_run, status, TEXT),
@@ -72,6 +74,8 @@ static const fast_column run_columns[] = {
     COLUMN(fast_stored_run, result, JSON),
 };
 
+/* Columns of `metrics`: one row for each report of progress and each evaluation, numbered by seq
+ * from 0. */
 static const fast_column metric_columns[] = {
     COLUMN(fast_stored_metric, seq, INT),
     COLUMN(fast_stored_metric, step, INT),
@@ -93,12 +97,14 @@ static const fast_column metric_columns[] = {
     COLUMN(fast_stored_metric, divergence, REAL),
 };
 
+/* Columns of `events`: notes, checkpoints and other moments of a run, with their time. */
 static const fast_column event_columns[] = {
     COLUMN(fast_stored_event, seq, INT),   COLUMN(fast_stored_event, time_s, REAL),
     COLUMN(fast_stored_event, step, INT),  COLUMN(fast_stored_event, kind, TEXT),
     COLUMN(fast_stored_event, text, TEXT),
 };
 
+/* Columns of `workers`: totals of each actor, replaced as the run advances. */
 static const fast_column worker_columns[] = {
     COLUMN(fast_stored_worker, rank, INT),          COLUMN(fast_stored_worker, name, TEXT),
     COLUMN(fast_stored_worker, steps, INT),         COLUMN(fast_stored_worker, compute_s, REAL),
@@ -107,6 +113,7 @@ static const fast_column worker_columns[] = {
     COLUMN(fast_stored_worker, messages_sent, INT),
 };
 
+/* Columns of `links`: messages and bytes from one actor to another, for the traffic matrix. */
 static const fast_column link_columns[] = {
     COLUMN(fast_stored_link, sender, INT),
     COLUMN(fast_stored_link, receiver, INT),
@@ -114,24 +121,29 @@ static const fast_column link_columns[] = {
     COLUMN(fast_stored_link, bytes, INT),
 };
 
+/* Columns of `staleness`: a histogram, one row for each bucket. */
 static const fast_column staleness_columns[] = {
     COLUMN(fast_stored_staleness, bucket, INT),
     COLUMN(fast_stored_staleness, updates, INT),
 };
 
+/* Columns of `spans`: recent activity of actors, for the timeline; old rows are trimmed. */
 static const fast_column span_columns[] = {
     COLUMN(fast_stored_span, seq, INT),    COLUMN(fast_stored_span, actor, INT),
     COLUMN(fast_stored_span, kind, TEXT),  COLUMN(fast_stored_span, start_s, REAL),
     COLUMN(fast_stored_span, end_s, REAL),
 };
 
+/* Columns of `tags`: words that users gave a run. */
 static const fast_column tag_columns[] = {
     COLUMN(fast_stored_tag, tag, TEXT),
 };
 
+/* fast_store_series has an array for each of them. */
 _Static_assert(sizeof metric_columns / sizeof *metric_columns == FAST_STORE_METRIC_COLUMNS,
                "a series has all columns of metrics");
 
+/* All tables, by their number. The order within a table is that of SELECT and INSERT. */
 const fast_store_form fast__store_tables[FAST_STORE_TABLES] = {
     [FAST_STORE_RUNS] = TABLE(runs, run),
     [FAST_STORE_METRICS] = TABLE(metrics, metric),
@@ -143,6 +155,7 @@ const fast_store_form fast__store_tables[FAST_STORE_TABLES] = {
     [FAST_STORE_TAGS] = TABLE(tags, tag),
 };
 
+/* Callers make JSON, CSV and tables from this, so that a new column needs no other code. */
 const fast_column *fast_store_columns(fast_store_table table, int64_t *count_out)
 {
     FAST_ASSERT(table >= FAST_STORE_RUNS && table < FAST_STORE_TABLES);
@@ -150,6 +163,7 @@ const fast_column *fast_store_columns(fast_store_table table, int64_t *count_out
     return fast__store_tables[table].columns;
 }
 
+/* No value is -1 in a whole number, NAN in a number and NULL in a text. */
 void fast__store_row_init(fast_store_table table, void *row)
 {
     const fast_store_form *form = &fast__store_tables[table];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: what is no store, or a damaged or foreign one, is refused with a sentence and left as it
- * is; nothing crashes; runs whose process is gone are told from those that go on.
+ * is; nothing crashes; runs whose process is gone are told from those that still run.
  * Method: files of all kinds under the store's name, a store with bytes changed at random places,
  * processes that begin a run and end without a word.
  */
@@ -212,7 +212,7 @@ static void damaged_stores(void **state)
     free(bytes);
 }
 
-/* JSON that is none is not given to readers. */
+/* Text that is not JSON is not given to readers. */
 static fast_err on_json(void *ctx, const void *row)
 {
     const fast_stored_run *run = row;
@@ -331,7 +331,7 @@ static void gone_processes(void **state)
     fast_store_close(store);
     assert_ok(fast_store_open(f->path, true, &f->store));
     assert_status(f->path, 1, "interrupted", "interrupted");
-    /* This process's own goes on, and so does what cannot be seen from here. */
+    /* This process's own run is running, and so is one that cannot be seen from here. */
     fast__store_row_init(FAST_STORE_RUNS, &run);
     run.created = 1;
     assert_ok(fast__store_begin(f->store, &run, &id));
@@ -343,7 +343,7 @@ static void gone_processes(void **state)
     assert_status(f->path, id, "interrupted", "running");
 }
 
-/* Words that say where runs are kept are no names of files. */
+/* Words that say where runs are stored are no names of files. */
 static void words_are_no_paths(void **state)
 {
     char usual[256], place[256];

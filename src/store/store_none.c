@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The store of a build without SQLite: it cannot be opened, and says what is missing. Nothing else
- * is ever called, because there is no handle to call it with.
+ * is ever called, because there is no handle to call it with; but callers link against all of it,
+ * so that no other file has to know whether the build has a store.
  */
 #include "store/store.h"
 
 /* Nothing here looks at its arguments. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
+/* The one error of this build. Its text names the package and the switch. */
 static fast_err missing(void)
 {
     return fast__fail(FAST_ENOTSUP, "this build stores no runs, as it has no SQLite; install "

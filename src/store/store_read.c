@@ -3,8 +3,8 @@
  * Rows for callers: lists of runs, one run, a run's rows in other tables, metrics by column; tags
  * and deletion.
  *
- * A statement names the columns of tables.c in their order, and a row of C is filled field by
- * field; texts point into SQLite's memory until the next row. Times: a list in the order of an
+ * A statement names the columns of store_columns.c in their order, and a row of C is filled field
+ * by field; texts point into SQLite's memory until the next row. Times: a list in the order of an
  * index reads what it gives; other orders and filters read every run once, but not the JSON
  * columns, which lie behind on pages of their own.
  */
@@ -17,8 +17,9 @@
 
 enum { TAG_MAX = 64 };
 
-/* The row that a statement stands on; `row` has the form's size. Columns that were left out of the
- * statement (the JSON ones of a list) stay none. */
+/* Copy the row that a statement stands on; `row` has the form's size. Texts stay SQLite's, until
+ * the statement is stepped. Columns that were left out of the statement (the JSON ones of a list)
+ * stay none. */
 static void read_row(const fast_store_form *form, sqlite3_stmt *stmt, void *row)
 {
     const int count = sqlite3_column_count(stmt);
@@ -57,7 +58,8 @@ static fast_err each_row(fast_store *store, fast_store_table table, sqlite3_stmt
     }
 }
 
-/* Read a column of JSON: NULL if another program wrote something else. In one line. */
+/* Read a column of JSON, in one line: NULL if another program wrote something else, which json()
+ * alone would fail on. */
 static void add_json(fast_store_sql *sql, const char *name)
 {
     const char *const parts[] = { "CASE WHEN json_valid(", name, ") THEN json(", name, ") END" };
@@ -117,6 +119,7 @@ static fast_err count_runs(fast_store *store, const fast_store_query *query, fas
     return err;
 }
 
+/* Rows of a list, without their JSON columns. */
 static fast_err list_runs(fast_store *store, const fast_store_query *query, fast_store_sql *sql,
                           fast_store_row_fn *each, void *ctx)
 {
@@ -131,6 +134,8 @@ static fast_err list_runs(fast_store *store, const fast_store_query *query, fast
     return err;
 }
 
+/* The count and the list are two statements over the same conditions. A run that starts between
+ * them is in the list and not in the count, which a page of a list can bear. */
 fast_err fast_store_list(fast_store *store, const fast_store_query *query, fast_store_row_fn *each,
                          void *ctx, int64_t *total_out)
 {
@@ -163,6 +168,7 @@ typedef struct found_row {
     bool running;            /* and its process lives */
 } found_row;
 
+/* Takes the one row of find_run() and passes it on to the caller's function, if it has one. */
 static fast_err on_found(void *ctx, const void *row)
 {
     found_row *found = ctx;
@@ -172,6 +178,7 @@ static fast_err on_found(void *ctx, const void *row)
     return found->each ? found->each(found->ctx, row) : FAST_OK;
 }
 
+/* Find one run with all its columns. FAST_ENOENT if the store has no such run. */
 static fast_err find_run(fast_store *store, int64_t run, found_row *found)
 {
     fast_store_sql sql = { .text = store->scratch };
@@ -191,12 +198,15 @@ static fast_err find_run(fast_store *store, int64_t run, found_row *found)
     return err;
 }
 
+/* The row is lent for the call of `each` only. */
 fast_err fast_store_find(fast_store *store, int64_t run, fast_store_row_fn *each, void *ctx)
 {
     found_row found = { each, ctx, false, false };
     return find_run(store, run, &found);
 }
 
+/* The statement of a table is prepared once and reused: live views ask several times a second.
+ * `each` may end the reading early by returning an error, which is passed on. */
 fast_err fast_store_read(fast_store *store, fast_store_table table, int64_t run, int64_t after,
                          fast_store_row_fn *each, void *ctx)
 {
@@ -206,6 +216,7 @@ fast_err fast_store_read(fast_store *store, fast_store_table table, int64_t run,
         fast_store_sql sql = { .text = store->scratch };
         add_select(&sql, table, false);
         fast__store_sql_add(&sql, " WHERE run=?1");
+        /* Tags have no number to continue after: they are always read whole. */
         if (table != FAST_STORE_TAGS) {
             fast__store_sql_add(&sql, " AND ");
             fast__store_sql_add(&sql, key);
@@ -236,6 +247,7 @@ static fast_err change_tag(fast_store *store, const char *sql, int64_t run, cons
     for (const char *c = tag; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             return fast__fail(FAST_EINVAL, "a tag holds no control characters");
+    /* Tags of a run that does not exist would stay for ever. */
     FAST_TRY(find_run(store, run, &found));
     FAST_TRY(fast__store_prepare(store, sql, false, &stmt));
     sqlite3_bind_int64(stmt, 1, run);
@@ -246,16 +258,19 @@ static fast_err change_tag(fast_store *store, const char *sql, int64_t run, cons
     return err;
 }
 
+/* Adding a tag twice is no error. */
 fast_err fast_store_tag(fast_store *store, int64_t run, const char *tag)
 {
     return change_tag(store, "INSERT OR IGNORE INTO tags (run,tag) VALUES (?,?)", run, tag);
 }
 
+/* Removing a tag that the run does not have is no error. */
 fast_err fast_store_untag(fast_store *store, int64_t run, const char *tag)
 {
     return change_tag(store, "DELETE FROM tags WHERE run=? AND tag=?", run, tag);
 }
 
+/* Delete the rows of a run in every table, the run's own row first. */
 static fast_err delete_rows(fast_store *store, int64_t run)
 {
     char sql[128];
@@ -267,11 +282,13 @@ static fast_err delete_rows(fast_store *store, int64_t run)
     return FAST_OK;
 }
 
+/* One transaction: a reader sees the whole run or nothing of it. */
 fast_err fast_store_delete(fast_store *store, int64_t run)
 {
     found_row found = { NULL, NULL, false, false };
 
     FAST_TRY(find_run(store, run, &found));
+    /* Its process would write rows of a run that is gone. */
     if (found.running)
         return fast__fail(FAST_EINVAL, "run %lld still runs; stop it first", (long long)run);
     FAST_TRY(fast__store_transaction_begin(store));
@@ -283,6 +300,8 @@ fast_err fast_store_delete(fast_store *store, int64_t run)
     return fast__store_transaction_end(store);
 }
 
+/* SQLite's own counter of commits by other connections: cheap enough to ask several times a
+ * second. */
 fast_err fast_store_changes(fast_store *store, int64_t *out)
 {
     return fast__store_number(store, "PRAGMA data_version", out);

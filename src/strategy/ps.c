@@ -382,7 +382,7 @@ static const fast_strategy *member_of(const void *config);
     .options = options, .config_size = sizeof(ps_config), .uses_codec = true,                      \
     .sends = "gradients", .answers = "weights", .member = member_of, .sends_by = sends_by,         \
     .answers_by = answers_by, .servers = servers, .check = check, .cost = cost, .worker = worker,  \
-    .server = server
+    .server = server, .exclusions = exclusions
 
 static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumable = true };
 const fast_strategy fast__strategy_ps = { FAMILY };

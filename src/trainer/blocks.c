@@ -42,6 +42,7 @@ fast_err fast__context_block(fast_context *context, int64_t id, size_t size, voi
 
 void fast__context_drop_blocks(fast_context *context)
 {
+    FAST_ASSERT(context != NULL);
     while (context->blocks) {
         fast_memory_block *block = context->blocks;
 
@@ -53,6 +54,7 @@ void fast__context_drop_blocks(fast_context *context)
 
 fast_err fast_trainer_persist(fast_trainer *t, int64_t number, size_t size, void **out)
 {
+    FAST_ASSERT(number >= 0);
     return fast__context_block(fast__context_of(t), number, size, out);
 }
 

@@ -19,6 +19,8 @@ void fast__rule_state_clear(fast_optimizer *optimizer, int64_t count)
 {
     float *slot;
 
+    FAST_ASSERT(optimizer != NULL);
+    FAST_ASSERT(count >= 0);
     for (int i = 0; (slot = fast__optimizer_slot(optimizer, i)) != NULL; i++)
         memset(slot, 0, (size_t)count * sizeof *slot);
 }
@@ -27,6 +29,8 @@ void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t cou
 {
     float *slot;
 
+    FAST_ASSERT(to != NULL && from != NULL);
+    FAST_ASSERT(count >= 0);
     for (int i = 0; (slot = fast__optimizer_slot(to, i)) != NULL; i++)
         memcpy(slot, fast__optimizer_slot(from, i), (size_t)count * sizeof *slot);
 }
@@ -36,6 +40,7 @@ static fast_err make_vectors(fast_context *c)
 {
     fast_trainer *t = &c->trainer;
 
+    FAST_ASSERT(t->workers > 0);
     if (c->learner) {
         t->w = c->learner->w;
         t->g = c->learner->g;
@@ -87,6 +92,7 @@ fast_err fast__context_init(fast_context *context, const fast_context_options *o
 /* The state of a strategy, which another one has no use for. */
 static void drop_strategy(fast_context *c)
 {
+    FAST_ASSERT(c != NULL);
     fast__flows_drop(&c->codecs.flows);
     fast__context_drop_blocks(c);
     fast__context_forget_spaces(c);
@@ -95,6 +101,7 @@ static void drop_strategy(fast_context *c)
 
 void fast__context_fini(fast_context *context)
 {
+    FAST_ASSERT(context != NULL);
     if (context->own_w)
         fast__context_unshare(context);
     drop_strategy(context);
@@ -114,6 +121,8 @@ static void copy_model(fast_context *c)
     const fast_learner *model = c->options.model;
     fast_trainer *t = &c->trainer;
 
+    FAST_ASSERT(model->params.count == t->count);
+    FAST_ASSERT(model->state.count == t->state_count);
     memcpy(t->w, model->w, (size_t)t->count * sizeof *t->w);
     memcpy(t->s, model->s, (size_t)t->state_count * sizeof *t->s);
 }
@@ -140,6 +149,8 @@ void fast__context_enter(fast_context *context, const fast_context_phase *phase,
 {
     fast_trainer *t = &context->trainer;
 
+    FAST_ASSERT(phase != NULL);
+    FAST_ASSERT(phase->step <= phase->step_count);
     copy_model(context);
     if (reset_rule)
         fast__rule_state_clear(context->optimizer, t->count);
@@ -148,6 +159,7 @@ void fast__context_enter(fast_context *context, const fast_context_phase *phase,
     t->free_running = false;
     t->centre = NULL;
     t->centre_version = 0;
+    /* Flows, blocks and spaces belong to the old strategy. */
     drop_strategy(context);
     context->work.settle = NULL;
     fast__coded_free(context->codecs.sum); /* its residual is of the old strategy's vectors */
@@ -168,6 +180,7 @@ void fast__context_start(fast_context *context, fast_actor *actor)
 
 void fast__context_stop(fast_context *context)
 {
+    FAST_ASSERT(context->learner != NULL || context->own_w == NULL);
     if (context->own_w)
         fast__context_unshare(context);
     fast__context_uncut(context);
@@ -175,5 +188,6 @@ void fast__context_stop(fast_context *context)
 
 fast_err fast__context_settle(fast_context *context)
 {
+    FAST_ASSERT(context != NULL);
     return context->work.settle ? context->work.settle(context->work.settle_ctx) : FAST_OK;
 }

@@ -129,6 +129,8 @@ typedef struct fast_memory_block {
     void *data;                     /* owned by the block */
 } fast_memory_block;
 
+/* All that belongs to one actor of a run. The actor's own thread uses it; at a checkpoint the host
+ * reads it while the actor waits. */
 typedef struct fast_context {
     fast_trainer trainer;              /* the strategy's view of this context */
     fast_context_options options;      /* as they were given; `phase` is the current one */
@@ -183,7 +185,7 @@ static inline fast_context *fast__context_of(const fast_trainer *t)
     return (fast_context *)((uintptr_t)t - offsetof(fast_context, trainer));
 }
 
-/* Block `id` of `size` bytes, made if there is none. FAST_EINVAL if it has another size. */
+/* Block `id` of `size` bytes, allocated on first use. FAST_EINVAL if it has another size. */
 fast_err fast__context_block(fast_context *context, int64_t id, size_t size, void **out);
 /* Free all blocks. */
 void fast__context_drop_blocks(fast_context *context);
@@ -193,27 +195,34 @@ fast_err fast__context_load_codec(fast_context *context, bool flow, const fast_p
 /* The pieces of a sum are given back. */
 void fast__context_uncut(fast_context *context);
 
-/* State of a closed space; all spaces' state as records of this kind; forget all of them. */
+/* Take over the saved state of a space, which fast_trainer_space() gives to the space that it opens
+ * under the same name. FAST_ENOMEM. */
 fast_err fast__context_load_space(fast_context *context, int64_t id, const void *bytes,
                                   size_t size);
+/* Add the state of every space as a record of this kind: an open one is packed as it is now, a
+ * closed one as it was when it was closed. */
 void fast__context_pack_spaces(const fast_context *context, fast_pack *pack, int64_t kind);
+/* Free the saved state of all spaces, which must be closed. */
 void fast__context_forget_spaces(fast_context *context);
-/* Spaces of a program that did not come to its end are open no longer. */
+/* Mark all spaces as closed: the world closed those of a program that did not come to its end. */
 void fast__context_close_spaces(fast_context *context);
 
-/* A gradient starts; take over an offered layer, true if it was wanted, and its range; want none
- * from now on; free them. */
+/* A gradient starts: no layer has factors of it yet. */
 void fast__context_factors_start(fast_context *context);
+/* Copy the factors of a layer that a gradient offers. Return false if the strategy does not want
+ * this layer; else the range of g that the factors stand for. */
 bool fast__context_factors_take(fast_context *context, const fast_factors *factors,
                                 int64_t *offset_out, int64_t *count_out);
+/* Want no layer's factors from now on; their memory stays for later. */
 void fast__context_factors_refuse(fast_context *context);
+/* Free the memory of all factors. */
 void fast__context_factors_free(fast_context *context);
 
 /* The worker, which shared a model, has its own replica again: a copy of the shared one. */
 void fast__context_unshare(fast_context *context);
 
-/* Charge the time of deferred kernels; and also that of updates that were made in reports. Both fail
- * as fast_charge() does. */
+/* Charge the time of deferred kernels; the second function also that of updates made in reports.
+ * Both fail as fast_charge() does. */
 fast_err fast__context_charge_kernels(fast_context *context);
 fast_err fast__context_charge(fast_context *context);
 

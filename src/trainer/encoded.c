@@ -8,6 +8,7 @@
  */
 #include "trainer/context.h"
 
+/* Does a direction change its messages at all? */
 static bool is_encoded(const fast_chain *chain)
 {
     return chain && !fast__chain_is_none(chain);
@@ -15,6 +16,7 @@ static bool is_encoded(const fast_chain *chain)
 
 bool fast__codec_pair_encodes(const fast_codec_pair *codecs)
 {
+    FAST_ASSERT(codecs != NULL);
     return is_encoded(codecs->up) || is_encoded(codecs->down);
 }
 
@@ -22,6 +24,8 @@ fast_coded_options fast__codec_pair_options(const fast_codec_pair *codecs,
                                             const fast_layout *layout, int64_t size, int64_t rank,
                                             uint64_t seed)
 {
+    FAST_ASSERT(codecs != NULL);
+    FAST_ASSERT(size > 0);
     return (fast_coded_options){ .up = codecs->up,
                                  .down = codecs->down,
                                  .layout = layout,
@@ -33,6 +37,8 @@ fast_coded_options fast__codec_pair_options(const fast_codec_pair *codecs,
                                  .seed = seed };
 }
 
+/* Return the options of this actor's encoded sums and flows; `rank` separates their random numbers.
+ * */
 static fast_coded_options options_of(fast_context *c, int64_t rank)
 {
     fast_coded_options o = fast__codec_pair_options(&c->codecs.pair, &c->options.model->params,
@@ -45,6 +51,8 @@ static fast_coded_options options_of(fast_context *c, int64_t rank)
 /* Passes over the data so far. */
 static double progress_at(const fast_trainer *t, int64_t step)
 {
+    FAST_ASSERT(step >= 0);
+    FAST_ASSERT(t->epoch_steps > 0);
     return (double)step / (double)t->epoch_steps;
 }
 
@@ -67,6 +75,7 @@ fast_err fast_trainer_flow(fast_trainer *t, const fast_flow_options *options, fa
     fast_context *c = fast__context_of(t);
     const fast_coded_options o = options_of(c, fast_actor_id(t->actor));
 
+    FAST_ASSERT(options != NULL && out != NULL);
     FAST_TRY(fast__check_size("fast_flow_options", options->size, sizeof *options));
     return fast__flows_get(&c->codecs.flows, &o, options, out);
 }
@@ -74,18 +83,23 @@ fast_err fast_trainer_flow(fast_trainer *t, const fast_flow_options *options, fa
 fast_err fast_trainer_encode(fast_trainer *t, fast_flow *flow, const float *x, void *out,
                              size_t *size_out)
 {
+    FAST_ASSERT(flow != NULL && x != NULL);
+    FAST_ASSERT(out != NULL && size_out != NULL);
     return fast__flow_encode(flow, t->actor, t->step, progress_at(t, t->step), x, out, size_out);
 }
 
 fast_err fast_trainer_decode(fast_trainer *t, fast_flow *flow, const void *in, size_t size,
                              float scale, float *y)
 {
+    FAST_ASSERT(flow != NULL);
+    FAST_ASSERT(y != NULL);
     return fast__flow_decode(flow, t->actor, in, size, scale, y);
 }
 
 fast_err fast_trainer_decode_values(fast_trainer *t, fast_flow *flow, const void *in, size_t size,
                                     const float **out)
 {
+    FAST_ASSERT(flow != NULL && out != NULL);
     return fast__flow_follow(flow, t->actor, in, size, out);
 }
 
@@ -107,6 +121,7 @@ fast_err fast__context_load_codec(fast_context *context, bool flow, const fast_p
 {
     const fast_coded_options o = options_of(context, context->trainer.rank);
 
+    FAST_ASSERT(record != NULL);
     if (fast_trainer_codec_fit(&context->trainer) == FAST_FIT_NONE)
         return fast__fail(FAST_EFORMAT,
                           "the checkpoint holds the state of a codec, and the run uses none");
@@ -132,11 +147,13 @@ fast_err fast__context_sum(fast_context *context, float *x)
 
 fast_err fast_trainer_sum(fast_trainer *t, float *x)
 {
+    FAST_ASSERT(x != NULL);
     return fast__context_sum(fast__context_of(t), x);
 }
 
 void fast__context_uncut(fast_context *context)
 {
+    FAST_ASSERT(context->codecs.piece_count >= 0);
     fast__coded_cut_free(context->codecs.pieces, context->codecs.piece_count);
     context->codecs.pieces = NULL;
     context->codecs.piece_count = 0;
@@ -147,6 +164,8 @@ fast_err fast_trainer_sum_cut(fast_trainer *t, int64_t least, int64_t *count_out
     fast_context *c = fast__context_of(t);
     fast_context_codecs *k = &c->codecs;
 
+    FAST_ASSERT(count_out != NULL);
+    FAST_ASSERT(least >= 0);
     *count_out = 0;
     fast__context_uncut(c);
     if (fast_trainer_codec_fit(t) == FAST_FIT_NONE)
@@ -170,6 +189,7 @@ void fast_trainer_sum_piece(const fast_trainer *t, int64_t i, int64_t *offset_ou
 {
     const fast_coded_piece *piece = piece_at(fast__context_of(t), i);
 
+    FAST_ASSERT(offset_out != NULL && count_out != NULL);
     *offset_out = piece->offset;
     *count_out = piece->count;
 }
@@ -180,6 +200,8 @@ fast_err fast_trainer_sum_start(fast_trainer *t, int64_t i, const float *x)
     /* A gradient counts its step at its end. */
     const int64_t step = t->step + (c->work.computing ? 1 : 0);
 
+    FAST_ASSERT(x != NULL);
+    FAST_ASSERT(c->codecs.sum != NULL);
     fast__context_summed(c, t->g);
     return fast__coded_start(c->codecs.sum, piece_at(c, i), step, progress_at(t, step), x);
 }
@@ -188,6 +210,8 @@ fast_err fast_trainer_sum_finish(fast_trainer *t, int64_t i, float *x)
 {
     fast_context *c = fast__context_of(t);
 
+    FAST_ASSERT(x != NULL);
+    FAST_ASSERT(c->codecs.pieces_left > 0);
     FAST_TRY(fast__coded_finish(c->codecs.sum, piece_at(c, i), x, FAST_SOON));
     if (--c->codecs.pieces_left == 0) {
         c->codecs.pieces_left = c->codecs.piece_count;

@@ -21,6 +21,7 @@ typedef struct fast_layer_factors {
     float *memory;             /* of its factors; NULL: it was never wanted */
 } fast_layer_factors;
 
+/* Describe the i-th layer with factors, by the layout of w; false: the model has no such layer. */
 static bool describe(const fast_context *c, int64_t i, fast_factored_layer *out,
                      int64_t *segment_out)
 {
@@ -46,6 +47,7 @@ bool fast_trainer_factored_layer(const fast_trainer *t, int64_t i, fast_factored
 {
     int64_t segment;
 
+    FAST_ASSERT(out != NULL);
     return describe(fast__context_of(t), i, out, &segment);
 }
 
@@ -55,6 +57,7 @@ static fast_err list_layers(fast_context *c)
     fast_factored_layer layer;
     int64_t segment, count = 0;
 
+    FAST_ASSERT(c->layers == NULL);
     while (describe(c, count, &layer, &segment))
         count++;
     FAST_TRY(fast__alloc("layers with factors", count, sizeof *c->layers, &c->layers));
@@ -86,6 +89,7 @@ fast_err fast_trainer_use_factors(fast_trainer *t, int64_t i, bool wanted)
 
 void fast__context_factors_start(fast_context *context)
 {
+    FAST_ASSERT(context != NULL);
     for (int64_t i = 0; context->layers && i < context->layer_count; i++)
         context->layers[i].rows = 0;
 }
@@ -93,6 +97,8 @@ void fast__context_factors_start(fast_context *context)
 bool fast__context_factors_take(fast_context *context, const fast_factors *factors,
                                 int64_t *offset_out, int64_t *count_out)
 {
+    FAST_ASSERT(factors != NULL);
+    FAST_ASSERT(offset_out != NULL && count_out != NULL);
     for (int64_t i = 0; i < context->layer_count; i++) {
         fast_layer_factors *f = &context->layers[i];
 
@@ -110,6 +116,7 @@ bool fast__context_factors_take(fast_context *context, const fast_factors *facto
 
 void fast__context_factors_refuse(fast_context *context)
 {
+    FAST_ASSERT(context != NULL);
     for (int64_t i = 0; context->layers && i < context->layer_count; i++)
         context->layers[i].wanted = false;
 }
@@ -126,6 +133,7 @@ const float *fast_trainer_factors(const fast_trainer *t, int64_t i, int64_t *row
 {
     const fast_context *c = fast__context_of(t);
 
+    FAST_ASSERT(rows_out != NULL);
     FAST_ASSERT(c->layers != NULL && i >= 0 && i < c->layer_count);
     FAST_ASSERT(c->layers[i].wanted);
     *rows_out = c->layers[i].rows;
@@ -142,6 +150,7 @@ fast_err fast_trainer_multiply_factors(fast_trainer *t, int64_t i, const float *
     const int64_t begin = fast_now(t->actor);
     double remote = 0; /* rows of other workers */
 
+    FAST_ASSERT(y != NULL);
     if (count < 0 || count > COMPOSE_MAX)
         return fast__fail(FAST_EINVAL, "factors of %lld workers; at most %d are multiplied out",
                           (long long)count, COMPOSE_MAX);

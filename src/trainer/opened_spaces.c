@@ -31,11 +31,12 @@ typedef struct fast_opened_space {
     int64_t aggregate;              /* adds that make one update of the model, at least 1 */
 } fast_opened_space;
 
-/* The entry of an id, made if there is none. */
+/* Find the entry of an id, or add it. */
 static fast_err find(fast_context *c, int64_t id, fast_opened_space **out)
 {
     fast_opened_space **at = &c->spaces;
 
+    FAST_ASSERT(out != NULL);
     while (*at && (*at)->id != id)
         at = &(*at)->next;
     if (!*at) {
@@ -50,6 +51,7 @@ fast_err fast__context_load_space(fast_context *context, int64_t id, const void 
 {
     fast_opened_space *entry = NULL;
 
+    FAST_ASSERT(bytes != NULL || size == 0);
     FAST_TRY(find(context, id, &entry));
     FAST_TRY(fast__saved_reserve(&entry->saved, size));
     if (size > 0)
@@ -76,6 +78,7 @@ void fast__context_close_spaces(fast_context *context)
 
 void fast__context_pack_spaces(const fast_context *context, fast_pack *pack, int64_t kind)
 {
+    FAST_ASSERT(pack != NULL);
     for (const fast_opened_space *entry = context->spaces; entry; entry = entry->next) {
         fast_pack inner = { 0 };
 
@@ -95,6 +98,7 @@ static fast_err load_values(fast_context *c, const fast_saved *saved, const fast
 {
     fast_trainer *t = &c->trainer;
 
+    FAST_ASSERT(saved != NULL && o != NULL);
     for (int64_t i = 0; i < o->tensor_count && !c->learner; i++) {
         float *x = o->tensors[i].initial == t->w   ? t->w
                    : o->tensors[i].initial == t->s ? t->s
@@ -119,6 +123,8 @@ static bool apply_counted(void *ctx, const fast_space_update *u, float *w)
     const fast_opened_space *entry = ctx;
     const int64_t n = entry->aggregate;
 
+    FAST_ASSERT(u != NULL && w != NULL);
+    FAST_ASSERT(n > 0);
     if (!entry->apply)
         fast__vector_add(u->count, u->x, w);
     else if (!entry->apply(entry->ctx, u, w))
@@ -136,6 +142,8 @@ static fast_err load_space(void *ctx, fast_space *space)
     const fast_saved *saved = &o->entry->saved;
     const fast_context_options *options = &o->context->options;
 
+    FAST_ASSERT(space != NULL);
+    FAST_ASSERT(o->entry != NULL);
     FAST_TRY(fast__space_load(space, fast_actor_id(o->context->trainer.actor), saved->bytes,
                               saved->size));
     FAST_TRY(options->host->restore(options->host_ctx, o->entry->id, space));
@@ -148,6 +156,7 @@ static fast_err list_matrices(const fast_layout *layout, fast_matrix **out, int6
 {
     int64_t at = 0, count = 0;
 
+    FAST_ASSERT(layout != NULL);
     FAST_TRY(fast__alloc("layers", 2 * layout->segment_count + 1, sizeof **out, out));
     for (int64_t i = 0; i < layout->segment_count; i++) {
         const fast_segment *s = &layout->segments[i];
@@ -177,6 +186,8 @@ static fast_err open_encoded(opening *o, const fast_space_options *options, fast
     fast_matrix *matrices = NULL;
     fast_err err;
 
+    FAST_ASSERT(o->entry != NULL);
+    FAST_ASSERT(out != NULL);
     if (!fast__codec_pair_encodes(pair))
         return fast__space_open(c->trainer.actor, options, NULL, load_space, o, out);
     FAST_TRY(list_matrices(&c->options.model->params, &matrices, &encoded.matrix_count));
@@ -199,6 +210,8 @@ fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, 
     fast_space_options counted = *options;
     fast_err err;
 
+    FAST_ASSERT(options->name != NULL);
+    FAST_ASSERT(out != NULL);
     FAST_ASSERT(options->tensors[0].count == t->count ||
                 !fast__codec_pair_encodes(&c->codecs.pair));
     FAST_ASSERT(options->aggregate >= 0);
@@ -209,6 +222,7 @@ fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, 
     o.entry->ctx = options->ctx;
     o.entry->copy = options->replica;
     o.entry->aggregate = options->aggregate > 0 ? options->aggregate : 1;
+    /* The space calls apply_counted(), which calls the strategy's own function. */
     counted.apply = apply_counted;
     counted.ctx = o.entry;
     err = open_encoded(&o, &counted, out);
@@ -222,6 +236,7 @@ static fast_err save_space(const fast_space *space, fast_saved *saved)
 {
     fast_pack pack = { 0 };
 
+    FAST_ASSERT(space != NULL && saved != NULL);
     fast__space_save(space, &pack);
     FAST_TRY(fast__saved_reserve(saved, pack.size));
     pack = (fast_pack){ .out = saved->bytes };
@@ -234,10 +249,12 @@ fast_err fast_trainer_space_close(fast_trainer *t, fast_space *space)
     fast_context *c = fast__context_of(t);
     fast_err err = FAST_OK;
 
+    FAST_ASSERT(t->actor != NULL);
     for (fast_opened_space *entry = c->spaces; entry && space; entry = entry->next) {
         if (entry->space != space)
             continue;
         entry->space = NULL;
+        /* A space that is opened again under this name must not load an older state. */
         entry->saved.size = 0;
         if (c->options.phase.resumes)
             err = save_space(space, &entry->saved);

@@ -19,6 +19,7 @@
 
 fast_err fast__saved_reserve(fast_saved *saved, size_t size)
 {
+    FAST_ASSERT(saved != NULL);
     if (size > saved->room) {
         fast__free(saved->bytes);
         *saved = (fast_saved){ .step = -1 };
@@ -44,6 +45,7 @@ static void save_rule(const fast_context *c, fast_pack *pack)
     const int64_t count = c->trainer.count;
     const float *slot;
 
+    FAST_ASSERT(pack != NULL);
     for (int i = 0; (slot = fast__optimizer_slot(c->optimizer, i)) != NULL; i++) {
         int64_t low = 0, high = count;
 
@@ -64,7 +66,10 @@ void fast__context_save(const fast_context *context, fast_saved_extent extent, f
 {
     const fast_trainer *t = &context->trainer;
 
+    FAST_ASSERT(pack != NULL);
     FAST_ASSERT(extent != FAST_SAVE_NONE);
+    /* Equal replicas are the run's model, and only their residuals are saved; between two phases
+     * the rule's state alone travels. */
     if (extent != FAST_SAVE_SUMS)
         save_rule(context, pack);
     if (extent != FAST_SAVE_RULE && context->codecs.sum)
@@ -86,6 +91,7 @@ void fast__context_save(const fast_context *context, fast_saved_extent extent, f
 /* Copy a record that must have this size. */
 static fast_err copy_record(const fast_pack_record *r, void *out, size_t size)
 {
+    FAST_ASSERT(r != NULL);
     if (!out || r->size != size)
         return fast__fail(FAST_EFORMAT,
                           "the checkpoint's record %lld of a worker has %zu bytes, not %zu",
@@ -105,11 +111,13 @@ static fast_err load_rule(const fast_context *c, const fast_pack_record *r)
                       : NULL;
     int64_t low = -1;
 
+    FAST_ASSERT(r->kind == FAST_SAVED_RULE);
     if (r->size >= sizeof low)
         memcpy(&low, r->data, sizeof low);
     const size_t size = r->size - sizeof low;
     if (!slot || low < 0 || low > count || size > (size_t)(count - low) * sizeof *slot)
         return fast__fail(FAST_EFORMAT, "the checkpoint's record of the rule's state is damaged");
+    /* Numbers outside of the range are 0, as save_rule() found them. */
     memset(slot, 0, (size_t)count * sizeof *slot);
     memcpy(slot + low, (const uint8_t *)r->data + sizeof low, size / sizeof *slot * sizeof *slot);
     return FAST_OK;
@@ -120,6 +128,7 @@ fast_err fast__context_load(fast_context *context, const fast_pack_record *recor
     const fast_trainer *t = &context->trainer;
     void *block = NULL;
 
+    FAST_ASSERT(record != NULL);
     switch (record->kind) {
     case FAST_SAVED_WEIGHTS: /* empty where it is the run's model */
         return record->size > 0 ? copy_record(record, t->w, (size_t)t->count * sizeof *t->w)

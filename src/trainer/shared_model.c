@@ -33,6 +33,7 @@
 
 void fast__shared_model_init(fast_shared_model *shared)
 {
+    FAST_ASSERT(shared != NULL);
     *shared = (fast_shared_model){ 0 };
     fast__mutex_init(&shared->mutex);
 }
@@ -50,6 +51,7 @@ static bool can_share(const fast_context *c)
 {
     const fast_trainer *t = &c->trainer;
 
+    FAST_ASSERT(c->learner != NULL);
     if (!c->options.shared || c->options.is_virtual || t->workers == 1 ||
         !fast__optimizer_by_range(c->optimizer) || !c->learner->moves)
         return false;
@@ -65,6 +67,7 @@ static fast_err open_shared(fast_shared_model *shared, const fast_context *c)
 {
     const fast_trainer *t = &c->trainer;
 
+    FAST_ASSERT(shared->sharers >= 0);
     if (!shared->w)
         FAST_TRY(fast__alloc("the shared parameters", t->count, sizeof(float), &shared->w));
     if (!shared->rule)
@@ -127,12 +130,15 @@ typedef struct shared_update {
     float scale;     /* of the sum */
 } shared_update;
 
+/* Update a piece of w by its sum: in a copy that stays in the cache, then past the caches, since
+ * all workers have read the old values. */
 static void update_piece(void *ctx, int64_t offset, int64_t count, const float *sum)
 {
     const shared_update *u = ctx;
     float *w = u->t->w + offset;
     float piece[FAST_USE_MAX];
 
+    FAST_ASSERT(offset >= 0 && offset + count <= u->t->count);
     FAST_ASSERT(count <= FAST_USE_MAX);
     memcpy(piece, w, (size_t)count * sizeof *w);
     fast__context_update_range(fast__context_of(u->t), u->step, u->t->lr, piece, sum, u->scale,
@@ -144,6 +150,7 @@ fast_err fast_trainer_update_shared(fast_trainer *t, const float *g, float scale
 {
     shared_update u = { t, t->step > 0 ? t->step : 1, scale };
 
+    FAST_ASSERT(g != NULL);
     FAST_ASSERT(fast__context_of(t)->own_w != NULL);
     fast__context_summed(fast__context_of(t), g);
     fast__context_sum_floats(fast__context_of(t), t->count, false);

@@ -21,7 +21,8 @@ bool fast_trainer_next(fast_trainer *t)
     c->err = c->options.host->next(c->options.host_ctx, &more);
     if (c->err)
         snprintf(c->why, sizeof c->why, "%s", fast_error_detail());
-    /* Often enough for a look at a running program, and once at its end. */
+    /* Costs are told at steps that are powers of two, since averages change little later, and once
+     * more at the end. */
     if (!more || (t->step & (t->step - 1)) == 0)
         fast__context_tell_cost(c);
     if (c->err || !more)
@@ -40,6 +41,7 @@ fast_err fast_trainer_end(fast_trainer *t)
 
 double fast_trainer_lr(const fast_trainer *t, int64_t step)
 {
+    FAST_ASSERT(step >= 0);
     return fast__schedule_lr(fast__context_of(t)->options.rates, step);
 }
 
@@ -47,6 +49,7 @@ void fast_trainer_settle(fast_trainer *t, fast_settle_fn *settle, void *ctx)
 {
     fast_context_work *work = &fast__context_of(t)->work;
 
+    FAST_ASSERT(settle != NULL || ctx == NULL);
     work->settle = settle;
     work->settle_ctx = ctx;
 }
@@ -73,6 +76,8 @@ static void relay(void *ctx, int64_t offset, int64_t count)
     const double pass = learner->flops / (double)(learner->parts > 1 ? learner->parts : 1);
     double left; /* of the backward pass */
 
+    FAST_ASSERT(offset >= 0 && count >= 0);
+    FAST_ASSERT(offset + count <= learner->params.count);
     gw->covered += count;
     left = 1 - (double)gw->covered / (double)learner->params.count;
     fast_work_report(&gw->work, learner->flops - pass * 2.0 / 3 * left - gw->ahead, offset, count);
@@ -84,6 +89,7 @@ static bool take_factors(void *ctx, const fast_factors *factors)
     gradient_work *gw = ctx;
     int64_t offset = 0, count = 0;
 
+    FAST_ASSERT(factors != NULL);
     if (!fast__context_factors_take(gw->context, factors, &offset, &count))
         return false;
     if (gw->work.report)
@@ -96,6 +102,8 @@ static void need_range(void *ctx, int64_t offset, int64_t count)
 {
     gradient_work *gw = ctx;
 
+    FAST_ASSERT(gw->need != NULL);
+    FAST_ASSERT(offset >= 0 && count >= 0);
     if (!gw->need_err)
         gw->need_err = gw->need(gw->ctx, offset, count);
 }
@@ -111,6 +119,7 @@ static fast_err wait_ahead(gradient_work *gw)
     double at = (double)fast_now(actor), done = 0;
     fast_reading r;
 
+    FAST_ASSERT(gw->need != NULL);
     for (int64_t i = 0; learner->ops->reads && learner->ops->reads(learner, i, &r); i++) {
         FAST_TRY(gw->need(gw->ctx, r.offset, r.count));
         const double came = (double)fast_now(actor);
@@ -128,11 +137,14 @@ static fast_err wait_ahead(gradient_work *gw)
     return FAST_OK;
 }
 
+/* Compute the gradient, inside fast_compute(): the learner calls back with finished ranges, offered
+ * factors and the ranges of w that it is about to read. */
 static fast_err run_gradient(fast_work *work)
 {
     gradient_work *gw = (gradient_work *)work;
     fast_context *c = gw->context;
 
+    FAST_ASSERT(c->learner != NULL);
     gw->gradient.report = work->report ? relay : NULL;
     gw->gradient.factor = c->layers && !gw->gradient.alone ? take_factors : NULL;
     gw->gradient.ctx = gw;
@@ -151,6 +163,7 @@ static fast_err compute(gradient_work *gw)
     const fast_context_options *o = &gw->context->options;
     const fast_err err = fast_compute(gw->context->trainer.actor, &gw->work);
 
+    FAST_ASSERT(gw->work.run != NULL);
     if (gw->err)
         o->host->failed(o->host_ctx, gw->err);
     return err;
@@ -177,6 +190,8 @@ fast_err fast_trainer_gradient_when(fast_trainer *t, fast_need_fn *need, fast_re
                          .ctx = ctx };
     fast_err err;
 
+    FAST_ASSERT(!c->work.computing);
+    FAST_ASSERT(t->actor != NULL);
     FAST_TRY(fast__context_charge_kernels(c));
     if (need && (o->is_virtual || !c->learner->ops->reads))
         FAST_TRY(wait_ahead(&gw));
@@ -205,6 +220,8 @@ fast_err fast_trainer_micro_gradient(fast_trainer *t, int64_t number)
                          .context = c,
                          .gradient = { .step = number, .alone = true } };
 
+    FAST_ASSERT(number >= 0);
+    FAST_ASSERT(t->parts > 0);
     FAST_TRY(compute(&gw));
     if (c->work.part_count++ == 0)
         *parts = (fast_gradient){ 0 };

@@ -16,15 +16,18 @@ fast_err fast__context_charge_kernels(fast_context *context)
     fast_context_work *work = &context->work;
     const double operations = work->operations, bytes = work->bytes;
 
+    FAST_ASSERT(operations >= 0 && bytes >= 0);
     work->operations = work->bytes = 0;
     return operations > 0 || bytes > 0 ? fast_charge(context->trainer.actor, operations, bytes)
                                        : FAST_OK;
 }
 
+/* Updates inside reports are charged here, when the gradient is over and the actor may block. */
 fast_err fast__context_charge(fast_context *context)
 {
     const double count = context->work.uncharged;
 
+    FAST_ASSERT(count >= 0);
     FAST_TRY(fast__context_charge_kernels(context));
     context->work.uncharged = 0;
     return count > 0 ? fast_charge(context->trainer.actor, FAST_UPDATE_OPERATIONS * count,
@@ -39,6 +42,8 @@ fast_err fast__context_update(fast_context *context, const float *x, const doubl
     const int64_t step = t->step > 0 ? t->step : 1;
     const int64_t begin = fast_now(t->actor);
 
+    FAST_ASSERT(x != NULL);
+    FAST_ASSERT(t->w != NULL);
     for (int64_t i = 0; context->shares.w && shares && i < t->workers; i++)
         context->shares.w[i] += (double)scale * shares[i];
     fast__optimizer_apply_scaled(context->optimizer, step, t->lr, t->w, x, scale);
@@ -54,6 +59,7 @@ fast_err fast_trainer_update(fast_trainer *t, const float *g, float scale)
 {
     fast_context *c = fast__context_of(t);
 
+    FAST_ASSERT(c->learner != NULL);
     return fast__context_update(c, g, c->shares.g, scale);
 }
 
@@ -62,6 +68,9 @@ void fast__context_update_shares(fast_context *context, int64_t step, float scal
     const fast_trainer *t = &context->trainer;
     const double weight = (double)scale * (double)t->workers * (double)count / (double)t->count;
 
+    FAST_ASSERT(step > 0);
+    FAST_ASSERT(context->shares.w != NULL);
+    /* A gradient that was summed holds every worker's contribution, else only this worker's own. */
     for (int64_t i = 0; i < t->workers; i++)
         if (i == t->rank || context->shares.summed_step >= step)
             context->shares.w[i] += weight;
@@ -74,6 +83,7 @@ void fast__context_update_range(fast_context *c, int64_t step, double lr, float 
     const bool timed = c->learner && !c->work.computing;
     const int64_t begin = timed ? fast_now(t->actor) : 0;
 
+    FAST_ASSERT(w != NULL && g != NULL);
     FAST_ASSERT(offset >= 0 && count >= 0 && offset + count <= t->count);
     fast__optimizer_apply_range(c->optimizer, step, lr, w, g, scale, offset, count);
     if (c->learner)
@@ -99,6 +109,7 @@ bool fast_trainer_can_update_range(const fast_trainer *t)
 
 float *fast_trainer_rule_slot(fast_trainer *t, int i)
 {
+    FAST_ASSERT(i >= 0);
     return fast__optimizer_slot(fast__context_of(t)->optimizer, i);
 }
 
@@ -107,10 +118,12 @@ void fast_trainer_reset_rule(fast_trainer *t)
     fast__rule_state_clear(fast__context_of(t)->optimizer, t->count);
 }
 
+/* The centre starts as a copy of w, without contributions of any worker. */
 fast_err fast_trainer_centre(fast_trainer *t, float **out)
 {
     fast_context *c = fast__context_of(t);
 
+    FAST_ASSERT(out != NULL);
     if (!c->centre)
         FAST_TRY(fast__alloc("the centre", t->count + t->workers, sizeof *c->centre, &c->centre));
     memcpy(c->centre, t->w, (size_t)t->count * sizeof *t->w);
@@ -121,6 +134,7 @@ fast_err fast_trainer_centre(fast_trainer *t, float **out)
     return FAST_OK;
 }
 
+/* An estimate of a server; the host averages those of all servers by their certainty. */
 void fast_trainer_momentum(fast_trainer *t, double momentum, double error)
 {
     const fast_context_options *o = &fast__context_of(t)->options;
@@ -132,6 +146,7 @@ void fast_trainer_momentum(fast_trainer *t, double momentum, double error)
 /* Does this actor speak for all? */
 static bool speaks(const fast_context *c)
 {
+    FAST_ASSERT(c != NULL);
     return c->trainer.rank == 0 && c->learner;
 }
 

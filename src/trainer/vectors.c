@@ -21,16 +21,19 @@
 
 fast_vector fast_trainer_model(const fast_trainer *t)
 {
+    FAST_ASSERT(t->w != NULL);
     return (fast_vector){ .x = t->w, .shares = fast__context_of(t)->shares.w, .age = -1 };
 }
 
 fast_vector fast_trainer_grad(const fast_trainer *t)
 {
+    FAST_ASSERT(t->g != NULL);
     return (fast_vector){ .x = t->g, .shares = fast__context_of(t)->shares.g, .age = -1 };
 }
 
 void fast_trainer_shares_of(const fast_trainer *t, int64_t rank, double *shares)
 {
+    FAST_ASSERT(shares != NULL);
     FAST_ASSERT(rank >= 0 && rank < t->workers);
     memset(shares, 0, (size_t)t->workers * sizeof *shares);
     shares[rank] = (double)t->workers;
@@ -52,6 +55,7 @@ static void apply_shares(const fast_trainer *t, const fast_kernel *kernel, const
     }
     if (!known)
         return;
+    FAST_ASSERT(fraction >= 0 && fraction <= 1);
     kernel->run(ctx, kernel->vectors, x);
     for (int64_t j = 0; j < t->workers; j++) {
         double old[FAST_KERNEL_VECTORS];
@@ -91,6 +95,8 @@ fast_err fast_trainer_apply_range(fast_trainer *t, const fast_kernel *kernel, co
         apply_shares(t, kernel, ctx, operand, (double)count / (double)t->count);
     }
     c->traffic.moved += elements * kernel->bytes;
+    /* A deferred kernel runs now, and its time is charged with the next step, gradient or update.
+     * */
     if (kernel->deferred) {
         c->work.operations += kernel->operations * elements;
         c->work.bytes += kernel->bytes * elements;
@@ -103,12 +109,14 @@ fast_err fast_trainer_apply_range(fast_trainer *t, const fast_kernel *kernel, co
 fast_err fast_trainer_apply(fast_trainer *t, const fast_kernel *kernel, const void *ctx,
                             const fast_vector *v)
 {
+    FAST_ASSERT(v != NULL);
     return fast_trainer_apply_range(t, kernel, ctx, v, 1, t->count);
 }
 
 fast_err fast_trainer_sum_list(fast_trainer *t, const float *const *x, int64_t n, int64_t count,
                                float *y)
 {
+    FAST_ASSERT(x != NULL && y != NULL);
     FAST_ASSERT(n > 0 && n <= FAST_SUM_LIST_MAX && count >= 0);
     fast__sum(x, n, count, y);
     return fast_charge(t->actor, (double)(n * count), 4 * (double)((n + 1) * count));
@@ -133,6 +141,8 @@ static void sum_shares(const fast_trainer *t, double *shares)
     const double own = shares[t->rank];
     const double other = t->workers > 1 ? shares[t->rank > 0 ? 0 : 1] : 0;
 
+    FAST_ASSERT(shares != NULL);
+    FAST_ASSERT(t->rank < t->workers);
     for (int64_t i = 0; i < t->workers; i++)
         shares[i] = own + (double)(t->workers - 1) * other;
 }
@@ -141,6 +151,7 @@ void fast__context_own_gradient(fast_context *context)
 {
     fast_trainer *t = &context->trainer;
 
+    FAST_ASSERT(context->learner != NULL);
     fast_trainer_shares_of(t, t->rank, context->shares.g);
     if (context->shares.summed_step >= t->step) /* reports started its sum */
         sum_shares(t, context->shares.g);
@@ -154,6 +165,7 @@ void fast__context_summed(fast_context *context, const float *x)
     fast_trainer *t = &context->trainer;
     const int64_t step = t->step + (context->work.computing ? 1 : 0);
 
+    FAST_ASSERT(x != NULL);
     if (x == t->w)
         sum_shares(t, context->shares.w);
     if (x != t->g || context->shares.summed_step >= step)
@@ -167,6 +179,7 @@ fast_err fast_trainer_sum_range(fast_trainer *t, fast_group *group, int64_t offs
 {
     fast_context *c = fast__context_of(t);
 
+    FAST_ASSERT(group != NULL);
     FAST_ASSERT(offset >= 0 && count >= 0 && offset + count <= t->count);
     fast__context_summed(c, t->g);
     fast__context_sum_floats(c, count, false);
@@ -184,6 +197,7 @@ fast_err fast_trainer_sum_range_start(fast_trainer *t, fast_group *group, int64_
 {
     fast_context *c = fast__context_of(t);
 
+    FAST_ASSERT(group != NULL && out != NULL);
     FAST_ASSERT(offset >= 0 && count >= 0 && offset + count <= t->count);
     fast__context_summed(c, t->g);
     /* The last bucket starts when the gradient is complete: it belongs to the same row of sums. */
@@ -193,6 +207,7 @@ fast_err fast_trainer_sum_range_start(fast_trainer *t, fast_group *group, int64_
 
 fast_err fast_trainer_sum_vector(fast_trainer *t, const fast_vector *v)
 {
+    FAST_ASSERT(v != NULL && v->x != NULL);
     FAST_TRY(fast__context_sum(fast__context_of(t), v->x));
     if (v->shares && v->x != t->w && v->x != t->g)
         sum_shares(t, v->shares);
@@ -201,10 +216,11 @@ fast_err fast_trainer_sum_vector(fast_trainer *t, const fast_vector *v)
 
 fast_err fast_trainer_update_by(fast_trainer *t, const fast_vector *v, float scale)
 {
+    FAST_ASSERT(v != NULL && v->x != NULL);
     return fast__context_update(fast__context_of(t), v->x, v->shares, scale);
 }
 
-/* Measures. */
+/* Measures: staleness, floats of sums, and the cost of an exchange, for the host. */
 
 void fast__context_stale(fast_context *context, int64_t staleness)
 {
@@ -228,6 +244,7 @@ void fast__context_sum_floats(fast_context *context, int64_t count, bool overlap
         traffic->part_step = step;
         traffic->part_count = 0;
     }
+    /* The forecast has room for a few sums in a step; all later ones count as one. */
     const int64_t last = FAST_COST_PARTS - 1;
     if (traffic->part_count <= last)
         traffic->parts[traffic->part_count++] = count;

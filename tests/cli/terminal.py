@@ -43,7 +43,7 @@ def drawn(text):
 
 def training(lines, columns):
     """Those of training; one that tells that data is read may come before, on a slow machine, and
-    one that a test goes on behind."""
+    one that a test runs behind."""
     for line in lines:
         check(f"{columns} columns, but {len(line)} drawn: {line}", len(line) < columns)
     return [line for line in lines if not line.startswith("reading data"[:columns - 8]) and "testing" not in line]
@@ -82,6 +82,6 @@ def main():
         check(f"no colours with {env}", code == 0 and not re.search(r"\033\[[0-9;]*m", text))
     code, text, _ = run(fast, 100, JOB + ["--steps", "100000000"], interrupt=True, TERM="xterm")
     check(f"exit code {code} after Ctrl-C:\n{text}", code == 75)
-    check(f"how to go on:\n{text}", "continue with: fast train" in text)
+    check(f"how to continue:\n{text}", "continue with: fast train" in text)
 
 main()

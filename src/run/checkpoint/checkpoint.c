@@ -11,7 +11,7 @@
  *                                  stream are functions of it, so it is their whole position
  *              step_count          of the whole run
  *              sums                of the epoch so far: loss (bits), batches, correct, positions
- *              judged              the last evaluation: step, loss (bits), accuracy (bits)
+ *              EVALUATION_KEY      the last evaluation: step, loss (bits), accuracy (bits)
  *              data_hash           of the training set's samples and labels
  *              network             hash of the network's text
  *              engine, plan_hash   what computed; another one is allowed, with a note
@@ -36,14 +36,18 @@
 /* Options that decide what is computed. The number of epochs or steps may change: a longer run is
  * the usual reason to resume a finished one. */
 static const char *const matching[] = {
-    "model", "data",  "workers",    "batch",    "optimizer",   "lr",          "schedule",
-    "seed",  "shard", "alpha",      "augment",  "strategy",    "topology",    "accumulate",
-    "then",  "codec", "codec_down", "feedback", "codec_scope", "codec_small", NULL
+    "model",    "data",       "workers",  "batch",       "optimizer",   "lr",
+    "schedule", "seed",       "shard",    "alpha",       "augment",     "strategy",
+    "topology", "accumulate", "then", /* old name of phases: files of this version have it */
+    "codec",    "codec_down", "feedback", "codec_scope", "codec_small", NULL
 };
+
+/* Key of the last evaluation. */
+#define EVALUATION_KEY "judged" /* old name: files of this version have it */
 
 /* The metadata without the options and the hash. */
 static const char *const described[] = { "fast_checkpoint", "step",      "step_count", "sums",
-                                         "judged",          "data_hash", "network",    "engine",
+                                         EVALUATION_KEY,    "data_hash", "network",    "engine",
                                          "plan_hash",       NULL };
 
 enum { META_MAX = 64, VALUE_MAX = FAST_PATH_MAX };
@@ -51,14 +55,16 @@ enum { META_MAX = 64, VALUE_MAX = FAST_PATH_MAX };
 /* Metadata under construction: pairs of texts in one block. */
 typedef struct meta {
     const char *pairs[2 * META_MAX + 1];
-    int count;    /* texts in pairs */
-    char *values; /* [META_MAX][VALUE_MAX] */
-    char keys[META_MAX][32];
+    int count;               /* texts in pairs */
+    char *values;            /* [META_MAX][VALUE_MAX] */
+    char keys[META_MAX][32]; /* texts of the keys in pairs */
 } meta;
 
 static void meta_put(meta *m, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Add a pair to the metadata. Texts are formatted into the block of values; a text that is too long
+ * is cut. */
 static void meta_put(meta *m, const char *key, const char *format, ...)
 {
     const int i = m->count / 2;
@@ -74,6 +80,7 @@ static void meta_put(meta *m, const char *key, const char *format, ...)
     m->pairs[m->count] = NULL;
 }
 
+/* The bits of a number: text of them reads back exactly. */
 static uint64_t bits_of(double value)
 {
     uint64_t bits = 0;
@@ -81,6 +88,7 @@ static uint64_t bits_of(double value)
     return bits;
 }
 
+/* The number that has these bits. */
 static double value_of(uint64_t bits)
 {
     double value = 0;
@@ -106,20 +114,14 @@ uint64_t fast__run_data_hash(fast_run *run)
     return run->data.hash;
 }
 
+/* A hash of the network's text, so that a network that was changed under the same name is noticed;
+ * 0 for a learner of the caller's. */
 static uint64_t network_hash(const fast_run *run)
 {
     return run->text.model ? fast__hash(run->text.model, strlen(run->text.model), 0) : 0;
 }
 
-static const fast_option *find_option(const char *name)
-{
-    const fast_option *option = fast__run_options;
-    while (option->name && strcmp(option->name, name) != 0)
-        option++;
-    FAST_ASSERT(option->name != NULL);
-    return option;
-}
-
+/* Fill in all metadata but the hash. */
 static void describe_run(fast_run *run, meta *m)
 {
     const fast_run_sums *sums = &run->progress.sums;
@@ -128,8 +130,9 @@ static void describe_run(fast_run *run, meta *m)
     meta_put(m, "step_count", "%" PRId64, run->step_count);
     meta_put(m, "sums", "%016" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64, bits_of(sums->loss),
              sums->batches, sums->correct, sums->positions);
-    meta_put(m, "judged", "%" PRId64 " %016" PRIx64 " %016" PRIx64, run->progress.step_evaluated,
-             bits_of(run->result.test_loss), bits_of(run->result.test_accuracy));
+    meta_put(m, EVALUATION_KEY, "%" PRId64 " %016" PRIx64 " %016" PRIx64,
+             run->progress.step_evaluated, bits_of(run->result.test_loss),
+             bits_of(run->result.test_accuracy));
     meta_put(m, "data_hash", "%016" PRIx64, fast__run_data_hash(run));
     meta_put(m, "network", "%016" PRIx64, network_hash(run));
     meta_put(m, "engine", "%s", run->config.engine);
@@ -138,9 +141,10 @@ static void describe_run(fast_run *run, meta *m)
         char key[32];
         char *value = m->values + (size_t)(META_MAX - 1) * VALUE_MAX;
         snprintf(key, sizeof key, "option.%s", *name);
-        fast__config_text(find_option(*name), &run->config, value, VALUE_MAX);
+        fast__config_text(fast__options_find(fast__run_options, *name), &run->config, value,
+                          VALUE_MAX);
         if (value[0] == '\0')
-            continue; /* what is not there cannot be damaged */
+            continue; /* a missing key cannot be damaged */
         meta_put(m, key, "%s", value);
     }
     FAST_ASSERT(m->count / 2 < META_MAX - 1);
@@ -149,6 +153,7 @@ static void describe_run(fast_run *run, meta *m)
 /* The value of a key, in a file or in metadata under construction; "" where it has none. */
 typedef const char *get_fn(const void *from, const char *key);
 
+/* A key of metadata under construction, for hash_meta(). */
 static const char *get_described(const void *from, const char *key)
 {
     const meta *m = from;
@@ -158,12 +163,15 @@ static const char *get_described(const void *from, const char *key)
     return "";
 }
 
+/* A key of a file's metadata; "" if the file has it not. */
 static const char *get_saved(const void *from, const char *key)
 {
     const char *value = fast__tensors_meta(from, key);
     return value ? value : "";
 }
 
+/* Hash all keys of this format in their fixed order, so that the order in a file does not
+ * matter. */
 static uint64_t hash_meta(get_fn *get, const void *from)
 {
     uint64_t hash = 0;
@@ -177,11 +185,13 @@ static uint64_t hash_meta(get_fn *get, const void *from)
     return hash;
 }
 
+/* Add a tensor's name and bytes to a hash. */
 static uint64_t hash_tensor(const fast_tensor *tensor, uint64_t hash)
 {
     return fast__hash(tensor->data, (size_t)tensor->count * sizeof(float), hash);
 }
 
+/* Number of vectors of the optimizer's state that a checkpoint holds. */
 static int slot_count(const fast_run *run)
 {
     int count = 0;
@@ -218,6 +228,8 @@ static fast_err list_all(fast_run *run, fast_weights *weights)
     return err;
 }
 
+/* Write tensors and metadata to a file, with the hash over both: a checkpoint that is damaged or
+ * cut is refused when it is read. */
 static fast_err save_described(fast_run *run, const char *path, meta *m)
 {
     fast_weights weights;
@@ -241,16 +253,18 @@ fast_err fast__checkpoint_save(fast_run *run, const char *path)
     return err;
 }
 
-/* What a checkpoint's metadata says, before any of it is believed. */
+/* Metadata of a checkpoint, before any of it is trusted. */
 typedef struct saved {
-    int64_t step;
-    int64_t step_count;
-    fast_run_sums sums;
-    int64_t step_judged;
-    double test_loss;
-    double test_accuracy;
+    int64_t step;           /* at which it was saved */
+    int64_t step_count;     /* of the run that saved it */
+    fast_run_sums sums;     /* of the epoch under way */
+    int64_t step_evaluated; /* of the last evaluation; -1 before the first */
+    double test_loss;       /* of the last evaluation */
+    double test_accuracy;   /* of the last evaluation */
 } saved;
 
+/* Parse the metadata of a file. FAST_EINVAL if it is no checkpoint of this version, FAST_EFORMAT if
+ * it is damaged. */
 static fast_err read_meta(const char *path, const fast_tensors *tensors, saved *out)
 {
     const char *version = fast__tensors_meta(tensors, "fast_checkpoint");
@@ -268,8 +282,8 @@ static fast_err read_meta(const char *path, const fast_tensors *tensors, saved *
         sscanf(get_saved(tensors, "step_count"), "%" SCNd64, &out->step_count) == 1 &&
         sscanf(get_saved(tensors, "sums"), "%" SCNx64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &loss,
                &out->sums.batches, &out->sums.correct, &out->sums.positions) == 4 &&
-        sscanf(get_saved(tensors, "judged"), "%" SCNd64 " %" SCNx64 " %" SCNx64, &out->step_judged,
-               &test_loss, &test_accuracy) == 3;
+        sscanf(get_saved(tensors, EVALUATION_KEY), "%" SCNd64 " %" SCNx64 " %" SCNx64,
+               &out->step_evaluated, &test_loss, &test_accuracy) == 3;
     if (!whole || out->step < 0 || out->step > FAST_STEPS_MAX)
         return fast__fail(FAST_EFORMAT, "%s: the checkpoint's metadata is damaged", path);
     out->sums.loss = value_of(loss);
@@ -287,20 +301,22 @@ static fast_err check_options(fast_run *run, const char *path, const fast_tensor
     for (const char *const *name = matching; *name && !err; name++) {
         char key[32];
         snprintf(key, sizeof key, "option.%s", *name);
+        const fast_option *option = fast__options_find(fast__run_options, *name);
         const char *theirs = get_saved(tensors, key);
         if (!theirs[0]) /* of a version that had no such option */
-            theirs = find_option(*name)->standard;
-        fast__config_text(find_option(*name), &run->config, ours, VALUE_MAX);
+            theirs = option->standard;
+        fast__config_text(option, &run->config, ours, VALUE_MAX);
         if (strcmp(theirs, ours) != 0)
             err =
                 fast__fail(FAST_EINVAL,
                            "%s was saved with %s=%.100s, and this run has %s=%.100s; give the same",
-                           path, *name, theirs, *name, ours);
+                           path, option->name, theirs, option->name, ours);
     }
     fast__free(ours);
     return err;
 }
 
+/* Refuse a checkpoint of another network or of other training data. */
 static fast_err check_hashes(fast_run *run, const char *path, const fast_tensors *tensors)
 {
     char text[32];
@@ -316,6 +332,7 @@ static fast_err check_hashes(fast_run *run, const char *path, const fast_tensors
     return FAST_OK;
 }
 
+/* Refuse a file that lacks a tensor, or has one of another shape. */
 static fast_err check_tensors(fast_run *run, const char *path, const fast_tensors *tensors)
 {
     const fast_learner *learner = run->learner;
@@ -354,19 +371,23 @@ static fast_err check_content(const char *path, const fast_tensors *tensors)
     return FAST_OK;
 }
 
+/* Say what keeps the resumed run from repeating to the bit: another engine, other measured choices,
+ * another length. */
 static void note_changes(fast_run *run, const fast_tensors *tensors, const saved *s)
 {
     char plan[32];
     snprintf(plan, sizeof plan, "%016" PRIx64, fast__run_plan_hash(run));
     if (strcmp(get_saved(tensors, "engine"), run->config.engine) != 0)
-        snprintf(run->text.resume_note, sizeof run->text.resume_note,
-                 "the checkpoint was computed by engine %.30s, this run by %s: it goes on, but not "
-                 "to the bit",
-                 get_saved(tensors, "engine"), run->config.engine);
+        snprintf(
+            run->text.resume_note, sizeof run->text.resume_note,
+            "the checkpoint was computed by engine %.30s, this run by %s: it continues, but not "
+            "to the bit",
+            get_saved(tensors, "engine"), run->config.engine);
     else if (strcmp(get_saved(tensors, "plan_hash"), plan) != 0)
-        snprintf(run->text.resume_note, sizeof run->text.resume_note,
-                 "the engine's measured choices are not those of the checkpoint: the run goes on, "
-                 "but not to the bit");
+        snprintf(
+            run->text.resume_note, sizeof run->text.resume_note,
+            "the engine's measured choices are not those of the checkpoint: the run continues, "
+            "but not to the bit");
     else if (s->step_count != run->step_count)
         snprintf(
             run->text.resume_note, sizeof run->text.resume_note,
@@ -375,6 +396,8 @@ static void note_changes(fast_run *run, const fast_tensors *tensors, const saved
             (long long)s->step_count, (long long)run->step_count);
 }
 
+/* Take over the values of a file whose metadata, options and tensors all fit. Nothing of the run is
+ * changed before. */
 static fast_err load_checked(fast_run *run, const char *path, const fast_tensors *tensors)
 {
     saved s = { 0 };
@@ -398,7 +421,7 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
     }
     FAST_TRY(fast__saved_states_load(run, tensors));
     run->progress.sums = s.sums;
-    run->progress.step_evaluated = s.step_judged;
+    run->progress.step_evaluated = s.step_evaluated;
     run->result.test_loss = s.test_loss;
     run->result.test_accuracy = s.test_accuracy;
     note_changes(run, tensors, &s);
@@ -424,7 +447,8 @@ fast_err fast__checkpoint_path(const fast_run *run, char *path, size_t size)
     uint64_t hash = 0;
     for (const char *const *name = matching; *name; name++) {
         char text[FAST_PATH_MAX];
-        fast__config_text(find_option(*name), &run->config, text, sizeof text);
+        fast__config_text(fast__options_find(fast__run_options, *name), &run->config, text,
+                          sizeof text);
         hash = fast__hash(text, strlen(text), hash);
     }
     const int length =

@@ -106,6 +106,7 @@ static fast_err take_servers(fast_team_actor *self, uint64_t tag, int64_t step)
     return FAST_OK;
 }
 
+/* True if a server of the team lives in another process: its state has to be sent here. */
 static bool has_remote_servers(const fast_team *team)
 {
     for (int64_t i = team->workers; i < team->workers + team->saved.servers; i++)
@@ -174,7 +175,7 @@ fast_err fast__collect_due(fast_team_actor *self, int64_t step)
     bool admitted = false, last = false;
     fast_err err;
 
-    self->progress.step_judged = step;
+    self->progress.step_voted = step;
     if (!team->place.first)
         return send_state(self, step);
     while (!admitted) {

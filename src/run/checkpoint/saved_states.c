@@ -200,7 +200,7 @@ fast_err fast__saved_states_arrive(fast_team_actor *self, int64_t step, bool *la
     return FAST_OK;
 }
 
-/* The record of a kind; false: there is none. */
+/* Find the record of a kind; false if the actor saved no such record. */
 static bool find_record(const fast_saved *saved, int64_t kind, fast_pack_record *out)
 {
     for (size_t at = 0; fast__pack_next(saved->bytes, saved->size, &at, out);)
@@ -302,7 +302,7 @@ fast_err fast__saved_states_list(fast_run *run, fast_tensor *tensors,
     return FAST_OK;
 }
 
-/* The tensor of an actor; NULL: there is none that is made of records. */
+/* Return the tensor of an actor; NULL if the file has no tensor of records for it. */
 static const fast_tensor *find(const fast_team *team, const fast_tensors *tensors, int64_t i)
 {
     char name[FAST_TENSOR_NAME_MAX];

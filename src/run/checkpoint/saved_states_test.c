@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: what workers owe with a codec is part of a checkpoint, so that a resumed run ends with
+ * Goal: the residuals of codecs are part of a checkpoint, so that a resumed run ends with
  * the bits of the one that was not interrupted; and codecs that change during a run do so there as
- * well. Method: a run keeps a copy of its checkpoint of step 5, and goes on; another one resumes
+ * well. Method: a run keeps a copy of its checkpoint of step 5, and continues; another one resumes
  * the copy. Codecs with error feedback, with vectors of their own and with both directions; sums
  * by rounds, by entries, in slices; in sim and on threads; a cancel; two phases; damage.
  */
@@ -26,9 +26,9 @@ enum { BRIEF = 1 };
 enum { BRIEF = 0 };
 #endif
 
-static char folder[] = "owed_test.XXXXXX";
+static char folder[] = "saved_test.XXXXXX";
 
-/* What a watcher of a run is to do. */
+/* Task of a watcher of a run. */
 typedef struct watcher {
     fast_run *run;
     const char *copy;   /* a copy of the checkpoint of step `at` goes here; NULL: none */
@@ -153,8 +153,9 @@ static void a_resumed_run_has_the_same_bits(void **state)
 /* Codecs that change: a cut before, after, and at the change. */
 static void codecs_change_in_phases(void **state)
 {
-    static const char *const changes[] = { "then=@step=7,codec=topk:ratio=0.05,value=fp16",
-                                           "then=@step=5,codec=sign", "then=@step=3,codec=none" };
+    static const char *const changes[] = { "phases=@step=7,codec=topk:ratio=0.05,value=fp16",
+                                           "phases=@step=5,codec=sign",
+                                           "phases=@step=3,codec=none" };
 
     (void)state;
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
@@ -167,13 +168,13 @@ static void codecs_change_in_phases(void **state)
         train((const char *const[]){ sim, "codec=onebit", changes[1], NULL }, NULL);
     assert_int_not_equal(both, train((const char *const[]){ sim, "codec=onebit", NULL }, NULL));
     assert_int_not_equal(both, train((const char *const[]){ sim, "codec=sign", NULL }, NULL));
-    /* A codec that is none from the start on is no codec. */
+    /* codec=none from the start on is a run without a codec. */
     assert_int_equal(
-        train((const char *const[]){ sim, "codec=none", "then=@step=4,codec=none", NULL }, NULL),
+        train((const char *const[]){ sim, "codec=none", "phases=@step=4,codec=none", NULL }, NULL),
         train((const char *const[]){ sim, "codec=none", NULL }, NULL));
 }
 
-static void a_canceled_run_goes_on(void **state)
+static void a_canceled_run_continues(void **state)
 {
     char path[PATH_MAX_HERE], resume[PATH_MAX_HERE];
     watcher w = { .at = CUT, .cancel = true };
@@ -208,11 +209,11 @@ static void what_is_wrong_is_told(void **state)
     path_of("copy", resume, "resume=");
     train((const char *const[]){ sim, "codec=topk", "checkpoint_every=5steps", path, NULL }, &w);
     refuses((const char *const[]){ sim, "codec=sign", resume, NULL }, "codec=topk");
-    refuses((const char *const[]){ sim, "then=@step=3", NULL }, "nothing changes");
-    refuses((const char *const[]){ sim, "then=@step=3,codec=nosuch", NULL }, "nosuch");
-    refuses((const char *const[]){ sim, "then=@codec=topk", NULL }, "say when");
-    refuses((const char *const[]){ sim, "then=ensemble@step=3,codec=topk", NULL }, "ensemble");
-    FILE *file = fopen(copy, "r+b"); /* a bit of what is owed, at the end of the file */
+    refuses((const char *const[]){ sim, "phases=@step=3", NULL }, "nothing changes");
+    refuses((const char *const[]){ sim, "phases=@step=3,codec=nosuch", NULL }, "nosuch");
+    refuses((const char *const[]){ sim, "phases=@codec=topk", NULL }, "say when");
+    refuses((const char *const[]){ sim, "phases=ensemble@step=3,codec=topk", NULL }, "ensemble");
+    FILE *file = fopen(copy, "r+b"); /* a bit of a residual, at the end of the file */
     assert_non_null(file);
     fseek(file, -2, SEEK_END);
     fputc(1, file);
@@ -229,7 +230,7 @@ static void memory_may_end(void **state)
     for (int64_t n = 0; n < 600; n += BRIEF ? 60 : 7) {
         fast__alloc_fail_after(n, true);
         fast_run *run = open_run((const char *const[]){ "transport=sim", "codec=sign", path,
-                                                        "then=@step=3,codec=topk", NULL });
+                                                        "phases=@step=3,codec=topk", NULL });
         fast__alloc_fail_after(-1, true);
         fast_run_close(run);
     }
@@ -259,7 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_resumed_run_has_the_same_bits),
         cmocka_unit_test(codecs_change_in_phases),
-        cmocka_unit_test(a_canceled_run_goes_on),
+        cmocka_unit_test(a_canceled_run_continues),
         cmocka_unit_test(what_is_wrong_is_told),
         cmocka_unit_test(memory_may_end),
     };

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: all that workers of synchronous strategies keep from one step to the next lasts: replicas,
- * rules, centres, outer momentum, masses, the places in changing graphs, what codecs owe and what
- * neighbours hold. A run that was stopped and goes on ends with the bits of the one that was not.
- * Method: small runs of every such member of the families, with and without codecs, in sim and on
- * threads, are canceled at evaluations and go on; or another run resumes a copy of a checkpoint
- * that they made on their way, or of the one that a cancel left. Then phases, damage, forged
- * numbers, weights that are loaded, and memory that ends. With the argument "mpi", under mpirun:
- * checkpoints of several processes.
+ * rules, centres, outer momentum, masses, the places in changing graphs, residuals of codecs and
+ * copies at neighbours. A run that was stopped and continues ends with the bits of the one that was
+ * not. Method: small runs of every such member of the families, with and without codecs, in sim and
+ * on threads, are canceled at evaluations and continue; or another run resumes a copy of a
+ * checkpoint that they made on their way, or of the one that a cancel left. Then phases, damage,
+ * forged numbers, weights that are loaded, and memory that ends. With the argument "mpi", under
+ * mpirun: checkpoints of several processes.
  */
 #include "base/memory.h"
 #include "fast/run.h"
@@ -147,7 +147,7 @@ static uint64_t train(const job *j, const char *transport, bool stops)
     return hash;
 }
 
-static void a_canceled_run_goes_on(void **state)
+static void a_canceled_run_continues(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i += BRIEF ? 3 : 1) {
@@ -203,7 +203,7 @@ static void path_of(const char *name, char path[PATH_MAX_HERE], const char *opti
     snprintf(path, PATH_MAX_HERE, "%s%s/%s.safetensors", option, folder, name);
 }
 
-/* Train with a checkpoint every 3 steps, of which the one of step `at` is kept. */
+/* Train with a checkpoint every 3 steps, of which the one of step `at` is copied. */
 static uint64_t train_and_copy(const job *j, const char *transport, copier *c)
 {
     char checkpoint[PATH_MAX_HERE], copy[PATH_MAX_HERE];
@@ -263,12 +263,12 @@ static void a_resumed_run_has_the_same_bits(void **state)
 static void phases_are_resumed(void **state)
 {
     static const job changing[] = {
-        { "strategy=local:period=2", "then=gossip@step=6", "codec=topk:ratio=0.1" },
-        { "strategy=gossip", "then=allreduce@step=9", "codec=none" },
-        { "strategy=allreduce", "then=elastic_sync:mu=0.9@step=6", "codec=onebit" },
-        { "strategy=gossip:push=yes", "then=local:outer=nesterov@step=9", "codec=none" },
-        { "strategy=ps:slack=0,servers=2", "then=allreduce@step=6", "codec=topk:ratio=0.1" },
-        { "strategy=local:period=3", "then=ps:slack=0,momentum=0.5@step=9", "codec=qsgd" },
+        { "strategy=local:period=2", "phases=gossip@step=6", "codec=topk:ratio=0.1" },
+        { "strategy=gossip", "phases=allreduce@step=9", "codec=none" },
+        { "strategy=allreduce", "phases=elastic_sync:mu=0.9@step=6", "codec=onebit" },
+        { "strategy=gossip:push=yes", "phases=local:outer=nesterov@step=9", "codec=none" },
+        { "strategy=ps:slack=0,servers=2", "phases=allreduce@step=6", "codec=topk:ratio=0.1" },
+        { "strategy=local:period=3", "phases=ps:slack=0,momentum=0.5@step=9", "codec=qsgd" },
     };
 
     (void)state;
@@ -454,9 +454,12 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest on_ranks[] = { cmocka_unit_test(ranks_are_resumed) };
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_canceled_run_goes_on), cmocka_unit_test(a_resumed_run_has_the_same_bits),
-        cmocka_unit_test(phases_are_resumed),     cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(memory_may_end),         cmocka_unit_test(forged_numbers_are_refused),
+        cmocka_unit_test(a_canceled_run_continues),
+        cmocka_unit_test(a_resumed_run_has_the_same_bits),
+        cmocka_unit_test(phases_are_resumed),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(memory_may_end),
+        cmocka_unit_test(forged_numbers_are_refused),
     };
 
     if (argc > 1 && strcmp(argv[1], "mpi") == 0) {

@@ -45,6 +45,7 @@ static void shape_text(int rank, const int64_t *shape, char *text, size_t size)
         snprintf(text + used, size - used, "]");
 }
 
+/* Compare one tensor of the file with a segment of the layout: it must exist with this shape. */
 static fast_err check_segment(const char *path, const fast_tensors *tensors,
                               const fast_segment *segment, const char *prefix)
 {
@@ -95,6 +96,7 @@ void fast__weights_copy(const fast_tensors *tensors, const fast_layout *layout, 
     }
 }
 
+/* True if a layout has a segment of this name. */
 static bool layout_has(const fast_layout *layout, const char *name)
 {
     for (int64_t i = 0; i < layout->segment_count; i++)
@@ -120,6 +122,7 @@ static fast_err check_foreign(const char *path, const fast_tensors *tensors, con
     return FAST_OK;
 }
 
+/* Copy the tensors of a file that fits into the run's vectors. */
 static fast_err load_checked(fast_run *run, const char *path, const fast_tensors *tensors)
 {
     fast_learner *learner = run->learner;

@@ -73,8 +73,8 @@ static fast_err predict(fast_run *run, const fast_batch *batch)
 }
 
 /* The loss of one row, and whether its largest probability is the label's. */
-static double judge_row(const fast_graph *graph, const double *p, const float *target,
-                        int64_t label, int64_t *correct)
+static double evaluate_row(const fast_graph *graph, const double *p, const float *target,
+                           int64_t label, int64_t *correct)
 {
     const double floor = (double)graph->label_smoothing / (double)graph->outputs;
     double loss = 0;
@@ -95,6 +95,7 @@ static double judge_row(const fast_graph *graph, const double *p, const float *t
     return graph->loss == FAST_LOSS_CROSS_ENTROPY ? loss : loss / (double)graph->outputs;
 }
 
+/* Index of the largest of `count` numbers: the class that a model predicts. */
 static int64_t largest(int64_t count, const float *x)
 {
     int64_t best = 0;
@@ -122,8 +123,8 @@ fast_err fast__members_evaluate(fast_run *run, fast_evaluation *out)
             const float *target = batch->targets ? batch->targets + r * K : NULL;
             const int64_t label = target ? largest(K, target) : batch->labels[r];
 
-            loss +=
-                judge_row(graph, run->team->representative.mean + r * K, target, label, &correct);
+            loss += evaluate_row(graph, run->team->representative.mean + r * K, target, label,
+                                 &correct);
         }
         rows += batch->count * graph->positions;
         samples += batch->count;

@@ -11,6 +11,7 @@
 #include "run/representative.h"
 #include "run/run.h"
 
+/* Normalise samples as the training set was normalised. */
 static void normalize(const fast_data *data, int64_t count, const float *x, float *out)
 {
     const int64_t plane = data->features / data->channels;

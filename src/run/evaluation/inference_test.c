@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Predictions. Goal: samples as the data set holds them, normalised by nobody yet, give the outputs
- * that evaluation judges; batches of any size do, and nothing else of the run changes. Method:
+ * that evaluation counts; batches of any size do, and nothing else of the run changes. Method:
  * train a little on sets that normalise in different ways, predict the whole test set, and count.
  */
 #include "run/run.h"
@@ -60,7 +60,7 @@ static void check_data(const char *engine, const char *model, const char *data)
     fast_run_close(run);
 }
 
-static void predictions_are_what_evaluation_judges(void **state)
+static void predictions_agree_with_evaluation(void **state)
 {
     (void)state;
     int64_t count = 0;
@@ -76,7 +76,7 @@ static void predictions_are_what_evaluation_judges(void **state)
     }
 }
 
-/* Tokens that are none are refused, and named. */
+/* Values that are not tokens are refused, and named. */
 static void wrong_tokens_are_refused(void **state)
 {
     (void)state;
@@ -93,7 +93,7 @@ static void wrong_tokens_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(predictions_are_what_evaluation_judges),
+        cmocka_unit_test(predictions_agree_with_evaluation),
         cmocka_unit_test(wrong_tokens_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

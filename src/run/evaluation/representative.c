@@ -62,6 +62,7 @@ const fast_part fast__policies[] = {
     { NULL, NULL, NULL },
 };
 
+/* Names of policies, for fast__name_find(). */
 static const char *name_at(const void *ctx, int64_t i)
 {
     (void)ctx;
@@ -74,6 +75,7 @@ static int64_t replica_count(const fast_team *team)
     return team->run->learner->params.count + team->run->learner->state.count;
 }
 
+/* Parse "name:key=value" into a policy with its options. */
 static fast_err parse(fast_representative *r, const char *spec)
 {
     const int64_t count = (int64_t)(sizeof fast__policies / sizeof *fast__policies) - 1;
@@ -257,7 +259,7 @@ static void add_part(fast_vote *vote, double weight, const float *x, int64_t off
         const double value = (double)x[i];
         const double distance = value - (double)vote->first[offset + i];
 
-        if (offset == 0) /* what is not trained does not count */
+        if (offset == 0) /* state that is not trained does not count */
             vote->spread += distance * distance;
 
         if (!(fabs(value) < vote->limit))
@@ -391,7 +393,8 @@ void fast__vote_count(fast_team *team, fast_vote *vote)
                                           : (float)((double)sum[i] * unit);
     for (int64_t i = 0; i < learner->state.count; i++)
         learner->s[i] = exact ? exact[count + i] : (float)((double)sum[count + i] * unit);
-    /* What does not fit a vote is not worth a mean: a replica has diverged, and so does this. */
+    /* A replica too large for a vote has diverged, so a mean has no meaning: the run diverges too.
+     * */
     if (vote->saturated && !exact && vote->centre < 0)
         learner->w[0] = NAN;
     team->representative.member_count = 0;

@@ -31,7 +31,7 @@ typedef struct fast_store_item {
             double time_s;                   /* since the run started */
             int64_t step;                    /* of the run */
             const char *kind;                /* a literal, as in fast_stored_event */
-            char text[FAST_STORE_SINK_TEXT]; /* what happened */
+            char text[FAST_STORE_SINK_TEXT]; /* text of the event */
         } event;                             /* if is_event */
     };
 } fast_store_item;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a run hands to its writer (store_writer.c), so that the store never blocks or fails it.
+ * Hand rows of a run to its store writer (store_writer.c), so that the store never blocks the run
+ * or fails it.
  *
  *     events of the run -> a queue of FAST_STORE_SINK_QUEUE rows -> the writer -> the store
  *     counters of actors, once a second -> one look -> the writer
@@ -82,6 +83,7 @@ __attribute__((format(printf, 5, 6))) static void put_event(fast_store_sink *sin
     hand_over(sink);
 }
 
+/* Seconds by the machine's clock since the run started, all calls together. */
 static double wall_s(const fast_run *run)
 {
     return (double)(run->progress.times.wall_ns + fast__clock_ns() -
@@ -89,6 +91,7 @@ static double wall_s(const fast_run *run)
            1e-9;
 }
 
+/* Queue a row of metrics. Never blocks: a full queue drops the row and counts it. */
 static void put_metric(fast_run *run, bool evaluated)
 {
     fast_store_sink *sink = run->sinks.store;
@@ -146,6 +149,7 @@ static void put_faults(fast_run *run, int64_t base)
     }
 }
 
+/* Copy the counts of messages and bytes between all actors, those of earlier calls included. */
 static void look_at_links(const fast_run *run, fast_store_sink *sink)
 {
     const int64_t actors = sink->queue.look.actors;
@@ -161,8 +165,8 @@ static void look_at_links(const fast_run *run, fast_store_sink *sink)
     }
 }
 
-/* What all actors have done, if the writer is done with the last look. The team's mutex is held, or
- * nothing runs; `base` as above. */
+/* Copy the counters of all actors, if the writer is done with the last copy. The team's mutex is
+ * held, or nothing runs; `base` as above. */
 static void take_look(fast_run *run, int64_t base)
 {
     fast_team *team = run->team;
@@ -355,6 +359,7 @@ static void fill_first(const fast_run *run, fast_store_sink *sink)
     row->machine = sink->start.machine;
 }
 
+/* Free the queue and the copies. */
 static void free_sink(fast_store_sink *sink)
 {
     fast__free(sink->queue.look.workers);
@@ -369,6 +374,7 @@ static void free_sink(fast_store_sink *sink)
     fast__free(sink);
 }
 
+/* Allocate the queue and the copies, and write down what is known of the run before it starts. */
 static fast_err open_sink(fast_run *run, fast_store_sink **out)
 {
     fast_store_sink *sink = NULL;
@@ -416,7 +422,7 @@ void fast__store_sink_begin(fast_run *run)
     if (!err)
         return;
     fast__store_sink_free(run);
-    snprintf(note, sizeof note, "the run is not kept: %s", fast_error_detail());
+    snprintf(note, sizeof note, "the run is not stored: %s", fast_error_detail());
     fast__run_tell(run, FAST_EVENT_NOTE, note);
 }
 

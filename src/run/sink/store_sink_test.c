@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: a run is kept as it was; keeping changes nothing of it; no store, however bad, stops it;
+ * Goal: a run is stored as it was; storing changes nothing of it; no store, however bad, stops it;
  * and a kill at any moment loses nothing that was committed.
  * Method: small runs with and without a store; stores that are locked, deleted, or on a full disk
  * (a limit on the size of files); processes that train and are killed at random moments, while
@@ -28,7 +28,7 @@ enum { KILLS = 5, FULL_STEPS = 4000 };
 
 /* Notes of a run. */
 typedef struct notes {
-    int count;      /* of them */
+    int count;      /* number of notes */
     char last[512]; /* the text of the last */
 } notes;
 
@@ -88,7 +88,7 @@ static fast_err on_run(void *ctx, const void *row)
     return FAST_OK;
 }
 
-static void kept_as_it_was(void **state)
+static void stored_as_it_was(void **state)
 {
     fixture *f = *state;
     static const char *const ways[][2] = { { "steps=24", NULL },
@@ -157,7 +157,7 @@ static void events_of_a_simulated_run(void **state)
                                    "plan=no",
                                    "workers=2",
                                    "steps=8",
-                                   "then=local@step=4",
+                                   "phases=local@step=4",
                                    "transport=sim",
                                    NULL };
     assert_ok(fast_run_open(phases, &run));
@@ -169,8 +169,8 @@ static void events_of_a_simulated_run(void **state)
                      rows(f->store, "SELECT sum(bytes) FROM links WHERE run=2"));
 }
 
-/* A canceled run goes on in the same row. */
-static void cancel_and_go_on(void **state)
+/* A canceled run continues in the same row. */
+static void cancel_and_continue(void **state)
 {
     fixture *f = *state;
     fast_run *run = open_small(f->path, "steps=8", NULL);
@@ -199,7 +199,7 @@ static void locked(void **state)
     assert_ok(fast_run_train(run));
     fast__store_transaction_undo(f->store);
     assert_int_equal(n.count, 1);
-    assert_non_null(strstr(n.last, "locked by another program; training goes on"));
+    assert_non_null(strstr(n.last, "locked by another program; training continues"));
     assert_int_equal(fast_run_id(run), 0);
     fast_run_close(run);
 }
@@ -271,7 +271,7 @@ static void full_disk(void **state)
         if (setrlimit(RLIMIT_FSIZE, &limit) || fast_run_train(run) ||
             fast_run_result(run)->steps != FULL_STEPS)
             _exit(1);
-        _exit(n.count == 1 && strstr(n.last, "training goes on") ? 0 : 2);
+        _exit(n.count == 1 && strstr(n.last, "training continues") ? 0 : 2);
     }
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -352,9 +352,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(killed, setup, teardown),
         cmocka_unit_test_setup_teardown(full_disk, setup, teardown),
-        cmocka_unit_test_setup_teardown(kept_as_it_was, setup, teardown),
+        cmocka_unit_test_setup_teardown(stored_as_it_was, setup, teardown),
         cmocka_unit_test_setup_teardown(events_of_a_simulated_run, setup, teardown),
-        cmocka_unit_test_setup_teardown(cancel_and_go_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(cancel_and_continue, setup, teardown),
         cmocka_unit_test_setup_teardown(locked, setup, teardown),
         cmocka_unit_test_setup_teardown(deleted, setup, teardown),
     };

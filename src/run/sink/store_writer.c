@@ -30,9 +30,9 @@ static void note_trouble(fast_store_sink *sink, fast_err err)
     sink->writer.hopeless = err != FAST_ETIMEDOUT && err != FAST_EIO && err != FAST_ENOMEM;
     if (atomic_load(&sink->queue.troubled))
         return;
-    snprintf(sink->queue.trouble, sizeof sink->queue.trouble, "%s: %s; training goes on",
-             atomic_load(&sink->queue.id) ? "the run is not kept from here on"
-                                          : "the run is not kept",
+    snprintf(sink->queue.trouble, sizeof sink->queue.trouble, "%s: %s; training continues",
+             atomic_load(&sink->queue.id) ? "the run is not stored from here on"
+                                          : "the run is not stored",
              fast_error_detail());
     atomic_store(&sink->queue.troubled, true);
 }
@@ -77,11 +77,11 @@ static void leave_moved(fast_store_sink *sink)
     if (atomic_load(&sink->queue.troubled))
         return;
     snprintf(sink->queue.trouble, sizeof sink->queue.trouble,
-             "the run store was moved or deleted; the rest of the run is kept in a new one");
+             "the run store was moved or deleted; the rest of the run is in a new one");
     atomic_store(&sink->queue.troubled, true);
 }
 
-/* What the newest metric says of the run. */
+/* Update the run's row by its newest metric. */
 static void take_metric(fast_store_sink *sink, const fast_stored_metric *m)
 {
     fast_stored_run *now = &sink->writer.now;
@@ -104,6 +104,7 @@ static void take_metric(fast_store_sink *sink, const fast_stored_metric *m)
     }
 }
 
+/* Write one item of the queue: an event, or a row of metrics. */
 static fast_err write_item(fast_store_sink *sink, const fast_store_item *item)
 {
     const int64_t id = atomic_load(&sink->queue.id);
@@ -117,6 +118,7 @@ static fast_err write_item(fast_store_sink *sink, const fast_store_item *item)
     return fast__store_put(sink->writer.store, FAST_STORE_METRICS, id, &item->metric);
 }
 
+/* Write the traffic between actors; pairs without messages have no row. */
 static fast_err write_links(fast_store_sink *sink)
 {
     const fast_store_look *look = &sink->queue.look;
@@ -131,6 +133,7 @@ static fast_err write_links(fast_store_sink *sink)
     return FAST_OK;
 }
 
+/* Write the newest spans, and trim the oldest: a run stores a bounded number. */
 static fast_err write_spans(fast_store_sink *sink)
 {
     static const char *const kinds[FAST_SPAN_COUNT] = { "compute", "codec", "send",
@@ -150,6 +153,7 @@ static fast_err write_spans(fast_store_sink *sink)
                                              : FAST_OK;
 }
 
+/* Write a copy of the actors' counters: workers, staleness, links, spans. */
 static fast_err write_look(fast_store_sink *sink)
 {
     const fast_store_look *look = &sink->queue.look;
@@ -246,6 +250,8 @@ static void try_round(fast_store_sink *sink, bool closing)
     }
 }
 
+/* The writer's thread: a transaction about once a round, and the last one when the run closes its
+ * sink. */
 void *fast__store_writer(void *ctx)
 {
     fast_store_sink *sink = ctx;

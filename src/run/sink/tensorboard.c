@@ -48,12 +48,14 @@ uint32_t fast__tensorboard_crc(const void *bytes, size_t size)
     return ~crc;
 }
 
+/* Write a number of 4 bytes, the lowest first. */
 static void put_u32(unsigned char *to, uint32_t value)
 {
     for (int i = 0; i < 4; i++)
         to[i] = (unsigned char)(value >> 8 * i);
 }
 
+/* CRC-32C, masked as TFRecord files have it: a CRC of data that holds CRCs would be weak. */
 static uint32_t masked_crc(const void *bytes, size_t size)
 {
     const uint32_t crc = fast__tensorboard_crc(bytes, size);
@@ -70,12 +72,14 @@ void fast__tensorboard_frame(unsigned char *record, size_t size)
             masked_crc(record + FAST_TENSORBOARD_HEAD, size));
 }
 
+/* Append a byte to the event. */
 static void put_byte(fast_tensorboard *board, unsigned value)
 {
     FAST_ASSERT(FAST_TENSORBOARD_HEAD + board->size + FAST_TENSORBOARD_TAIL < RECORD_MAX);
     board->record[FAST_TENSORBOARD_HEAD + board->size++] = (unsigned char)value;
 }
 
+/* Append a number as protobuf has it: 7 bits a byte, the lowest first. */
 static void put_varint(fast_tensorboard *board, uint64_t value)
 {
     for (; value >= 128; value >>= 7)
@@ -83,6 +87,7 @@ static void put_varint(fast_tensorboard *board, uint64_t value)
     put_byte(board, (unsigned)value);
 }
 
+/* Append bytes to the event. */
 static void put_bytes(fast_tensorboard *board, const void *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++)
@@ -202,7 +207,7 @@ void fast__tensorboard_event(fast_run *run, fast_event_kind kind)
     if (!end(board))
         fast__run_tell(run, FAST_EVENT_NOTE,
                        "the event file of tensorboard cannot be written; "
-                       "training goes on without it");
+                       "training continues without it");
 }
 
 void fast__tensorboard_free(fast_run *run)

@@ -25,14 +25,14 @@
             fail_msg("%s: %s", fast_err_text(err_), fast_error_detail()); \
     } while (0)
 
-/* What was read of a file. */
+/* Events read from a file. */
 typedef struct seen {
     int events;           /* in all */
     bool version;         /* the first one is the version */
     int64_t step;         /* of the last event */
     double loss;          /* the last of each tag; NAN before */
-    double test_accuracy; /* likewise */
-    double lr;            /* likewise */
+    double test_accuracy; /* the last one; NAN before */
+    double lr;            /* the last learning rate; NAN before */
     int losses;           /* events with a loss */
 } seen;
 
