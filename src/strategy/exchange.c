@@ -150,7 +150,7 @@ static fast_err mix_rows(fast_trainer *t, const fast_mix *mix, const fast_replic
     int64_t rows = 0;
 
     FAST_ASSERT(slots <= SLOTS_MAX);
-    fast__vector_axpby(t->state_count, (float)mix->take, model->s, (float)mix->keep, t->s);
+    fast__vector_axpby(t->state_count, (float)mix->other, model->s, (float)mix->own, t->s);
     if (with_w) {
         v[0] = fast_trainer_model(t);
         v[1] = fast__replica_vector(model);
