@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sufficient factors: a dense layer's gradient is a sum of outer products, so the batch's output
- * gradients u and inputs v represent it in rows (O + C) floats instead of O C. Each worker sends its
- * factors to all other workers, and all multiply out the same sum (SFB: Xie et al. 2015):
+ * gradients u and inputs v represent it in rows (O + C) floats instead of O C. Each worker sends
+ * its factors to all other workers, and all multiply out the same sum (SFB: Xie et al. 2015):
  *
  *     sum_i g_i = sum over ranks i, and rows r of each in order, of u_ir v_ir'
  *

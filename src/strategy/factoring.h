@@ -46,7 +46,8 @@ void fast__factoring_close(fast_factoring *f);
 /* Add the factors that a worker waits for in a step to a forecast, for the layers that
  * fast__factoring_open() would choose. */
 void fast__factoring_cost(const fast_trainer *t, int mode, fast_cost *out);
-/* Return the layer whose gradient starts at this element of g; NULL if it is not sent as factors. */
+/* Return the layer whose gradient starts at this element of g; NULL if it is not sent as
+ * factors. */
 fast_factor_layer *fast__factoring_find(const fast_factoring *f, int64_t offset);
 /* Send the factors of the last gradient; may be called in its report. Never blocks. */
 fast_err fast__factoring_start(fast_factoring *f, fast_factor_layer *layer);

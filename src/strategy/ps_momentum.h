@@ -29,8 +29,8 @@ fast_err fast__implicit_init(int64_t count, int64_t writers, fast_implicit *out)
 /* Free the memory. All 0 is allowed. */
 void fast__implicit_fini(fast_implicit *m);
 
-/* Count an update: the gradient g, computed at version `read`, was applied with learning rate lr and
- * made `version` (from 1). */
+/* Count an update: the gradient g, computed at version `read`, was applied with learning rate lr
+ * and made `version` (from 1). */
 void fast__implicit_see(fast_implicit *m, int64_t version, int64_t read, const float *g, double lr);
 /* Return the estimate of the momentum, and its standard error; NAN if the error is larger than 1/2
  * or the updates are too few. */

@@ -125,8 +125,8 @@ static void collect_state(ps_owner *o, const fast_space_update *u, int64_t from,
     o->states = 0;
 }
 
-/* Apply an add to a tensor besides the model. The contributions are filled in when a writer asks for
- * them by an add; all other tensors are plain sums. */
+/* Apply an add to a tensor besides the model. The contributions are filled in when a writer asks
+ * for them by an add; all other tensors are plain sums. */
 static void apply_other(ps_owner *o, const fast_space_update *u, int64_t from, float *w)
 {
     FAST_ASSERT(u->tensor > 0 && u->tensor < o->tensors.count);

@@ -107,7 +107,8 @@ static fast_err read_group(fast_trainer *t, fast_space *space, int64_t rounds, f
     return FAST_OK;
 }
 
-/* Write this worker's gradient and its change of the state, of which each worker's counts 1/size. */
+/* Write this worker's gradient and its change of the state, of which each worker's counts
+ * 1/size. */
 static fast_err write_group(fast_trainer *t, fast_space *space, int64_t size, float *seen)
 {
     FAST_ASSERT(size > 0);

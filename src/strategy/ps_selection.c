@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Selects the gradients x of a write among those that wait. Each would move its weight by lr |x|; its
- * size is relative to the weight: r = lr |x| / |w|. The filters, one after the other:
+ * Selects the gradients x of a write among those that wait. Each would move its weight by lr |x|;
+ * its size is relative to the weight: r = lr |x| / |w|. The filters, one after the other:
  *
  *     KKT            where w = 0 and |x| <= l1 the server's proximal step would leave w at 0: such
  *                    an x is dropped for good (Li et al. 2014, for sparse models)
@@ -13,8 +13,9 @@
  *                    updates by their relative magnitude within a budget of bandwidth)
  *
  * Gradients that are not selected wait and add up. The budget's threshold is found exactly by three
- * passes over the bits of r, which are ordered as r is: 11, 11 and 10 bits at a time. Cost: one pass
- * for the bound, one with a random number each for skips, four more where the budget cuts; 8 KiB.
+ * passes over the bits of r, which are ordered as r is: 11, 11 and 10 bits at a time. Cost: one
+ * pass for the bound, one with a random number each for skips, four more where the budget cuts; 8
+ * KiB.
  */
 #include "strategy/ps.h"
 
@@ -32,8 +33,8 @@ static uint32_t rank_of(float w, float lr, float x)
     return r == r ? bits : UINT32_MAX;
 }
 
-/* Return the rank that `most` elements of `part` reach; *ties_out: how many elements of exactly that
- * rank are sent. */
+/* Return the rank that `most` elements of `part` reach; *ties_out: how many elements of exactly
+ * that rank are sent. */
 static uint32_t cut_of(int64_t count, const float *w, float lr, const float *part, int64_t most,
                        int64_t *ties_out)
 {

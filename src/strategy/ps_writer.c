@@ -231,7 +231,8 @@ static fast_err announce(ps_writer *wr, const float *x)
     return fast__ps_copies_write(&wr->copies, &(ps_operation){ .kind = PS_WRITE_ANNOUNCE, .x = x });
 }
 
-/* Write x: with the next read in one visit, as factors, as one vector, or the rest of its pieces. */
+/* Write x: with the next read in one visit, as factors, as one vector, or the rest of its
+ * pieces. */
 static fast_err write_model(ps_writer *wr, const float *x)
 {
     fast_trainer *t = wr->t;
