@@ -10,7 +10,8 @@
  *
  * Noel and Osindero, "Dogwild! Distributed Hogwild for CPU and GPU", 2014. A lost change is lost
  * for good; a lost answer is replaced by the next answer of that chunk; a message that arrives
- * twice counts twice. With nothing lost and one worker it is plain SGD up to rounding. At its end a
+ * twice counts twice. With one worker, nothing lost and answers that arrive within a step it is
+ * plain SGD up to rounding; a later answer lacks the changes that were sent since. At its end a
  * worker sends the rest of its changes and receives the whole model, by reliable messages.
  *
  * Changes of P workers add up: lr / P here compares with lr of synchronous training, and the more

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Systems that are known for what they send: codecs with error feedback, sparse sums, and the rules
- * and rates that their papers take with them. A codec is one option of a run, so each of them is a
- * strategy of the other tables with a codec; the columns are those of its paper.
+ * Systems that are known for their messages: codecs with error feedback, sparse sums, and the rules
+ * and learning rates of their papers. A codec is one option of a run, so each system is a strategy
+ * of the other tables with a codec; the columns are those of its paper.
  *
- * Codecs that keep most of a gradient back take plain SGD here: momentum adds up what is sent late
- * once more, and diverges at rates that are right without a codec (docs/codecs.md).
+ * Codecs that hold most of a gradient back use plain SGD here: momentum would count residuals that
+ * are sent late once more, and diverges at learning rates that work without a codec
+ * (docs/codecs.md).
  */
 #include "strategy/systems.h"
 
 #include <stddef.h>
 
+/* Columns that all these systems share. */
 #define DATA .parallelism = "DP", .optimisation = "central"
 
 const fast_system fast__systems_codec[] = {
     {
         .name = "one-bit",
-        .title = "1-bit SGD: a sign for each gradient, what it lost is added to the next",
+        .title = "1-bit SGD: a sign for each gradient, with error feedback",
         .by = "Seide et al. 2014",
         .row = 66,
         .flags = "strategy=allreduce codec=onebit codec_down=onebit optimizer=sgd lr=0.4 "
@@ -33,7 +35,7 @@ const fast_system fast__systems_codec[] = {
     },
     {
         .name = "li-filters",
-        .title = "Filters of the parameter server: what changed little is not sent",
+        .title = "Filters of the parameter server: insignificant changes are not sent",
         .by = "Li et al. 2014",
         .row = 67,
         .flags = "strategy=ps:servers=2,slack=8,filter=0.001,skip=0.1 codec=none+lz4 optimizer=sgd "
@@ -43,14 +45,14 @@ const fast_system fast__systems_codec[] = {
         .exchange = "ad hoc",
         .topology = "distributed PS",
         .consistency = "bounded",
-        .remarks = "Of each gradient the significant entries are sent, some of them later by "
-                   "chance, and the messages are compressed without loss. For sparse models add "
+        .remarks = "The significant entries of each gradient are sent, some of them later at "
+                   "random, and the messages are compressed without loss. For sparse models add "
                    "l1=0.001,kkt=yes; without a codec, cache=yes sends keys once.",
         .missing = "compression of messages whose keys are cached: it is one or the other",
     },
     {
         .name = "qsgd",
-        .title = "QSGD: levels by chance, right in the mean, with Elias coding",
+        .title = "QSGD: unbiased stochastic quantisation with Elias coding",
         .by = "Alistarh et al. 2017",
         .row = 72,
         .flags = "strategy=allreduce codec=qsgd:bits=4,bucket=512,code=elias lr=0.1",
@@ -98,7 +100,7 @@ const fast_system fast__systems_codec[] = {
     },
     {
         .name = "esgd",
-        .title = "eSGD: devices at the edge send what mattered, the rest gathers momentum",
+        .title = "eSGD: edge devices send important coordinates, the residual has momentum",
         .by = "Tao and Li 2018",
         .row = 75,
         .flags =
@@ -109,7 +111,7 @@ const fast_system fast__systems_codec[] = {
         .topology = "star",
         .consistency = "synchronous",
         .remarks = "One of ten coordinates is sent by its accumulated size; the residual of the "
-                   "others has momentum, so that what is small for long is sent as well.",
+                   "others has momentum, so that coordinates that stay small are sent as well.",
         .missing = "the paper chooses coordinates that were important when the loss fell before; "
                    "here the largest are",
     },
@@ -130,7 +132,7 @@ const fast_system fast__systems_codec[] = {
     },
     {
         .name = "strom",
-        .title = "Threshold of Strom: what has grown to tau is sent as tau",
+        .title = "Threshold of Strom: a residual that reaches tau is sent as tau",
         .by = "Strom 2015",
         .row = 78,
         .flags = "strategy=allreduce codec=threshold:tau=0.004+entropy optimizer=sgd lr=0.8 "
@@ -181,8 +183,8 @@ const fast_system fast__systems_codec[] = {
         .exchange = "any",
         .topology = "any",
         .consistency = "synchronous",
-        .remarks = "What is between two points becomes one of them by chance, right in the mean.",
-        .missing = "arithmetic in fixed point: only what is sent is rounded",
+        .remarks = "A value between two points is rounded to one of them at random, without bias.",
+        .missing = "arithmetic in fixed point: only messages are rounded",
     },
     {
         .name = "deep-compression",
@@ -212,7 +214,7 @@ const fast_system fast__systems_codec[] = {
         .topology = "any",
         .consistency = "synchronous",
         .remarks = "16 bits an element and an exponent for a layer.",
-        .missing = "exponents that are foretold from those before; arithmetic in that format",
+        .missing = "exponents that are predicted from earlier ones; arithmetic in that format",
     },
     {
         .name = "ef-signsgd",
@@ -226,8 +228,8 @@ const fast_system fast__systems_codec[] = {
         .exchange = "allgather",
         .topology = "any",
         .consistency = "synchronous",
-        .remarks = "What an encoding lost is added to the next one: sigma-delta modulation of "
-                   "gradients. --feedback no shows what it is good for.",
+        .remarks = "The error of an encoding is added to the next gradient: sigma-delta modulation "
+                   "of gradients. --feedback no shows the difference.",
     },
     {
         .name = "momentum-correction",
@@ -302,8 +304,8 @@ const fast_system fast__systems_codec[] = {
         .exchange = "reduce",
         .topology = "star",
         .consistency = "periodic",
-        .remarks = "What a client changed in its round is rotated, and sent in levels by chance: "
-                   "no state between rounds.",
+        .remarks = "A client's update of the round is rotated and quantised at random: no state "
+                   "between rounds.",
         .missing = "clients that come and go; updates that are trained in a small space are "
                    "codec=structured",
     },

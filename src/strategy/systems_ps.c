@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Systems of the family ps: one model at servers, from synchronous over bounded staleness to
- * unbounded. They differ in the number of servers, the bound, and what is done about late updates.
+ * Systems of the family ps: one model at servers, with synchronous, bounded or unbounded staleness.
+ * They differ in the number of servers, the bound, and the treatment of late updates.
  */
 #include "strategy/systems.h"
 
@@ -52,7 +52,7 @@ const fast_system fast__systems_ps[] = {
         .topology = "distributed PS, k = n, proxies",
         .consistency = "asynchronous",
         .remarks = "Push gradients, pull weights, by key; the optimizer is at the server; a proxy "
-                   "speaks for the workers of a machine. Its synchronous mode is bigdl.",
+                   "reads and writes for the workers of a machine. Its synchronous mode is bigdl.",
         .missing = "model parallelism; its 2-bit codec, of zero or a threshold with either sign, "
                    "is --codec threshold, which sends a list of entries instead",
     },
@@ -68,10 +68,9 @@ const fast_system fast__systems_ps[] = {
         .exchange = "reduce, ad hoc",
         .topology = "distributed PS",
         .consistency = "bounded",
-        .remarks =
-            "Tasks depend on one another: sequential (slack 0), eventual (-1) or bounded "
-            "delay. What is not significant waits; ranges have a copy. Its other filters are "
-            "skip, kkt and cache.",
+        .remarks = "Tasks depend on one another: sequential (slack 0), eventual (-1) or bounded "
+                   "delay. Insignificant changes wait; key ranges have a copy. Its other filters "
+                   "are skip, kkt and cache.",
         .missing = "model parallelism, filters of the user's own; copies are written by the "
                    "workers, not along a chain, and a server that comes back is not used again",
     },
@@ -87,8 +86,8 @@ const fast_system fast__systems_ps[] = {
         .topology = "distributed PS",
         .consistency = "bounded",
         .remarks = "Servers take a proximal step of l1 after each update. Workers leave out "
-                   "gradients of zero weights that this step takes back, and send the list of "
-                   "keys only when it changes.",
+                   "gradients of zero weights that this step would undo, and send the list of keys "
+                   "only when it changes.",
         .missing = "delayed block proximal gradient by feature blocks",
     },
     {
@@ -104,7 +103,7 @@ const fast_system fast__systems_ps[] = {
         .consistency = "synchronous",
         .remarks = "Gradients are sent while earlier layers are computed. Weights are read in "
                    "slices, the first layer first, and the next forward pass starts with it.",
-        .missing = "priorities on the way to the servers: gradients are sent in the order in which "
+        .missing = "priorities of gradients: they are sent to the servers in the order in which "
                    "they become final",
     },
     {
@@ -180,8 +179,8 @@ const fast_system fast__systems_ps[] = {
         .exchange = "ad hoc",
         .topology = "distributed PS",
         .consistency = "bounded",
-        .remarks = "Every s + 1 rounds all wait for all, so that nobody is ever more than s ahead; "
-                   "with ssp only who is ahead waits.",
+        .remarks = "Every s + 1 rounds all workers wait for all, so that no worker is ever more "
+                   "than s ahead; with ssp only a worker that is ahead waits.",
     },
     {
         .name = "delay-bound",
@@ -275,8 +274,9 @@ const fast_system fast__systems_ps[] = {
         .exchange = "ad hoc",
         .topology = "single PS",
         .consistency = "synchronous",
-        .remarks = "Late gradients are dropped, so that stragglers hold nobody; who was late goes "
-                   "on with the newest model.",
+        .remarks =
+            "Late gradients are dropped, so that no step waits for stragglers; a late worker "
+            "continues with the newest model.",
     },
     {
         .name = "quorum",
@@ -307,7 +307,7 @@ const fast_system fast__systems_ps[] = {
         .exchange = "ad hoc",
         .topology = "distributed PS",
         .consistency = "bounded",
-        .remarks = "A worker waits while what it sent, and some other has not seen, would move a "
+        .remarks = "A worker waits while its updates that another worker has not read would move a "
                    "weight by more than a bound that falls with the root of the step.",
     },
     {
@@ -336,8 +336,8 @@ const fast_system fast__systems_ps[] = {
         .exchange = "ad hoc",
         .topology = "single PS",
         .consistency = "asynchronous",
-        .remarks = "A late gradient is corrected to first order by the way that the model went "
-                   "since.",
+        .remarks = "A late gradient is corrected to first order by the change of the model since "
+                   "it was read.",
     },
     {
         .name = "dc-asgd-a",
@@ -365,8 +365,9 @@ const fast_system fast__systems_ps[] = {
         .exchange = "ad hoc",
         .topology = "single PS",
         .consistency = "asynchronous",
-        .remarks = "Local steps explore; what they brought is divided by their number before it "
-                   "is added.",
+        .remarks =
+            "Local steps explore; their accumulated update is divided by their number before "
+            "it is added.",
     },
     {
         .name = "dynsgd",
@@ -428,8 +429,8 @@ const fast_system fast__systems_ps[] = {
         .exchange = "ad hoc",
         .topology = "distributed PS",
         .consistency = "asynchronous",
-        .remarks = "Replicas fetch and push every few steps and wait for nobody; Adagrad at the "
-                   "servers steadies it, and a warm start: one replica begins, the others follow.",
+        .remarks = "Replicas fetch and push every few steps and never wait; Adagrad at the servers "
+                   "and a warm start, in which one replica trains alone, make it stable.",
     },
     {
         .name = "distbelief",
@@ -492,7 +493,7 @@ const fast_system fast__systems_ps[] = {
         .exchange = "ad hoc",
         .topology = "distributed PS",
         .consistency = "asynchronous",
-        .remarks = "The rate of a gradient is divided by its staleness.",
+        .remarks = "The learning rate of a gradient is divided by its staleness.",
     },
     {
         .name = "rudra",
@@ -506,7 +507,7 @@ const fast_system fast__systems_ps[] = {
         .exchange = "ad hoc",
         .topology = "hierarchical PS",
         .consistency = "asynchronous",
-        .remarks = "An update is made of P/n gradients; a proxy speaks for its learners.",
+        .remarks = "An update is made of P/n gradients; a proxy reads and writes for its learners.",
     },
     {
         .name = "stalest-first",
@@ -520,8 +521,8 @@ const fast_system fast__systems_ps[] = {
         .exchange = "ad hoc",
         .topology = "distributed PS",
         .consistency = "asynchronous",
-        .remarks = "Of the requests that wait at a server that of the worker furthest behind is "
-                   "served first; where memory is shared none waits.",
+        .remarks = "A server answers the waiting request of the worker that is furthest behind "
+                   "first; in shared memory no request waits.",
     },
     {
         .name = "reject-late",
@@ -566,12 +567,13 @@ const fast_system fast__systems_ps[] = {
         .topology = "hierarchical PS",
         .consistency = "bounded",
         .remarks =
-            "A proxy for each data centre. Only significant updates travel between them, packed; "
-            "the rest is used at home and adds up until it matters; the slack is the mirror clock. "
-            "A long update is announced, and others' reads of what it changes wait for it.",
+            "A proxy for each data centre. Only significant updates are sent between data centres, "
+            "packed; the others are used locally and add up until they are significant; the slack "
+            "is the mirror clock. A long update is announced, and other proxies' reads of the "
+            "ranges that it changes wait for it.",
         .missing = "a model at each data centre: here all read one, which with plain SGD has the "
-                   "same values but travels whole where only changes would; --codec-down "
-                   "topk:ratio=0.05 sends those. A range of keys is a server's",
+                   "same values but is sent whole instead of its changes; --codec-down "
+                   "topk:ratio=0.05 sends changes. A range of keys is a server's",
     },
     { .name = NULL },
 };
