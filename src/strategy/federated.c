@@ -494,15 +494,13 @@ static fast_err take_part(fast_trainer *t, const federated_config *c, const fede
     return err;
 }
 
-/* The device's loop: check in, and take part in rounds until the server ends them. */
+/* The device's loop: take part in rounds until the server ends them. */
 static fast_err train(fast_trainer *t, const federated_config *c, federated_device *v)
 {
-    const int64_t hello[WORDS] = { KIND_HELLO, t->step, 0, fast_actor_life(t->actor) };
     const bool rounds = t->step < t->step_count;
     bool over = false;
 
     FAST_ASSERT(c->period > 0);
-    FAST_TRY(send_words(t, t->server_ids[0], TAG_UP, hello));
     while (!over) {
         FAST_TRY(await_model(t, v, &over));
         if (over && rounds && t->centre_version == 0)
@@ -514,13 +512,16 @@ static fast_err train(fast_trainer *t, const federated_config *c, federated_devi
     return fast_trainer_end(t);
 }
 
-/* The device's program. */
+/* The device's program. It checks in before anything can fail: the server learns of the end of a
+ * device only if it has heard of it, and would wait for it forever. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
     federated_device v = { .z = NULL };
+    const int64_t hello[WORDS] = { KIND_HELLO, t->step, 0, fast_actor_life(t->actor) };
     fast_err err;
 
     FAST_ASSERT(t->servers == 1);
+    FAST_TRY(send_words(t, t->server_ids[0], TAG_UP, hello));
     FAST_TRY(fast_trainer_centre(t, &v.z));
     FAST_TRY(open_flow(t, t->rank, false, false, &v.to));
     FAST_TRY(open_flow(t, t->rank, true, true, &v.from));
