@@ -115,6 +115,7 @@ typedef struct ps_owner {
     bool *arrived;                  /* slack 0: [writers] its gradient is in `round`; else NULL */
     const float **list;             /* slack 0: [writers] gradients that arrived, by rank */
     _Atomic int64_t *contributions; /* [writers] steps in the model; other threads read it */
+    int64_t *written;               /* [writers] steps of the writer at its last write */
     fast_past past;                 /* the last models, where late gradients are compensated */
     fast_implicit implicit;         /* measures the momentum */
     float *sum;      /* of the gradients that wait for an update; NULL where none does */

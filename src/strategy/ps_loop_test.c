@@ -78,6 +78,8 @@ static void periods_sum_gradients(void **state)
     fake_assert_calls(&r, 0, "space", "next gradient_when", "next end adopt space_close");
     assert_string_equal(r.actors[1].calls, "space update_range update_range space_close");
     assert_w(&r, 0, after - 0.5f * (after - 1));
+    /* The last write holds one step, not two. */
+    assert_true(r.actors[0].contributions[0] == STEPS);
 }
 
 /* Differences are those of local steps; their mean is divided by the number of steps. */

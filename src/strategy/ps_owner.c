@@ -73,6 +73,18 @@ static int64_t step_of(const ps_owner *o, const fast_space_update *u, int64_t fr
     return o->config->value > 0 ? o->begun + atomic_load(&o->contributions[from]) : u->clock;
 }
 
+/* Return the number of a writer's steps that its write holds: `push`, or fewer at the end of the
+ * run. The clock of a write is the number of steps before its last one; with a value bound it
+ * counts versions, and after a restart of the writer it is behind: then it is `push`. */
+static int64_t steps_in(ps_owner *o, const fast_space_update *u, int64_t from)
+{
+    const int64_t push = o->config->push, steps = u->clock + 1 - o->written[from];
+
+    FAST_ASSERT(from >= 0 && from < o->writer_count);
+    o->written[from] = u->clock + 1;
+    return o->config->value == 0 && steps > 0 && steps < push ? steps : push;
+}
+
 /* w <- sign(w) max(|w| - by, 0) */
 static void shrink(int64_t count, float by, float *w)
 {
@@ -168,7 +180,7 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
     if (is_dropped(o, late, from))
         return false;
     const int64_t step = step_of(o, u, from);
-    atomic_fetch_add(&o->contributions[from], c->push);
+    atomic_fetch_add(&o->contributions[from], steps_in(o, u, from));
     if (c->compensate > 0)
         x = fast__past_compensate(&o->past, &(fast_compensation){ c->compensate, c->decay },
                                   u->read, u->version, u->count, x, w);
@@ -278,6 +290,7 @@ static void owner_fini(ps_owner *o)
     fast__free(o->arrived);
     fast__free(o->list);
     fast__free(o->contributions);
+    fast__free(o->written);
     fast__free(o->sum);
     fast__free(o->before);
     fast__free(o->state);
@@ -309,6 +322,7 @@ static fast_err owner_init(ps_owner *o)
     FAST_ASSERT(room > 0);
     FAST_TRY(
         fast__alloc("contributions", o->writer_count, sizeof *o->contributions, &o->contributions));
+    FAST_TRY(fast__alloc("writes", o->writer_count, sizeof *o->written, &o->written));
     if (fast__ps_batch(c, o->writer_count) > 1 || c->slack == 0)
         FAST_TRY(fast__alloc("the sum of gradients", room, sizeof *o->sum, &o->sum));
     if (c->slack == 0)
