@@ -104,6 +104,7 @@ fast_err fast__factoring_open(fast_trainer *t, int mode, fast_factoring *out)
     *out = (fast_factoring){ .t = t };
     if (mode == FAST_FACTORS_NO || t->workers == 1)
         return FAST_OK;
+    /* Every worker holds the factors of all workers until they are multiplied out. */
     if (t->workers > FAST_FACTORS_WORKERS_MAX) {
         if (mode == FAST_FACTORS_AUTO)
             return FAST_OK;
@@ -188,6 +189,7 @@ fast_err fast__factoring_finish(fast_factoring *f, fast_factor_layer *layer, int
         factors[r] = part->data;
         rows[r] = (int64_t)(part->size / row);
     }
+    /* The canonical order: ranks, and rows of each rank. All workers compute equal bits. */
     FAST_TRY(fast_trainer_compose(t, layer->number, factors, rows, t->workers,
                                   t->g + layer->what.offset));
     fast__allgatherv_drop(&layer->spread);

@@ -217,6 +217,7 @@ static fast_err receive(fast_trainer *t, federated_server *k, int64_t deadline)
         if (!err)
             err = add_report(t, k, msg);
     }
+    /* Every message checks the device in: it waits for the next model. */
     k->present[i] = true;
     k->chosen[i] = false;
     k->life[i] = msg->words[WORD_LIFE];
@@ -238,6 +239,7 @@ static fast_err choose(fast_trainer *t, federated_server *k)
             k->order[waiting++] = i;
     FAST_ASSERT(most > 0);
     for (int64_t i = 0; i < waiting && i < most && !err; i++) {
+        /* One step of a Fisher-Yates shuffle draws the next device. */
         const int64_t other = i + (int64_t)(fast_random(t->actor) % (uint64_t)(waiting - i));
         const int64_t device = k->order[other];
 

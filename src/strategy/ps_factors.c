@@ -106,7 +106,8 @@ fast_err fast__ps_layers_new(fast_trainer *t, const ps_config *c, ps_layers *out
         out->layers[out->count] =
             (fast_space_layer){ what.offset, what.outputs, what.inputs, what.rows };
         out->numbers[out->count++] = i;
-        if (t->g) /* a worker */
+        /* A server only needs the shapes. */
+        if (t->g)
             err = fast_trainer_factor(t, i, true);
     }
     FAST_ASSERT(out->count <= count);

@@ -179,6 +179,7 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
     }
     if (is_dropped(o, late, from))
         return false;
+    /* Before the contributions change: with a value bound they are the step. */
     const int64_t step = step_of(o, u, from);
     atomic_fetch_add(&o->contributions[from], steps_in(o, u, from));
     if (c->compensate > 0)
@@ -188,6 +189,7 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
         change(o, u, step, w, x, scale);
         return true;
     }
+    /* n gradients make an update: their sum is completed by the last one that arrives. */
     if (c->slack == 0) {
         collect_round(o, u, from, n);
     } else {
@@ -372,6 +374,7 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
     FAST_ASSERT(replica >= 0 && replica <= c->replicas);
     o.writer_count = fast__ps_writers(c, t, &o.writers);
     err = owner_init(&o);
+    /* The space copies the list of layers when it is opened. */
     if (!err)
         err = fast__ps_layers_new(t, c, &layers);
     if (!err)

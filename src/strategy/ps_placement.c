@@ -78,6 +78,7 @@ fast_err fast__ps_copies_get(ps_copies *copies, int64_t tensor, float *x, fast_s
         const int64_t i = copies->first;
         const fast_err err = fast_space_get(copies->spaces[i], tensor, x, read, FAST_SOON);
 
+        /* An owner is down: the read is repeated at the next copy, which holds the same updates. */
         if (err != FAST_EPEER || copy_is_last(copies, i))
             return err;
         copy_lose(copies, i);
@@ -127,6 +128,7 @@ fast_err fast__ps_copies_follow(ps_copies *copies, bool rounds, const fast_space
 
         if (!copies->spaces[i])
             continue;
+        /* A read of a short tensor under the same condition waits for the round. */
         if (rounds)
             err = fast_space_get(copies->spaces[i], copies->tensors.contributions, NULL, &there,
                                  FAST_SOON);

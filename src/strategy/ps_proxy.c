@@ -239,6 +239,7 @@ static fast_err serve_group(ps_writer *wr, ps_group *gr, fast_space *space, floa
         fast_actor_at(t->actor, wr->step, "a group's gradients");
         FAST_TRY(fast_space_get(space, GROUP_CONTRIBUTIONS, counts, &read, FAST_SOON));
         FAST_TRY(take_round(t, gr, &used));
+        /* The clock passes every worker that is down, so that a round never waits for it. */
         empty = used > 0 ? 0 : empty + 1;
         wr->step = read.clock;
         if (used == 0)
@@ -248,6 +249,7 @@ static fast_err serve_group(ps_writer *wr, ps_group *gr, fast_space *space, floa
             FAST_TRY(fast__ps_ask_contributions(wr, counts));
             FAST_TRY(fast_space_put(space, GROUP_CONTRIBUTIONS, counts, FAST_SOON));
         }
+        /* The put is the version that the workers' next read waits for. */
         FAST_TRY(fast_space_put(space, GROUP_W, t->w, FAST_SOON));
     }
     return FAST_OK;

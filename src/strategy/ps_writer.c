@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Numbers of persistent memory with slack 0. */
+/* Numbers of persistent memory with slack 0: checkpoints include both blocks. */
 enum { PERSIST_MODEL_STEP, PERSIST_SUM };
 
 /* Add x to a tensor of every copy. */
@@ -126,6 +126,7 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     else
         FAST_TRY(fast__ps_copies_get(&wr->copies, 0, t->w, &read));
     wr->fetched = false;
+    /* The other copies must count this version as read too: staleness is relative to it. */
     FAST_TRY(fast__ps_copies_follow(&wr->copies, wr->c->slack == 0, condition));
     wr->version = read.version;
     wr->too_few = condition->either && read.version < condition->version_min;
@@ -164,6 +165,8 @@ fast_err fast__ps_gradient(ps_writer *wr)
     fast_trainer *t = wr->t;
 
     FAST_ASSERT(wr->g == t->g);
+    /* With `priority` each layer's forward pass waits for its weights; with `overlap` each layer's
+     * gradient is sent when its backward pass ends. */
     FAST_TRY(fast_trainer_gradient_when(t, wr->arriving ? need_range : NULL,
                                         wr->pieces.on ? report_range : NULL, wr));
     FAST_TRY(fast__ps_arrive(wr));
@@ -287,6 +290,7 @@ fast_err fast__ps_push(ps_writer *wr)
         FAST_TRY(write_state(wr));
     if (wr->unseen)
         FAST_TRY(fast__ps_bound_value(wr, x));
+    /* A selection has moved its gradients out of the sum; the others stay in it. */
     if (wr->sum && !wr->selected)
         memset(wr->sum, 0, (size_t)t->count * sizeof *wr->sum);
     return FAST_OK;
@@ -346,11 +350,13 @@ static fast_err writer_init(ps_writer *wr)
 
     FAST_ASSERT(wr->writer_count > 0);
     FAST_TRY(writer_alloc(wr));
+    /* One random number of the actor seeds all skips: other options draw as without them. */
     if (c->skip > 0)
         wr->seed = fast_random(wr->t->actor);
     FAST_TRY(fast__ps_layers_new(wr->t, c, &wr->layers));
     wr->pieces.on = fast__ps_in_pieces(c, &wr->layers);
     FAST_TRY(fast__ps_copies_open(wr->t, c, &wr->layers, &wr->copies));
+    /* One visit for a write and the next read is possible where no read waits for other writers. */
     wr->fused = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
                 c->epochs == 1 && !c->priority && !wr->pieces.on && wr->layers.count == 0 &&
                 fast__space_is_local(wr->copies.spaces[0]);
@@ -385,6 +391,7 @@ fast_err fast__ps_writer_close(ps_writer *wr)
         FAST_ASSERT(!err || !wr->layers.factors[i]); /* nothing is allocated */
     }
     fast__ps_layers_free(&wr->layers);
+    /* With slack 0 the sum is persistent memory of the trainer. */
     if (wr->t && wr->c->slack != 0)
         fast__free(wr->sum);
     fast__free(wr->selected);

@@ -239,6 +239,7 @@ static fast_err compute_parts(quorum_worker *m, int64_t *weight_out)
         fast_msg *msg = NULL;
         fast_err err;
 
+        /* The fold adds micro-batches in the canonical order, whatever their number. */
         if (done > 0)
             fast__fold_put(&m->fold);
         FAST_TRY(fast_trainer_part(t, m->next++));
@@ -295,6 +296,8 @@ static fast_err contribute(quorum_worker *m, int64_t round, int64_t weight)
     data = fast_buffer_data(buffer);
     memcpy(data, t->g, (size_t)t->count * sizeof *data);
     memcpy(data + t->count, t->s, (size_t)t->state_count * sizeof *data);
+    /* The state is averaged by the same weights as the gradient, which holds `weight` of `parts`
+     * micro-batches. */
     if (weight != t->parts)
         fast__vector_scale(t->state_count, (float)weight / (float)t->parts, data + t->count);
     fast_buffer_freeze(buffer);
@@ -428,6 +431,7 @@ static fast_err take_round(quorum_worker *m, int64_t made, int64_t weight)
         fast_msg_free(msg);
         msg = NULL;
     }
+    /* A sum that has arrived already ends this round: the gradient is too late. */
     if (!msg)
         FAST_TRY(contribute(m, made, weight));
     for (;;) {
@@ -486,6 +490,7 @@ static fast_err train(quorum_worker *m)
 
         FAST_TRY(back ? fast__quorum_rejoin(m) : tell(m, 0, FAST_QUORUM_HELLO));
         err = take_steps(m);
+        /* Refused, or cut off from the server and all other workers: join again. */
         back = m->refused;
         if (err != FAST_EPEER || !fast_member_is_down(t->actor, t->server_ids[0]))
             continue;

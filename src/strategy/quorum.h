@@ -5,10 +5,15 @@
 #include "tensor/fold.h"
 
 /*
- * Inside the family quorum: quorum.c has the workers' program, quorum_join.c their return after a
- * crash, quorum_server.c the servers' program, quorum_code.c the codecs. The
- * vector of a round is the gradient followed by the state, cut into one range for each server. The
- * first server is the leader: it decides which workers are in a round.
+ * Inside the family quorum:
+ *
+ *   quorum.c         options and the workers' program
+ *   quorum_join.c    the return of a worker that was cut off
+ *   quorum_server.c  the servers' program
+ *   quorum_code.c    codecs
+ *
+ * The vector of a round is the gradient followed by the state, cut into one range for each server.
+ * The first server is the leader: it decides which workers are in a round.
  */
 
 /* The options. */

@@ -387,12 +387,14 @@ static fast_err proceed(quorum_server *s)
         return stop(s, &now);
     if (s->round >= s->t->step_count)
         return FAST_OK;
+    /* Gradients that count and those that may still arrive. */
     if (now.counted + now.missing < need)
         return too_few(s, &now);
     if (s->config->partial) {
         FAST_TRY(flush(s, &now));
         return now.missing == 0 ? decide(s) : FAST_OK;
     }
+    /* A worker that is more than `lag` rounds behind is waited for: sums for it are stored. */
     if (now.counted < need ||
         (now.slowest >= 0 && s->clients[now.slowest].at + s->config->lag < s->round))
         return FAST_OK;
@@ -455,6 +457,7 @@ static fast_err admit(quorum_server *s, int64_t i, const fast_msg *msg)
             fast__quorum_msg(s->t, FAST_QUORUM_UP, FAST_QUORUM_JOIN, s->round, i, NULL, &word));
         FAST_TRY(fast_send(t->actor, t->server_ids[k], &word));
     }
+    /* Before the first round all workers still have the initial model: no donor is needed. */
     if (s->begun)
         FAST_TRY(say_number(s, donor, FAST_QUORUM_GIVE, i));
     return say_number(s, i, FAST_QUORUM_WELCOME, s->begun ? donor : -1);
