@@ -5,8 +5,8 @@
 
 /*
  * Kernels that several strategies apply to their vectors. x[0] is the result; the cost for each
- * element stands in kernels.c. A strategy whose cost differs, because it hides behind another pass,
- * declares a kernel of its own on the same function.
+ * element stands beside their definitions. A strategy whose cost differs, because it hides behind
+ * another pass, declares a kernel of its own on the same function.
  */
 extern const fast_kernel fast__kernel_scale;    /* y <- a y;            ctx: float a */
 extern const fast_kernel fast__kernel_add;      /* y <- y + x;          ctx: NULL */

@@ -190,7 +190,7 @@ static void errors_end_the_program(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++)
-        for (int64_t workers = 1; workers <= 2; workers++) {
+        for (int64_t workers = 1; workers <= 3; workers++) {
             const fake_options options = { .strategy = strategies[i],
                                            .workers = workers,
                                            .steps = STEPS };
