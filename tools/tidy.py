@@ -122,6 +122,7 @@ FIELDS_ALLOWED = {  # struct: why it may have more fields
     "fast_run_config": "the options of a run",
     "fast_space_options": "the options of a space",
     "fast_stored_run": "a row of the store",
+    "ps_config": "the options of a strategy",
 }
 ASSERTING = ("comm", "space", "trainer", "strategy")
 errors = []

@@ -9,10 +9,10 @@
  * of the Hessian (Zheng et al., "Asynchronous Stochastic Gradient Descent with Delay Compensation",
  * ICML 2017). Where the model did not change since it was read, g is as it was, to the bit.
  *
- * The paper keeps one old model a worker, the one that was sent to it. Here the last models are
- * kept by version, and an update says which one it read: the same vectors, as long as nobody is
- * later than there is room for; a later one is compared with the oldest that is kept. Cost: one
- * copy of the model an update, 5 operations an element; memory: `room` models.
+ * The paper stores one old model for each worker, the one that was sent to it. Here a ring stores
+ * the last models by version, and an update names the version that it read: the same vectors, while
+ * no update is later than `room` versions; a later one is compared with the oldest stored model.
+ * Cost: one copy of the model an update, 5 operations an element; memory: `room` models.
  */
 #include "strategy/compensate.h"
 
@@ -23,6 +23,7 @@
 
 void fast__past_fini(fast_past *past)
 {
+    FAST_ASSERT(past->room >= 0);
     for (int64_t i = 0; past->models && i < past->room; i++)
         fast__free(past->models[i]);
     fast__free(past->models);
@@ -36,7 +37,8 @@ fast_err fast__past_init(const fast_compensation *how, int64_t room, int64_t cou
     fast_past past = { .room = room, .begin = -1 };
     fast_err err;
 
-    FAST_ASSERT(room > 0);
+    FAST_ASSERT(room > 0 && count > 0);
+    FAST_ASSERT(how->decay >= 0 && how->decay < 1);
     err = fast__alloc("past models", room, sizeof *past.models, &past.models);
     for (int64_t i = 0; i < room && !err; i++)
         err = fast__alloc("a past model", count, sizeof **past.models, &past.models[i]);
@@ -68,6 +70,7 @@ const float *fast__past_compensate(fast_past *past, const fast_compensation *how
         from = past->begin;
     if (from <= version - past->room)
         from = version - past->room + 1;
+    FAST_ASSERT(from <= version && from > version - past->room);
     old = past->models[from % past->room];
     for (int64_t i = 0; i < count; i++) {
         float part = lambda;

@@ -1,39 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dogwild: Hogwild over machines. Changes of random chunks go to a master as messages that may get
- * lost; it answers with what it has.
+ * dogwild: Hogwild over machines. Workers send changes of random chunks to a master, by messages
+ * that may get lost; the master answers with the chunk of its model.
  *
  *     worker:  every step    w <- rule(w, g)
- *              a few chunks  send d = w - b;  b <- w          b: what the master should have
+ *              a few chunks  send d = w - b;  b <- w          b: its copy of the master's model
  *     master:  d arrives     z <- z + d;  answer with z       of that chunk
- *     worker:  z arrives     w <- z + (w - b);  b <- z        what was not sent yet stays
+ *     worker:  z arrives     w <- z + (w - b);  b <- z        changes that were not sent remain
  *
  * Noel and Osindero, "Dogwild! Distributed Hogwild for CPU and GPU", 2014. A lost change is lost
- * for good, a lost answer is made up for by the next one of that chunk; a message that comes twice
- * counts twice. With nothing lost and one worker it is plain SGD to rounding. At its end a worker
- * sends all that is left and takes the whole model, by messages that do arrive.
+ * for good; a lost answer is replaced by the next answer of that chunk; a message that arrives
+ * twice counts twice. With one worker, nothing lost and answers that arrive within a step it is
+ * plain SGD up to rounding; a later answer lacks the changes that were sent since. At its end a
+ * worker sends the rest of its changes and receives the whole model, by reliable messages.
  *
  * Changes of P workers add up: lr / P here compares with lr of synchronous training, and the more
- * rarely a chunk is sent, the smaller it must be.
+ * rarely a chunk is sent, the smaller lr must be.
  *
- * On a simulated cluster whose computing takes no time (ideal) no answer comes before the end.
+ * On a simulated cluster whose computing takes no time (ideal) no answer arrives before the end.
  *
- * The model of the run is z. A worker that goes away is not missed; a master that goes away ends
- * the run.
+ * The model of the run is z. The run continues without a worker that crashes; a crash of the master
+ * ends it.
  *
- * With codecs each chunk is a flow: what an encoding loses is owed and added to the chunk's next
- * change, what a message loses is lost. An answer may be the only one that comes, so that it is
- * values, by a codec that keeps those. What is sent last, and answered, is whole.
+ * With codecs each chunk is a flow: the residual of an encoding is added to the chunk's next
+ * change, a lost message is lost. An answer may be the only one that arrives, so it has values, by
+ * a codec that is fit for weights. The last change and its answer are not encoded.
  *
  * For the measures a change says how many of its worker's steps it holds; the answer to the first
- * chunk, which comes as often as that of any other, tells what the master carries of each worker.
+ * chunk, which arrives as often as any other, has the contributions of all workers to the master.
  *
- * Cost per worker and step: `rate` models there, and as much back; one more vector.
+ * Cost per worker and step: `rate` models up and as many down; memory: two more vectors.
  */
 #include "base/err.h"
 #include "base/memory.h"
-#include "strategy/kernels.h"
 #include "strategy/strategy.h"
+#include "strategy/vector_kernels.h"
+#include "strategy/vector_message.h"
 #include "tensor/vector.h"
 
 #include <math.h>
@@ -41,68 +43,87 @@
 
 enum { TAG_CHANGE = 1, TAG_VALUES = 2, TAG_END = 3 };
 
-/* Words of a message: the stretch, the version of the model, the steps in a change. */
+/* Words of a message: the range, the version of the model, the steps in a change. */
 enum { WORD_OFFSET, WORD_COUNT, WORD_VERSION, WORD_STEPS, WORDS };
 
-/* Chunks that a model may have where it is encoded: each has a flow. */
+/* Chunks that an encoded model may have, at most: each has a flow. */
 enum { FLOWS_MAX = 65536 };
 
-/* Of the last change chunks differ: their mean is counted in such parts of a step. */
+/* The last change holds the mean over chunks of their steps, in units of 1 / LAST_UNIT steps. */
 enum { LAST_UNIT = 1 << 20 };
 
+/* The options. */
 typedef struct dogwild_config {
     int64_t chunk; /* elements of a message */
-    double rate;   /* of the model that is sent in a step */
+    double rate;   /* fraction of the model that is sent in a step */
 } dogwild_config;
 
 static const fast_option options[] = {
-    FAST_OPT_INT(dogwild_config, chunk, "8192", 1, 1e9, "elements of a message"),
-    FAST_OPT_REAL(dogwild_config, rate, "1", 1e-6, 1, "part of the model that is sent each step"),
+    FAST_OPT_INT(dogwild_config, chunk, "8192", 1, 1e9, "elements of the model in a message"),
+    FAST_OPT_REAL(dogwild_config, rate, "1", 1e-6, 1,
+                  "fraction of the model that is sent each step"),
     FAST_OPT_END,
 };
 
+/* One master. */
 static int64_t servers(const void *config, int64_t workers)
 {
     (void)config;
     (void)workers;
+    FAST_ASSERT(workers > 0);
     return 1;
 }
 
 /* The codecs of chunks, at one end. */
-typedef struct chunks {
-    int64_t chunk;    /* elements of one */
-    int64_t count;    /* of them */
-    fast_flow **up;   /* [count]: of changes; NULL: there is no codec */
-    fast_flow **down; /* [count]: of answers */
-    float *x;         /* [chunk]: what was decoded last */
-} chunks;
+typedef struct dogwild_chunks {
+    int64_t chunk;    /* elements of a chunk */
+    int64_t count;    /* number of chunks */
+    fast_flow **up;   /* [count]: flows of changes; NULL: the run has no codec */
+    fast_flow **down; /* [count]: flows of answers; NULL: the run has no codec */
+    float *x;         /* [chunk]: the last decoded change; NULL: the run has no codec */
+} dogwild_chunks;
 
-static void chunks_fini(chunks *k)
+/* Free the lists; flows are the trainer's. */
+static void chunks_fini(dogwild_chunks *k)
 {
+    FAST_ASSERT(k->count >= 0);
     fast__free(k->up);
     fast__free(k->down);
     fast__free(k->x);
 }
 
-/* `master`: this end decodes changes and encodes answers. */
-static fast_err chunks_init(fast_trainer *t, const dogwild_config *c, bool master, chunks *k)
+/* Elements of chunk i: the last may be shorter. */
+static int64_t chunk_count(const fast_trainer *t, const dogwild_chunks *k, int64_t i)
 {
-    *k = (chunks){ .chunk = c->chunk, .count = (t->count + c->chunk - 1) / c->chunk };
+    const int64_t left = t->count - i * k->chunk;
+
+    FAST_ASSERT(i >= 0 && i < k->count);
+    return left < k->chunk ? left : k->chunk;
+}
+
+/* Open the flows of all chunks; the `master` decodes changes and encodes answers. FAST_EINVAL if
+ * there are too many chunks; FAST_ENOMEM. */
+static fast_err chunks_init(fast_trainer *t, const dogwild_config *c, bool master,
+                            dogwild_chunks *k)
+{
+    *k = (dogwild_chunks){ .chunk = c->chunk, .count = (t->count + c->chunk - 1) / c->chunk };
+    FAST_ASSERT(k->count > 0);
     if (fast_trainer_codec_fit(t) == FAST_FIT_NONE)
         return FAST_OK;
     if (k->count > FLOWS_MAX)
         return fast__fail(
             FAST_EINVAL,
-            "dogwild: chunk=%lld cuts the model in %lld parts, and with a codec there "
-            "may be %d; take a larger chunk",
+            "dogwild: chunk=%lld cuts the model into %lld chunks, but with a codec at most %d are "
+            "possible; use a larger chunk",
             (long long)c->chunk, (long long)k->count, FLOWS_MAX);
     FAST_TRY(fast__alloc("flows of changes", k->count, sizeof *k->up, &k->up));
     FAST_TRY(fast__alloc("flows of answers", k->count, sizeof *k->down, &k->down));
     FAST_TRY(fast__alloc("a chunk", c->chunk, sizeof *k->x, &k->x));
     for (int64_t i = 0; i < k->count; i++) {
-        fast_flow_options o = { .number = i, .offset = i * c->chunk, .decodes = master };
+        fast_flow_options o = {
+            .number = i, .offset = i * c->chunk, .count = chunk_count(t, k, i), .decodes = master
+        };
 
-        o.count = t->count - o.offset < c->chunk ? t->count - o.offset : c->chunk;
         FAST_TRY(fast_trainer_flow(t, &o, &k->up[i]));
         o.number += k->count;
         o.down = true;
@@ -113,8 +134,8 @@ static fast_err chunks_init(fast_trainer *t, const dogwild_config *c, bool maste
     return FAST_OK;
 }
 
-/* The flow of a message, or NULL: the last ones are whole. */
-static fast_flow *flow_of(const chunks *k, uint64_t tag, const int64_t *words)
+/* Return the flow of a message; NULL if it is not encoded, as the last messages of a worker. */
+static fast_flow *flow_of(const dogwild_chunks *k, uint64_t tag, const int64_t *words)
 {
     fast_flow **flows = tag == TAG_CHANGE ? k->up : tag == TAG_VALUES ? k->down : NULL;
 
@@ -122,39 +143,29 @@ static fast_flow *flow_of(const chunks *k, uint64_t tag, const int64_t *words)
     return flows ? flows[words[WORD_OFFSET] / k->chunk] : NULL;
 }
 
-/* Send x[0 .. n), the elements from `at` on, and what the sender's model carries; or NULL. */
-static fast_err send(fast_trainer *t, const chunks *k, int64_t to, uint64_t tag, const float *x,
-                     const int64_t *words, const double *carried)
+/* Send x[0 .. WORD_COUNT), with the contributions of the sender's model or NULL. Only the last
+ * message of a worker and its answer are reliable. */
+static fast_err send(fast_trainer *t, const dogwild_chunks *k, int64_t to, uint64_t tag,
+                     const float *x, const int64_t *words, const double *shares)
 {
-    const size_t head = carried ? (size_t)t->workers * sizeof *carried : 0;
-    fast_flow *flow = flow_of(k, tag, words);
-    size_t size = (size_t)words[WORD_COUNT] * sizeof *x;
     fast_buffer *buffer = NULL;
-    fast_msg *msg = NULL;
-    fast_err err = FAST_OK;
+    size_t size;
 
-    FAST_TRY(fast_buffer_new(t->actor, head + (flow ? fast_flow_bound(flow) : size), &buffer));
-    char *data = fast_buffer_data(buffer);
-    if (carried)
-        memcpy(data, carried, head);
-    if (flow)
-        err = fast_trainer_encode(t, flow, x, data + head, &size);
-    else
-        memcpy(data + head, x, size);
-    if (!err)
-        err = fast_msg_new(t->actor, tag, &msg);
-    if (!err) {
-        memcpy(msg->words, words, WORDS * sizeof *words);
-        msg->unreliable = tag != TAG_END;
-        fast_buffer_freeze(buffer);
-        fast_msg_add_view(msg, buffer, 0, head + size);
-    }
+    FAST_ASSERT(words[WORD_COUNT] > 0 && words[WORD_OFFSET] + words[WORD_COUNT] <= t->count);
+    FAST_TRY(fast__vector_message_pack(
+        t,
+        &(fast_vector_message){
+            .shares = shares, .x = x, .count = words[WORD_COUNT], .flow = flow_of(k, tag, words) },
+        &buffer, &size));
+    const fast_vector_address address = { to, tag, words, WORDS, tag != TAG_END };
+    const fast_err err = fast__vector_message_send(t, &address, buffer, size);
     fast_buffer_free(buffer);
-    return err ? err : fast_send(t->actor, to, &msg);
+    return err;
 }
 
-/* The floats of such a message behind `head` bytes: in it, or decoded, until the next. */
-static fast_err receive(fast_trainer *t, const chunks *k, const fast_msg *msg, size_t head,
+/* Return the values of a message after `head` bytes: in the message, or decoded and lent until the
+ * next call. */
+static fast_err receive(fast_trainer *t, const dogwild_chunks *k, const fast_msg *msg, size_t head,
                         const float **out)
 {
     const size_t size = (size_t)msg->words[WORD_COUNT] * sizeof **out;
@@ -172,10 +183,10 @@ static fast_err receive(fast_trainer *t, const chunks *k, const fast_msg *msg, s
     return fast_trainer_decode(t, flow, data, msg->parts[0].size - head, 1, k->x);
 }
 
-/* Add a change to the master's model, and answer. The last message of a worker is the whole vector
- * and reliable; so is its answer. */
-static fast_err serve(fast_trainer *t, const chunks *k, const fast_msg *msg, int64_t version,
-                      double *carried)
+/* Master: add a change to z and answer with that range of it. The last change of a worker is the
+ * whole vector. */
+static fast_err serve(fast_trainer *t, const dogwild_chunks *k, const fast_msg *msg,
+                      int64_t version, double *shares)
 {
     const float *d;
     const int64_t at = msg->words[WORD_OFFSET], n = msg->words[WORD_COUNT];
@@ -183,7 +194,7 @@ static fast_err serve(fast_trainer *t, const chunks *k, const fast_msg *msg, int
     const bool last = msg->tag == TAG_END;
 
     FAST_ASSERT(at >= 0 && n >= 0 && at + n <= t->count);
-    carried[fast_actor_index(t->actor, msg->from)] +=
+    shares[fast_actor_index(t->actor, msg->from)] +=
         (double)msg->words[WORD_STEPS] * (double)n / (double)t->count / (last ? LAST_UNIT : 1);
     FAST_TRY(receive(t, k, msg, 0, &d));
     FAST_TRY(fast_trainer_apply_range(
@@ -192,12 +203,13 @@ static fast_err serve(fast_trainer *t, const chunks *k, const fast_msg *msg, int
                          { (float *)(uintptr_t)d, NULL, version - msg->words[WORD_VERSION] } },
         1, n));
     return send(t, k, msg->from, last ? TAG_END : TAG_VALUES, t->w + at, words,
-                at == 0 ? carried : NULL);
+                at == 0 ? shares : NULL);
 }
 
-/* The master: add what comes, answer with what there is, until nobody is left. */
-static fast_err answer_all(fast_trainer *t, const chunks *k, double *carried)
+/* Master: serve changes until no worker is left. */
+static fast_err answer_all(fast_trainer *t, const dogwild_chunks *k, double *shares)
 {
+    FAST_ASSERT(shares != NULL);
     for (int64_t version = 0;;) {
         fast_msg *msg = NULL;
         fast_err err = fast_receive(t->actor, FAST_ANY, FAST_TAG_ANY, FAST_SOON, &msg);
@@ -207,57 +219,62 @@ static fast_err answer_all(fast_trainer *t, const chunks *k, double *carried)
         if (err == FAST_ETIMEDOUT)
             continue;
         FAST_TRY(err);
-        err = serve(t, k, msg, version++, carried);
+        err = serve(t, k, msg, version++, shares);
         fast_msg_free(msg);
         if (err != FAST_EPEER)
             FAST_TRY(err);
     }
 }
 
+/* The master's program. */
 static fast_err server(fast_trainer *t, const void *config)
 {
-    double *carried = NULL;
-    chunks k = { 0 };
+    double *shares = NULL;
+    dogwild_chunks k = { 0 };
     fast_err err = chunks_init(t, config, true, &k);
 
+    FAST_ASSERT(t->servers == 1);
     if (!err)
-        err = fast__alloc("contributions", t->workers, sizeof *carried, &carried);
+        err = fast__alloc("contributions", t->workers, sizeof *shares, &shares);
     if (!err)
-        err = answer_all(t, &k, carried);
-    fast__free(carried);
+        err = answer_all(t, &k, shares);
+    fast__free(shares);
     chunks_fini(&k);
     return err;
 }
 
-/* What a worker keeps besides its replica. */
-typedef struct dog {
-    float *b;       /* what the master should have: the run's centre */
-    float *d;       /* scratch */
-    int64_t *told;  /* [chunks]: this worker's step when the chunk was last sent */
-    chunks chunks;  /* of messages */
-    int64_t sends;  /* chunks in a step */
-    double *shares; /* [workers] scratch: contributions of an answer */
-} dog;
+/* Memory of a worker besides its replica. */
+typedef struct dogwild_worker {
+    float *b;              /* its copy of the master's model: the run's centre */
+    float *d;              /* scratch: a change */
+    int64_t *sent;         /* [chunks]: this worker's step when the chunk was last sent */
+    dogwild_chunks chunks; /* of its messages */
+    int64_t sends;         /* chunks that are sent in a step */
+    double *shares;        /* [workers] scratch: contributions of an answer */
+} dogwild_worker;
 
-/* The values of an answer; the first chunk's brings what the master carries, to which this worker
- * adds what it has not sent. */
-static fast_err values_of(fast_trainer *t, const dog *k, const fast_msg *msg, const float **out)
+/* Return the values of an answer. That of the first chunk has the master's contributions, to which
+ * this worker adds its steps that it has not sent. */
+static fast_err values_of(fast_trainer *t, const dogwild_worker *k, const fast_msg *msg,
+                          const float **out)
 {
-    const double *carried = fast_msg_data(msg, 0);
+    const double *shares = fast_msg_data(msg, 0);
     const fast_vector w = fast_trainer_model(t);
 
+    FAST_ASSERT(msg->part_count == 1);
     if (msg->words[WORD_OFFSET] != 0)
         return receive(t, &k->chunks, msg, 0, out);
-    memcpy(k->shares, carried, (size_t)t->workers * sizeof *carried);
-    k->shares[t->rank] += (double)(t->step - k->told[0]);
+    memcpy(k->shares, shares, (size_t)t->workers * sizeof *shares);
+    k->shares[t->rank] += (double)(t->step - k->sent[0]);
     fast_trainer_adopt(t, &(fast_vector){ .x = w.x, .shares = k->shares, .age = -1 });
-    return receive(t, &k->chunks, msg, (size_t)t->workers * sizeof *carried, out);
+    return receive(t, &k->chunks, msg, (size_t)t->workers * sizeof *shares, out);
 }
 
 /* x = w, b, z:  w <- z + (w - b);  b <- z. */
 static void run_rebase(const void *ctx, int64_t n, float *const *x)
 {
     (void)ctx;
+    FAST_ASSERT(n > 0);
     for (int64_t i = 0; i < n; i++) {
         x[0][i] = x[2][i] + (x[0][i] - x[1][i]);
         x[1][i] = x[2][i];
@@ -268,6 +285,7 @@ static void run_rebase(const void *ctx, int64_t n, float *const *x)
 static void run_change(const void *ctx, int64_t n, float *const *x)
 {
     (void)ctx;
+    FAST_ASSERT(n > 0);
     memcpy(x[0], x[2], (size_t)n * sizeof **x);
     fast__vector_axpy(n, -1, x[1], x[0]);
     memcpy(x[1], x[2], (size_t)n * sizeof **x);
@@ -276,8 +294,8 @@ static void run_change(const void *ctx, int64_t n, float *const *x)
 static const fast_kernel rebase = { "rebase", 2, 20, 3, 2, false, run_rebase };
 static const fast_kernel change = { "change", 1, 20, 3, 2, false, run_change };
 
-/* Take in the answers that have arrived. */
-static fast_err take(fast_trainer *t, const dog *k)
+/* Apply the answers that have arrived. */
+static fast_err take(fast_trainer *t, const dogwild_worker *k)
 {
     for (;;) {
         fast_msg *msg = NULL;
@@ -290,6 +308,7 @@ static fast_err take(fast_trainer *t, const dog *k)
         FAST_TRY(err);
         at = msg->words[WORD_OFFSET];
         n = msg->words[WORD_COUNT];
+        FAST_ASSERT(at >= 0 && n > 0 && at + n <= t->count);
         err = values_of(t, k, msg, &z);
         if (!err)
             err = fast_trainer_apply_range(t, &rebase, NULL,
@@ -304,12 +323,13 @@ static fast_err take(fast_trainer *t, const dog *k)
     }
 }
 
-/* Send the change of a stretch that holds so many steps. */
-static fast_err tell(fast_trainer *t, const dog *k, uint64_t tag, int64_t at, int64_t n,
-                     int64_t steps)
+/* Send the change of a range, which holds `steps` steps of this worker. */
+static fast_err send_change(fast_trainer *t, const dogwild_worker *k, uint64_t tag, int64_t at,
+                            int64_t n, int64_t steps)
 {
     const int64_t words[WORDS] = { at, n, t->centre_version, steps };
 
+    FAST_ASSERT(steps >= 0);
     FAST_TRY(fast_trainer_apply_range(
         t, &change, NULL,
         (fast_vector[]){ { k->d, NULL, -1 }, { k->b + at, NULL, -1 }, { t->w + at, NULL, -1 } }, 1,
@@ -317,26 +337,24 @@ static fast_err tell(fast_trainer *t, const dog *k, uint64_t tag, int64_t at, in
     return send(t, &k->chunks, t->server_ids[0], tag, k->d, words, NULL);
 }
 
-/* The rest of the changes, and the whole model for them. */
-static fast_err leave(fast_trainer *t, const dog *k)
+/* Send the rest of the changes, and receive the whole model. */
+static fast_err leave(fast_trainer *t, const dogwild_worker *k)
 {
-    const int64_t chunk = k->chunks.chunk;
     const float *z;
     double rest = 0;
     fast_msg *msg = NULL;
 
     FAST_TRY(take(t, k));
     for (int64_t i = 0; i < k->chunks.count; i++) {
-        const int64_t at = i * chunk;
-        const int64_t n = t->count - at < chunk ? t->count - at : chunk;
-
-        rest += (double)(t->step - k->told[i]) * (double)n / (double)t->count;
-        k->told[i] = t->step;
+        rest += (double)(t->step - k->sent[i]) * (double)chunk_count(t, &k->chunks, i) /
+                (double)t->count;
+        k->sent[i] = t->step;
     }
-    FAST_TRY(tell(t, k, TAG_END, 0, t->count, llround(rest * LAST_UNIT)));
+    FAST_ASSERT(rest >= 0);
+    FAST_TRY(send_change(t, k, TAG_END, 0, t->count, llround(rest * LAST_UNIT)));
     fast_actor_at(t->actor, t->step, "the master's model");
     FAST_TRY(fast_receive(t->actor, t->server_ids[0], TAG_END, FAST_SOON, &msg));
-    FAST_TRY(values_of(t, k, msg, &z)); /* whole: nothing that can fail */
+    FAST_TRY(values_of(t, k, msg, &z)); /* not encoded: cannot fail */
     memcpy(k->b, z, (size_t)t->count * sizeof *k->b);
     memcpy(t->w, k->b, (size_t)t->count * sizeof *k->b);
     t->centre_version = msg->words[WORD_VERSION];
@@ -344,45 +362,48 @@ static fast_err leave(fast_trainer *t, const dog *k)
     return FAST_OK;
 }
 
-static fast_err train(fast_trainer *t, const dog *k)
+/* The worker's loop of the formula above. */
+static fast_err train(fast_trainer *t, const dogwild_worker *k)
 {
+    FAST_ASSERT(k->sends > 0 && k->sends <= k->chunks.count);
     while (fast_trainer_next(t)) {
         FAST_TRY(take(t, k));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         FAST_TRY(fast_trainer_update(t, t->g, 1));
         for (int64_t i = 0; i < k->sends; i++) {
             const int64_t chunk = (int64_t)(fast_random(t->actor) % (uint64_t)k->chunks.count);
-            const int64_t at = chunk * k->chunks.chunk, left = t->count - at;
-            const int64_t n = left < k->chunks.chunk ? left : k->chunks.chunk;
 
-            FAST_TRY(tell(t, k, TAG_CHANGE, at, n, t->step - k->told[chunk]));
-            k->told[chunk] = t->step;
+            FAST_TRY(send_change(t, k, TAG_CHANGE, chunk * k->chunks.chunk,
+                                 chunk_count(t, &k->chunks, chunk), t->step - k->sent[chunk]));
+            k->sent[chunk] = t->step;
         }
     }
     FAST_TRY(fast_trainer_end(t));
     return leave(t, k);
 }
 
+/* The worker's program. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const dogwild_config *c = config;
-    dog k = { .b = NULL };
+    dogwild_worker k = { .b = NULL };
     fast_err err = chunks_init(t, c, false, &k.chunks);
 
+    FAST_ASSERT(c->rate > 0 && c->rate <= 1);
     k.sends = (int64_t)ceil(c->rate * (double)k.chunks.count);
     if (!err)
         err = fast_trainer_centre(t, &k.b);
     if (!err)
         err = fast__alloc("changes", t->count, sizeof *k.d, &k.d);
     if (!err)
-        err = fast__alloc("steps of chunks", k.chunks.count, sizeof *k.told, &k.told);
+        err = fast__alloc("steps of chunks", k.chunks.count, sizeof *k.sent, &k.sent);
     if (!err)
         err = fast__alloc("contributions", t->workers, sizeof *k.shares, &k.shares);
     for (int64_t i = 0; !err && i < k.chunks.count; i++)
-        k.told[i] = t->step;
+        k.sent[i] = t->step;
     if (!err)
         err = train(t, &k);
-    fast__free(k.told);
+    fast__free(k.sent);
     fast__free(k.shares);
     fast__free(k.d);
     chunks_fini(&k.chunks);
@@ -391,7 +412,7 @@ static fast_err worker(fast_trainer *t, const void *config)
 
 const fast_strategy fast__strategy_dogwild = {
     .name = "dogwild",
-    .summary = "changes of random chunks to a master, by messages that may get lost",
+    .summary = "workers send changes of random chunks to a master; messages may get lost",
     .options = options,
     .config_size = sizeof(dogwild_config),
     .uses_codec = true,

@@ -30,7 +30,7 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "strategy/exchange.h"
-#include "strategy/kernels.h"
+#include "strategy/vector_kernels.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sufficient factors: a dense layer's gradient is a sum of outer products, so the batch's output
- * gradients u and inputs v say it in rows (O + C) floats instead of O C. Each worker sends its
- * factors to all others, and all multiply out the same sum (SFB: Xie et al. 2015):
+ * gradients u and inputs v represent it in rows (O + C) floats instead of O C. Each worker sends
+ * its factors to all other workers, and all multiply out the same sum (SFB: Xie et al. 2015):
  *
  *     sum_i g_i = sum over ranks i, and rows r of each in order, of u_ir v_ir'
  *
  * which is the sum of the products to rounding, and the same bits at every worker, on every
- * transport. Chosen by layer (Poseidon: Zhang et al. 2017), by what a worker sends in floats; a
- * message costs MESSAGE_FLOATS more, about latency times bandwidth:
+ * transport. The form is chosen for each layer (Poseidon: Zhang et al. 2017), by the floats that a
+ * worker sends; a message counts as MESSAGE_FLOATS more, about latency times bandwidth:
  *
  *     factors    (P - 1) (rows (O + C) + MESSAGE_FLOATS)
  *     allreduce  2 (P - 1) / P  O C
@@ -28,6 +28,7 @@ enum { MESSAGE_FLOATS = 2048 };
 
 bool fast__factors_pay(int mode, double factors, double plain)
 {
+    FAST_ASSERT(mode >= FAST_FACTORS_AUTO && mode <= FAST_FACTORS_NO);
     return mode == FAST_FACTORS_YES || (mode == FAST_FACTORS_AUTO && factors < plain);
 }
 
@@ -36,6 +37,7 @@ void fast__factors_tell(fast_trainer *t, const fast_factored_layer *what, bool c
 {
     char text[256];
 
+    FAST_ASSERT(what->name != NULL);
     snprintf(text, sizeof text,
              "%s (%lld x %lld, %lld samples) is sent as %s: %.0f bytes a step as factors, %.0f as "
              "a gradient",
@@ -45,18 +47,19 @@ void fast__factors_tell(fast_trainer *t, const fast_factored_layer *what, bool c
     fast_trainer_note(t, text);
 }
 
-/* Floats that a worker sends of a layer: as factors, and by allreduce. */
+/* Return the floats of a layer that a worker sends as factors; *plain_out: by allreduce. */
 static double floats_of(const fast_trainer *t, const fast_factored_layer *what, double *plain_out)
 {
     const double peers = (double)(t->workers - 1),
                  size = (double)what->outputs * (double)what->inputs;
     const double row = (double)(what->outputs + what->inputs);
 
+    FAST_ASSERT(t->workers > 1);
     *plain_out = 2 * peers / (double)t->workers * size;
     return peers * ((double)what->samples * row + MESSAGE_FLOATS);
 }
 
-/* Choose for layer i. */
+/* Choose the form of layer i; if it is factors, prepare their exchange. */
 static fast_err choose(fast_factoring *f, int64_t i, int mode, const fast_factored_layer *what)
 {
     fast_trainer *t = f->t;
@@ -64,6 +67,7 @@ static fast_err choose(fast_factoring *f, int64_t i, int mode, const fast_factor
     const double factors = floats_of(t, what, &plain);
     const bool chosen = fast__factors_pay(mode, factors, plain);
 
+    FAST_ASSERT(f->count <= i);
     fast__factors_tell(t, what, chosen, factors, plain);
     if (!chosen)
         return FAST_OK;
@@ -77,6 +81,7 @@ void fast__factoring_cost(const fast_trainer *t, int mode, fast_cost *out)
 {
     fast_factored_layer what;
 
+    FAST_ASSERT(t->count > 0);
     if (mode == FAST_FACTORS_NO || t->workers == 1 || t->workers > FAST_FACTORS_WORKERS_MAX)
         return;
     for (int64_t i = 0; fast_trainer_factored_layer(t, i, &what); i++) {
@@ -99,6 +104,7 @@ fast_err fast__factoring_open(fast_trainer *t, int mode, fast_factoring *out)
     *out = (fast_factoring){ .t = t };
     if (mode == FAST_FACTORS_NO || t->workers == 1)
         return FAST_OK;
+    /* Every worker holds the factors of all workers until they are multiplied out. */
     if (t->workers > FAST_FACTORS_WORKERS_MAX) {
         if (mode == FAST_FACTORS_AUTO)
             return FAST_OK;
@@ -115,6 +121,7 @@ fast_err fast__factoring_open(fast_trainer *t, int mode, fast_factoring *out)
         (void)fast_trainer_factored_layer(t, i, &what);
         err = choose(out, i, mode, &what);
     }
+    FAST_ASSERT(out->count <= count);
     if (err)
         fast__factoring_close(out);
     return err;
@@ -122,6 +129,7 @@ fast_err fast__factoring_open(fast_trainer *t, int mode, fast_factoring *out)
 
 void fast__factoring_drop(fast_factoring *f)
 {
+    FAST_ASSERT(f->count == 0 || f->layers);
     for (int64_t i = 0; i < f->count; i++)
         fast__allgatherv_drop(&f->layers[i].spread);
 }
@@ -139,6 +147,7 @@ void fast__factoring_close(fast_factoring *f)
 
 fast_factor_layer *fast__factoring_find(const fast_factoring *f, int64_t offset)
 {
+    FAST_ASSERT(offset >= 0);
     for (int64_t i = 0; i < f->count; i++)
         if (f->layers[i].what.offset == offset)
             return &f->layers[i];
@@ -154,6 +163,7 @@ fast_err fast__factoring_start(fast_factoring *f, fast_factor_layer *layer)
         (size_t)(rows * (layer->what.outputs + layer->what.inputs)) * sizeof *factors;
     fast_buffer *buffer = NULL;
 
+    FAST_ASSERT(rows >= 0 && rows <= layer->what.rows);
     FAST_TRY(fast_buffer_new(t->actor, size, &buffer));
     if (size > 0)
         memcpy(fast_buffer_data(buffer), factors, size);
@@ -167,6 +177,7 @@ fast_err fast__factoring_finish(fast_factoring *f, fast_factor_layer *layer, int
     const float *factors[FAST_FACTORS_WORKERS_MAX];
     int64_t rows[FAST_FACTORS_WORKERS_MAX];
 
+    FAST_ASSERT(t->workers <= FAST_FACTORS_WORKERS_MAX);
     for (int64_t r = 0; r < t->workers; r++) {
         const fast_allgatherv_part *part = NULL;
 
@@ -178,6 +189,7 @@ fast_err fast__factoring_finish(fast_factoring *f, fast_factor_layer *layer, int
         factors[r] = part->data;
         rows[r] = (int64_t)(part->size / row);
     }
+    /* The canonical order: ranks, and rows of each rank. All workers compute equal bits. */
     FAST_TRY(fast_trainer_multiply_factors(t, layer->number, factors, rows, t->workers,
                                            t->g + layer->what.offset));
     fast__allgatherv_drop(&layer->spread);

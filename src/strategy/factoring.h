@@ -4,9 +4,11 @@
 #include "comm/allgatherv.h"
 #include "strategy/strategy.h"
 
-/* Layers whose gradients travel as factors between workers: factoring.c. */
+/*
+ * Layers whose gradients are sent between workers as factors: factoring.c.
+ */
 
-enum { FAST_FACTORS_AUTO = 0, FAST_FACTORS_YES, FAST_FACTORS_NO };
+enum { FAST_FACTORS_AUTO = 0, FAST_FACTORS_YES, FAST_FACTORS_NO }; /* option factors */
 
 /* The option of a strategy that has a field `factors`. */
 #define FAST_OPT_FACTORS(config)                                                                \
@@ -16,35 +18,40 @@ enum { FAST_FACTORS_AUTO = 0, FAST_FACTORS_YES, FAST_FACTORS_NO };
 
 enum { FAST_FACTORS_WORKERS_MAX = 64 };
 
+/* One layer that is sent as factors. */
 typedef struct fast_factor_layer {
     int64_t number;           /* as the trainer counts them */
     fast_factored_layer what; /* its shape */
     fast_allgatherv spread;   /* of its factors */
 } fast_factor_layer;
 
-/* All of them at one worker. */
+/* All such layers of one worker. */
 typedef struct fast_factoring {
-    fast_trainer *t;
-    int64_t count;             /* of layers that travel as factors */
+    fast_trainer *t;           /* the worker's */
+    int64_t count;             /* length of layers */
     fast_factor_layer *layers; /* in the order of their offsets */
 } fast_factoring;
 
-/* Does a layer pay as factors, of `sent` floats a float of which `plain` would be sent? */
+/* True if a layer is sent as factors: `factors` and `plain` are the floats of either form. */
 bool fast__factors_pay(int mode, double factors, double plain);
-/* Tell the user what was chosen for layer `what`: floats as factors, or as a gradient. */
+/* Tell the user which form was chosen for layer `what`, and the bytes of both. */
 void fast__factors_tell(fast_trainer *t, const fast_factored_layer *what, bool chosen,
                         double factors, double plain);
 
-/* Choose, tell, and ask for the factors. FAST_EINVAL where they cannot be. */
+/* Choose the layers, tell the user, and ask the trainer for their factors. FAST_EINVAL if
+ * factors=yes is impossible; FAST_ENOMEM. */
 fast_err fast__factoring_open(fast_trainer *t, int mode, fast_factoring *out);
+/* Free the layers; their gradients are whole again. All 0 is allowed. */
 void fast__factoring_close(fast_factoring *f);
-/* Add the factors that a worker waits for in a step to a forecast, by the same choice. */
+/* Add the factors that a worker waits for in a step to a forecast, for the layers that
+ * fast__factoring_open() would choose. */
 void fast__factoring_cost(const fast_trainer *t, int mode, fast_cost *out);
-/* The layer that begins at this element of g; or NULL. */
+/* Return the layer whose gradient starts at this element of g; NULL if it is not sent as
+ * factors. */
 fast_factor_layer *fast__factoring_find(const fast_factoring *f, int64_t offset);
-/* Post the factors of the last gradient, or in its report. Never blocks. */
+/* Send the factors of the last gradient; may be called in its report. Never blocks. */
 fast_err fast__factoring_start(fast_factoring *f, fast_factor_layer *layer);
-/* Wait for everybody's, and make the sum in g. */
+/* Wait for the factors of all workers, and compute the layer's sum in g. */
 fast_err fast__factoring_finish(fast_factoring *f, fast_factor_layer *layer, int64_t deadline);
-/* Let go of what came. */
+/* Free factors that arrived and were not used. */
 void fast__factoring_drop(fast_factoring *f);

@@ -36,7 +36,7 @@ static void everyone_is_local(void **state)
         assert_true(a.steps == b.steps && a.completeness == 1 && a.divergence == 0);
     }
 #ifndef FAST_SANITIZED
-    /* What is not trained is averaged as well. */
+    /* State that is not trained is averaged as well. */
     static const char *const norms[] = { "model=resnet8:width=1", "steps=4", "batch=2",
                                          "data=digits:train=16,test=4", NULL };
     const fast_result a = test_small_run("federated:period=2,over=1", 2, norms),

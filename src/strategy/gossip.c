@@ -40,8 +40,8 @@
 #include "base/exclusion.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "strategy/kernels.h"
 #include "strategy/links.h"
+#include "strategy/vector_kernels.h"
 #include "tensor/vector.h"
 
 #include <math.h>

@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hogwild: near workers write to one model without locks.
+ * hogwild: workers of one process update one model in memory without locks.
  *
- *     g_i <- gradient at w_i, what worker i last saw of the model
+ *     g_i <- gradient at w_i, the last view of the model by worker i
  *     for each chunk:  w_i <- model;  w_i <- rule(w_i, g_i);  model <- w_i
  *
  * Niu, Recht, Re and Wright, "Hogwild!", 2011. Elements are loaded and stored as relaxed atomics: a
- * race by design, in which an update is lost where two workers are in one chunk at once, and not by
- * undefined behaviour. The pass that writes is also the one that reads for the next gradient. The
- * chunk is as long as the gap between load and store: short ones lose less. Gradients here are
- * dense, while the paper's proofs need sparse ones. Rules that need the norm of the whole make one
- * chunk of it. The rule's state (momentum) is each worker's own. With one worker it is plain SGD to
- * the bit; updates of P workers add up, so that lr / P compares with lr of synchronous training.
- * Simulated workers let others run between a chunk's load and its store: updates are lost
- * there too, and the same ones each time.
+ * race by design without undefined behaviour, in which an update is lost where two workers are in
+ * one chunk at the same time. The pass that writes also reads for the next gradient. The chunk sets
+ * the time between load and store: short chunks lose less. Gradients here are dense, while the
+ * paper's proofs need sparse ones. Rules that need a norm of the whole vector take it as one chunk.
+ * The rule's state (momentum) is each worker's own. With one worker it is plain SGD to the bit;
+ * updates of P workers add up, so that lr / P compares with lr of synchronous training. Simulated
+ * workers let other workers run between a chunk's load and its store: updates are lost there too,
+ * and the same ones each time.
  *
- * Hogwild++ (Zhang, Hsieh and Akella 2016): a model for each cluster of workers, and a token that
- * goes round. Who has it passes, after `period` updates, what its cluster has moved since it last
- * did, to the next:
+ * Hogwild++ (Zhang, Hsieh and Akella 2016): each cluster of workers has a model, and a token
+ * circulates among the clusters. After `period` updates the cluster i with the token adds the
+ * change of its model since it last had the token to the model of the next cluster j:
  *
  *     d <- model_i - s_i;  s_i <- model_i
  *     model_j <- model_j + lambda beta d + (1 - lambda) (model_i - model_j)
  *
- * beta solves beta + ... + beta^c = 1 for c clusters, so that a change that goes on round the ring
- * counts once in all, and lambda = 1 - beta^(c-1) unless it is given. The idea is the paper's:
- * changes go round with decay; the form is chosen here. d is scaled by lambda because the part
- * (1 - lambda) of model_i holds it already.
+ * beta solves beta + ... + beta^c = 1 for c clusters, so that a change that travels round the ring
+ * counts once in all, and lambda = 1 - beta^(c-1) unless it is given. The decay of changes round
+ * the ring is the paper's idea; this formula is chosen here. d is scaled by lambda because the
+ * fraction (1 - lambda) of model_i already holds it.
  *
  * The model of the run is the shared one; with several clusters the mean of the workers' views.
  *
- * Looks at the model and changes of it are turns of its workers (fast_critical_begin): where a run is
- * recorded they come one after the other, chunk by chunk, and in a replay in the same order.
+ * Reads and writes of the model are critical sections (fast_critical_begin): a recorded run
+ * executes them one after the other, chunk by chunk, and a replay in the same order.
  *
  * Cost per worker and step: the model is read and written once, in memory; no messages.
  */
@@ -46,75 +46,82 @@
 enum {
     KEY = 0x686f67,    /* of the shared memory of cluster i: KEY + i; of the token: KEY - 1 */
     CLUSTERS_MAX = 64, /* models */
-    PAUSE_NS = 1000,   /* between looks at whether the model is there */
+    PAUSE_NS = 1000,   /* between checks whether the model is filled */
     BUSY = -1          /* the token is being passed */
 };
 
+/* The options. */
 typedef struct hogwild_config {
     int64_t chunk;    /* elements between load and store */
     int64_t clusters; /* models; 1: Hogwild */
-    double lambda;    /* what a cluster keeps of its own; < 0: by the formula */
+    double lambda;    /* weight of a cluster's own model; < 0: by the formula */
     int64_t period;   /* updates of a cluster before it passes the token */
 } hogwild_config;
 
 static const fast_option options[] = {
-    FAST_OPT_INT(hogwild_config, chunk, "1024", 1, 1e12, "elements that are updated at once"),
+    FAST_OPT_INT(hogwild_config, chunk, "1024", 1, 1e12,
+                 "elements between a load of the model and its store"),
     FAST_OPT_INT(hogwild_config, clusters, "1", 1, CLUSTERS_MAX,
-                 "models, each of as many workers; above 1 a token goes round (Hogwild++)"),
+                 "clusters of workers with a model each; above 1: Hogwild++"),
     FAST_OPT_REAL(hogwild_config, lambda, "-1", -1, 1,
-                  "what a model keeps of its own when the token comes; -1: by their number"),
+                  "with clusters: weight of a cluster's own model when another one is mixed in; "
+                  "-1: by the number of clusters"),
     FAST_OPT_INT(hogwild_config, period, "8", 1, 1e12,
-                 "updates of a model before the token goes on"),
+                 "with clusters: updates of a model before it is mixed into the next one"),
     FAST_OPT_END,
 };
 
-/* A model that workers share. */
-typedef struct model {
-    atomic_int ready;     /* 0: nobody came yet, 1: being filled, 2: there */
-    atomic_llong updates; /* passes of workers over it */
+/* A model that the workers of a cluster share. All fields are written by any of them. */
+typedef struct hogwild_model {
+    atomic_int ready;     /* 0: untouched, 1: a worker fills it, 2: filled */
+    atomic_llong updates; /* updates by all workers */
     atomic_llong passed;  /* updates when its cluster last passed the token */
     /* [all] the model and its contributions of each worker, then [all] as they were when the token
      * was passed (Hogwild++); all = count + workers */
     _Alignas(FAST_ALIGN) _Atomic float data[];
-} model;
+} hogwild_model;
 
-/* A worker's view. */
-typedef struct replica {
-    fast_actor *actor;  /* whose */
-    model *mine;        /* of its cluster */
-    model *next;        /* of the cluster that the token goes to */
-    atomic_int *token;  /* the cluster that has it, or BUSY; NULL with one cluster */
-    int64_t cluster;    /* its own */
-    int64_t clusters;   /* of them */
-    int64_t count;      /* elements of a model */
-    int64_t all;        /* and of its contributions: the token moves both alike */
-    double *shares;     /* [workers]: contributions of the model, as this worker saw them */
-    int64_t chunk;      /* elements of a chunk */
-    float beta, lambda; /* of the token */
-} replica;
+/* A worker's view of the models. */
+typedef struct hogwild_view {
+    fast_actor *actor;   /* the worker */
+    hogwild_model *mine; /* of its cluster */
+    hogwild_model *next; /* of the cluster that the token goes to */
+    atomic_int *token;   /* the cluster that has the token, or BUSY; NULL with one cluster */
+    int64_t cluster;     /* number of the worker's cluster */
+    int64_t clusters;    /* number of clusters */
+    int64_t count;       /* elements of a model */
+    int64_t all;         /* elements of a model and its contributions: the token moves both */
+    double *shares;      /* [workers] scratch: contributions of the model at the last view */
+    int64_t chunk;       /* elements of a chunk */
+    float beta, lambda;  /* of the formula */
+} hogwild_view;
 
+/* Refuse more clusters than workers. */
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
     const hogwild_config *c = config;
 
     (void)optimizer;
+    FAST_ASSERT(c->clusters > 0);
     if (c->clusters > workers)
-        return fast__fail(FAST_EINVAL, "hogwild: %lld clusters need as many workers, not %lld",
+        return fast__fail(FAST_EINVAL,
+                          "hogwild: clusters=%lld need at least as many workers, not %lld",
                           (long long)c->clusters, (long long)workers);
     return FAST_OK;
 }
 
-/* The model of a cluster; whoever comes first fills it, and all begin with the same values. */
-static fast_err open_model(fast_trainer *t, int64_t cluster, model **out)
+/* Open the model of a cluster. The first worker fills it; all replicas start with equal values. */
+static fast_err open_model(fast_trainer *t, int64_t cluster, hogwild_model **out)
 {
     const int64_t all = t->count + t->workers;
-    const size_t size = sizeof(model) + 2 * (size_t)all * sizeof(float);
-    model *m = NULL;
-    int nobody = 0, ready = 0;
+    const size_t size = sizeof(hogwild_model) + 2 * (size_t)all * sizeof(float);
+    hogwild_model *m = NULL;
+    int untouched = 0, ready = 0;
 
+    FAST_ASSERT(cluster >= 0 && cluster < CLUSTERS_MAX);
     FAST_TRY(fast_actor_share(t->actor, (uint64_t)(KEY + cluster), size, &m));
     fast_critical_begin(t->actor, KEY);
-    if (atomic_compare_exchange_strong(&m->ready, &nobody, 1)) {
+    if (atomic_compare_exchange_strong(&m->ready, &untouched, 1)) {
         fast__race_store(m->data, t->w, t->count);
         fast__race_store(m->data + all, t->w, t->count);
         atomic_store(&m->ready, 2);
@@ -132,7 +139,7 @@ static fast_err open_model(fast_trainer *t, int64_t cluster, model **out)
     return FAST_OK;
 }
 
-/* beta + beta^2 + ... + beta^c = 1, by halving. */
+/* Solve beta + beta^2 + ... + beta^c = 1 by bisection. */
 static double ring_beta(int64_t clusters)
 {
     double low = 0, high = 1;
@@ -145,21 +152,24 @@ static double ring_beta(int64_t clusters)
             sum += power *= beta;
         *(sum < 1 ? &low : &high) = beta;
     }
+    FAST_ASSERT(low > 0 && low <= 1);
     return low;
 }
 
-static fast_err open_replica(fast_trainer *t, const hogwild_config *c, replica *h)
+/* Open the models of a worker's cluster and of the next one. */
+static fast_err open_view(fast_trainer *t, const hogwild_config *c, hogwild_view *h)
 {
     const double beta = ring_beta(c->clusters);
 
-    *h = (replica){ .actor = t->actor,
-                    .cluster = t->rank * c->clusters / t->workers,
-                    .clusters = c->clusters,
-                    .count = t->count,
-                    .all = t->count + t->workers,
-                    .chunk = fast_trainer_can_update_range(t) ? c->chunk : t->count,
-                    .beta = (float)beta };
+    *h = (hogwild_view){ .actor = t->actor,
+                         .cluster = t->rank * c->clusters / t->workers,
+                         .clusters = c->clusters,
+                         .count = t->count,
+                         .all = t->count + t->workers,
+                         .chunk = fast_trainer_can_update_range(t) ? c->chunk : t->count,
+                         .beta = (float)beta };
     h->lambda = (float)(c->lambda < 0 ? 1 - pow(beta, (double)(c->clusters - 1)) : c->lambda);
+    FAST_ASSERT(h->cluster < c->clusters);
     FAST_TRY(open_model(t, h->cluster, &h->mine));
     if (c->clusters == 1)
         return FAST_OK;
@@ -168,34 +178,37 @@ static fast_err open_replica(fast_trainer *t, const hogwild_config *c, replica *
 }
 
 /* A chunk of the shared model that a kernel works on. */
-typedef struct chunk_work {
-    const replica *h; /* the worker's view */
-    int64_t at;       /* first element */
-    int64_t count;    /* elements; a kernel is charged for whole chunks */
-} chunk_work;
+typedef struct hogwild_chunk {
+    const hogwild_view *h; /* the worker's view */
+    int64_t at;            /* first element */
+    int64_t count;         /* elements; a kernel is charged for whole chunks */
+} hogwild_chunk;
 
+/* x <- the chunk of the shared model. */
 static void run_load(const void *ctx, int64_t n, float *const *x)
 {
-    const chunk_work *work = ctx;
+    const hogwild_chunk *work = ctx;
 
+    FAST_ASSERT(n == work->count);
     fast_critical_begin(work->h->actor, KEY);
     fast__race_load(work->h->mine->data + work->at, x[0], n);
     fast_critical_end(work->h->actor);
 }
 static const fast_kernel load = { "load", 0, 8, 1, 1, false, run_load };
 
-/* Chunk by chunk: see the model as it is now, update it, write it. In `sim` others run between.
- * Everyone begins elsewhere, or workers in step would meet in every chunk. */
-static fast_err update(fast_trainer *t, const replica *h)
+/* Chunk by chunk: load the model, update, store it. On `sim` other workers run in between. Each
+ * worker starts at another chunk, or workers in step would race in every chunk. */
+static fast_err update(fast_trainer *t, const hogwild_view *h)
 {
     const bool whole = h->chunk >= h->count;
     const int64_t chunks = (h->count + h->chunk - 1) / h->chunk;
 
+    FAST_ASSERT(chunks > 0);
     for (int64_t i = 0; i < chunks; i++) {
         const int64_t at = (i + t->rank * chunks / t->workers) % chunks * h->chunk;
         const int64_t n = h->count - at < h->chunk ? h->count - at : h->chunk;
 
-        FAST_TRY(fast_trainer_apply_range(t, &load, &(chunk_work){ h, at, n },
+        FAST_TRY(fast_trainer_apply_range(t, &load, &(hogwild_chunk){ h, at, n },
                                           &(fast_vector){ .x = t->w + at, .age = -1 }, 1, n));
         if (whole)
             FAST_TRY(fast_trainer_update(t, t->g, 1));
@@ -210,14 +223,15 @@ static fast_err update(fast_trainer *t, const replica *h)
     return FAST_OK;
 }
 
-/* Give the next cluster the changes of this one. */
+/* Mix a chunk of this cluster's model and its change into the next cluster's, by the formula. */
 static void run_pass(const void *ctx, int64_t n, float *const *unused)
 {
-    const chunk_work *work = ctx;
-    const replica *h = work->h;
+    const hogwild_chunk *work = ctx;
+    const hogwild_view *h = work->h;
 
     (void)n;
     (void)unused;
+    FAST_ASSERT(work->at + work->count <= h->all);
     fast_critical_begin(h->actor, KEY);
     for (int64_t i = work->at; i < work->at + work->count; i++) {
         const float x = atomic_load_explicit(&h->mine->data[i], memory_order_relaxed);
@@ -233,9 +247,10 @@ static void run_pass(const void *ctx, int64_t n, float *const *unused)
 }
 static const fast_kernel pass = { "token", 7, 20, 1, 1, false, run_pass };
 
-/* True if nobody of a cluster is up. */
-static bool is_deserted(const fast_trainer *t, const replica *h, int64_t cluster)
+/* True if no worker of a cluster is up. */
+static bool is_deserted(const fast_trainer *t, const hogwild_view *h, int64_t cluster)
 {
+    FAST_ASSERT(cluster >= 0 && cluster < h->clusters);
     for (int64_t r = 0; r < t->workers; r++)
         if (r * h->clusters / t->workers == cluster &&
             (r == t->rank || !fast_member_is_down(t->actor, t->worker_ids[r])))
@@ -243,13 +258,14 @@ static bool is_deserted(const fast_trainer *t, const replica *h, int64_t cluster
     return true;
 }
 
-/* Pass the token if this cluster has it for long enough. It skips clusters that nobody is left in;
- * what it brings goes to the next one all the same. */
-static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const replica *h)
+/* Pass the token if this cluster has it and made `period` updates. The token skips clusters without
+ * workers; the change is mixed into the next cluster's model nevertheless. */
+static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const hogwild_view *h)
 {
     int64_t to = (h->cluster + 1) % h->clusters;
     int here = (int)h->cluster;
 
+    FAST_ASSERT(h->token && h->next);
     fast_critical_begin(t->actor, KEY);
     const long long updates = atomic_load(&h->mine->updates);
     const bool mine = updates - atomic_load(&h->mine->passed) >= c->period &&
@@ -260,7 +276,7 @@ static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const repli
     for (int64_t at = 0; at < h->all; at += h->chunk) {
         const int64_t n = h->all - at < h->chunk ? h->all - at : h->chunk;
 
-        FAST_TRY(fast_trainer_apply_range(t, &pass, &(chunk_work){ h, at, n },
+        FAST_TRY(fast_trainer_apply_range(t, &pass, &(hogwild_chunk){ h, at, n },
                                           &(fast_vector){ .age = -1 }, 1, h->chunk));
     }
     while (to != h->cluster && is_deserted(t, h, to))
@@ -272,9 +288,10 @@ static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const repli
     return FAST_OK;
 }
 
-/* Updates of the worker's model so far; and, where it is wanted, the model. */
-static long long look(fast_trainer *t, const replica *h, bool whole)
+/* Return the number of updates of the worker's model; with `whole` load the model to w. */
+static long long load_model(fast_trainer *t, const hogwild_view *h, bool whole)
 {
+    FAST_ASSERT(h->mine != NULL);
     fast_critical_begin(t->actor, KEY);
     const long long updates = atomic_load(&h->mine->updates);
     if (whole)
@@ -283,12 +300,13 @@ static long long look(fast_trainer *t, const replica *h, bool whole)
     return updates;
 }
 
-/* The model holds `own` more of this worker's updates, the last of them `age` updates late, and the
- * replica holds the contributions of the model. An update that a race lost counts too. */
-static void see(fast_trainer *t, const replica *h, float own, int64_t age)
+/* Count `own` more updates of this worker in the model, the last of them `age` updates late, and
+ * give the replica the contributions of the model. An update that a race lost counts too. */
+static void count_updates(fast_trainer *t, const hogwild_view *h, float own, int64_t age)
 {
     _Atomic float *shares = h->mine->data + h->count;
 
+    FAST_ASSERT(own >= 0 && h->shares);
     fast_critical_begin(t->actor, KEY);
     const float before = atomic_load_explicit(&shares[t->rank], memory_order_relaxed);
 
@@ -299,32 +317,36 @@ static void see(fast_trainer *t, const replica *h, float own, int64_t age)
     fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .shares = h->shares, .age = age });
 }
 
-static fast_err train(fast_trainer *t, const hogwild_config *c, const replica *h)
+/* The worker's loop of the formula above. */
+static fast_err train(fast_trainer *t, const hogwild_config *c, const hogwild_view *h)
 {
-    long long seen = look(t, h, true);
+    long long seen = load_model(t, h, true);
 
+    FAST_ASSERT(seen >= 0);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        const long long updates = look(t, h, false), age = updates - seen;
+        const long long updates = load_model(t, h, false), age = updates - seen;
         seen = updates + 1;
         FAST_TRY(update(t, h));
-        see(t, h, 1, age);
+        count_updates(t, h, 1, age);
         t->centre_version = seen;
         if (h->token)
             FAST_TRY(pass_token(t, c, h));
     }
-    t->centre_version = look(t, h, true);
-    see(t, h, 0, -1);
+    t->centre_version = load_model(t, h, true);
+    count_updates(t, h, 0, -1);
     return fast_trainer_end(t);
 }
 
+/* The worker's program. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const hogwild_config *c = config;
     fast_err err;
-    replica h;
+    hogwild_view h;
 
-    FAST_TRY(open_replica(t, c, &h));
+    FAST_ASSERT(c->clusters <= t->workers);
+    FAST_TRY(open_view(t, c, &h));
     if (h.clusters == 1)
         t->centre = t->w;
     FAST_TRY(fast__alloc("contributions", t->workers, sizeof *h.shares, &h.shares));
@@ -335,7 +357,7 @@ static fast_err worker(fast_trainer *t, const void *config)
 
 const fast_strategy fast__strategy_hogwild = {
     .name = "hogwild",
-    .summary = "workers write to one model in memory without locks",
+    .summary = "workers update one model in memory without locks",
     .options = options,
     .config_size = sizeof(hogwild_config),
     .shares_memory = true,

@@ -44,10 +44,9 @@ fast_err fast__links_init(fast_trainer *t, bool per_receiver, bool synchronous, 
     fast_err err;
 
     FAST_ASSERT(t->workers >= 1 && gamma >= 0 && gamma <= 1);
-    *out = (fast_links){ .t = t,
-                         .coded = codes != FAST_FIT_NONE,
-                         .differ = codes > FAST_FIT_LOSSLESS,
-                         .gamma = gamma };
+    *out = (fast_links){
+        .t = t, .coded = codes != FAST_FIT_NONE, .differ = codes > FAST_FIT_LOSSLESS, .gamma = gamma
+    };
     out->per_receiver = per_receiver && out->differ;
     err = fast__alloc("flows to workers", t->workers, sizeof(fast_flow *), &out->out);
     if (!err)

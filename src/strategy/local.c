@@ -36,7 +36,7 @@
 #include "base/err.h"
 #include "base/exclusion.h"
 #include "strategy/exchange.h"
-#include "strategy/kernels.h"
+#include "strategy/vector_kernels.h"
 
 #include <string.h>
 

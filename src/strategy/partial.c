@@ -38,7 +38,7 @@
 
 #include "base/err.h"
 #include "base/memory.h"
-#include "strategy/kernels.h"
+#include "strategy/vector_kernels.h"
 #include "tensor/vector.h"
 
 #include <math.h>

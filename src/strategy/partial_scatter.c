@@ -18,8 +18,8 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
-#include "strategy/kernels.h"
 #include "strategy/partial.h"
+#include "strategy/vector_kernels.h"
 #include "tensor/vector.h"
 
 fast_err fast__scatter_open(fast_partial *sh)

@@ -8,57 +8,58 @@
  *
  *   slack s      0: bulk synchronous (BSP); > 0: stale synchronous (SSP, Ho et al. 2013: Petuum,
  *                Cui et al., GeePS); -1: unbounded (Downpour, Dean et al. 2012)
- *   global       slack counts from the last round that all have met in: every s + 1 rounds each
- *                worker, not only who is ahead, waits for all others (SSP as Ben-Nun and Hoefler
- *                2019 describe it); no update is more than (P - 1)(s + 1) updates late
- *   warm         epochs of worker 0 before the others begin (Downpour's warm start, Dean et al.)
+ *   global       every s + 1 rounds each worker, not only a worker that is ahead, waits for all
+ *                other workers (SSP as Ben-Nun and Hoefler 2019 describe it); no update is more
+ *                than (P - 1)(s + 1) updates late
+ *   warm         epochs of worker 0 before the other workers start (Downpour's warm start)
  *   eager        servers send new values to all readers when the slowest worker has ticked; a read
- *                takes the newest that came, if it is new enough, which may lack the worker's
- *                own last s updates (ESSP: Dai et al. 2015)
- *   stalest      of the requests that wait at a server that of the worker furthest behind is first
- *   value v      a worker waits while what it sent and others did not see moves a weight by more
- *                than v / sqrt(t) (VAP: ps_client.c)
- *   aggregate n  workers (BSP), 1 (asynchronous)
+ *                takes the newest values that arrived, if they are new enough: they may lack the
+ *                worker's own last s updates (ESSP: Dai et al. 2015)
+ *   stalest      a server answers the request of the worker that is furthest behind first
+ *   value v      a worker waits while its updates that other workers have not read move a weight
+ *                by more than v / sqrt(t) (VAP: ps_consistency.c)
+ *   aggregate n  gradients of an update: workers (BSP), 1 (asynchronous)
  *   softsync k   n = workers / k (k-softsync, Rudra: Gupta et al. 2016)
- *   backup b     with s = 0: the first workers - b gradients of a round are its update, the others
- *                are dropped, and who was late goes on with the newest model (Chen et al. 2016)
+ *   backup b     with s = 0: the first workers - b gradients of a round are its update, later ones
+ *                are dropped, and a late worker continues with the newest model (Chen et al. 2016)
  *   fetch, push  steps between reads and between writes; gradients between two writes are summed
- *   epochs p     an epoch ends when the part p of the workers ended theirs; the others leave out
- *                the rest (Project Adam: Chilimbi et al. 2014, 75%)
- *   send         what a write is: gradients: their sum; differences: w_i - w_read after `push`
- *                local steps by the worker's rule, which the server adds; mean: the same by `push`
- *                (AGN, ADAG: Hermans et al. 2017)
- *   filter v     only what would move its weight by more than the part v / sqrt(t) is sent; the
- *   budget b     largest of it first, and no more than b bytes; the rest waits and adds up, until
- *                the last push takes all (ps_filter.c: Li et al., Gaia, Bösen). What is sent is
- *                packed where that is shorter: 8 bytes for each that is not 0
- *   barrier b    a write of more than b bytes is announced, and others' reads of the ranges that it
- *                changes wait until it has come (Gaia's selective barrier)
- *   skip p       what would be sent waits by chance, and adds up; not at the last push
- *   cache        the places of what is sent are sent again only when they change
+ *   epochs p     an epoch ends when the fraction p of the workers ended theirs; the other workers
+ *                skip the rest of it (Project Adam: Chilimbi et al. 2014, 75%)
+ *   send         gradients: a write is their sum; differences: w_i - w_read after `push` local
+ *                steps by the worker's rule, which the server adds; mean: that difference divided
+ *                by `push` (AGN, ADAG: Hermans et al. 2017)
+ *   filter v     gradients that would move their weight by less than the fraction v / sqrt(t) wait
+ *                and add up; the last push sends all (Li et al., Gaia: ps_selection.c)
+ *   budget b     at most b bytes a write, the largest relative changes first (Bösen). Selected
+ *                gradients are packed where that is shorter: 8 bytes for each nonzero one
+ *   barrier b    a write of more than b bytes is announced, and other workers' reads of the ranges
+ *                that it changes wait until it has arrived (Gaia's selective barrier)
+ *   skip p       each selected gradient waits with probability p, and adds up; not at the last push
+ *   cache        indices of selected gradients are sent again only when they change
  *   l1, kkt      every update ends with a proximal step of weight l1, which makes weights 0; kkt:
- *                gradients that such a step would take back are not sent. That changes nothing
- *                where each gradient is an update of plain SGD and its weight is 0 as it was read
+ *                gradients that such a step would undo are not sent. That changes nothing where
+ *                each gradient is an update of plain SGD and its weight is 0 as it was read
  *   staleness    scale of an update that is d updates late: none: 1; inverse: 1 / max(1, d), as in
  *                staleness-aware async-SGD (Zhang et al. 2016) and DynSGD (Jiang et al. 2017);
- *                workers: 1 / workers, whatever d is (ConSGD, likewise)
+ *                workers: 1 / workers, whatever d is (ConSGD, Jiang et al. 2017)
  *   reject       updates that are later than this are dropped
  *   compensate   DC-ASGD's lambda, constant or (decay > 0) adaptive: compensate.c
- *   momentum     of the model's changes at the servers, also negative: ps_owner.c; the momentum
- *                that they have in all is measured: ps_momentum.c
- *   proxies      a server for each group of workers, between it and the model: ps_proxy.c
+ *   momentum     of the model's changes at the servers, also negative: ps_owner.c; their total
+ *                momentum is measured: ps_momentum.c
+ *   proxies      a server for each group of workers, between the group and the model: ps_proxy.c
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
- *   factors      dense layers go to the servers as factors, which multiply them out: ps_factors.c
- *   overlap      gradients go out while earlier layers are computed, and are one update when all
- *                are there (wait-free back-propagation: Zhang et al. 2017); with a codec whole
- *                layers do
- *   priority     the model is read in slices in the order of its layers, and the next step begins
- *                when its first layer has come
- *   lost         whether the others go on without a worker that crashed, or stop and name it
+ *   factors      dense layers are sent to the servers as factors, which multiply them out:
+ *                ps_factors.c
+ *   overlap      gradients are sent while earlier layers are computed, and become one update when
+ *                all have arrived (wait-free back-propagation: Zhang et al. 2017); with a codec in
+ *                pieces of whole layers
+ *   priority     the model is read in slices in the order of its layers, and the next step starts
+ *                when its first layer has arrived
+ *   lost         after a crash of a worker the others continue without it, or stop and name it
  *
- * With s = 0 and n = workers the gradients of a round are summed in the canonical order, so that it
- * is `allreduce` to the bit; with backup workers those that came, in the order of their ranks.
- * Staleness is counted in updates of the model.
+ * With s = 0 and n = workers the gradients of a round are summed in the canonical order: it is
+ * `allreduce` to the bit. With backup workers those that arrived in time are summed in the order of
+ * their ranks. Staleness is counted in updates of the model.
  *
  * Cost per worker and step: one add and one get of the model, cut over the servers; the servers
  * move P times that. Memory at a server: its range, the rule's state, and with s = 0 a range for
@@ -78,84 +79,92 @@ static const fast_option options[] = {
     FAST_OPT_INT(ps_config, servers, "1", 0, 65536,
                  "servers that share the model; 0: one for each worker"),
     FAST_OPT_INT(ps_config, replicas, "0", 0, PS_REPLICAS_MAX,
-                 "copies of the model besides the first, at servers of their own"),
+                 "copies of the model besides the first, each at servers of its own"),
     FAST_OPT_INT(ps_config, proxies, "0", 0, 65536,
-                 "groups of workers, each with a proxy that speaks for it; 0: none"),
+                 "groups of workers, each with a proxy that reads and writes for it; 0: none"),
     FAST_OPT_INT(ps_config, slack, "-1", -1, 1e12,
-                 "rounds that a worker may be ahead of the slowest; 0: synchronous, -1: any"),
+                 "rounds that a worker may be ahead of the slowest; 0: synchronous, -1: unbounded"),
     FAST_OPT_BOOL(ps_config, global, "no",
-                  "slack: every slack + 1 rounds all wait for all, not only who is ahead"),
+                  "with slack: every slack + 1 rounds each worker waits for all others, not only "
+                  "a worker that is ahead"),
     FAST_OPT_REAL(ps_config, warm, "0", 0, 1e9,
-                  "epochs in which worker 0 trains before the others begin (warm start)"),
+                  "epochs that worker 0 trains before the other workers start (warm start)"),
     FAST_OPT_INT(ps_config, aggregate, "0", 0, 65536,
-                 "gradients in an update; 0: all workers' with slack 0, else 1"),
+                 "gradients in an update; 0: those of all workers with slack=0, else 1"),
     FAST_OPT_INT(ps_config, softsync, "0", 0, 65536,
-                 "workers / N gradients in an update (N-softsync); 0: by aggregate"),
+                 "N of N-softsync: an update has workers / N gradients; 0: set by aggregate"),
     FAST_OPT_INT(ps_config, backup, "0", 0, 65536,
-                 "slack 0: workers whose gradients a round does not wait for"),
+                 "with slack=0: backup workers, whose gradients a round does not wait for"),
     FAST_OPT_INT(ps_config, fetch, "1", 1, 1e12, "steps between reads of the model"),
     FAST_OPT_INT(ps_config, push, "1", 1, 1e12, "steps between writes of gradients"),
     FAST_OPT_CHOICE(ps_config, send, "gradients", "gradients|differences|mean",
-                    "what is written: sums of gradients, differences of weights after local "
-                    "steps, or those by the number of steps"),
+                    "a write is the sum of gradients, the difference of weights after local "
+                    "steps, or that difference divided by the number of steps"),
     FAST_OPT_CHOICE(ps_config, staleness, "none", "none|inverse|workers",
-                    "how much an update counts: whole, one over its staleness, or one over the "
-                    "number of workers"),
+                    "scale of an update: 1, one over its staleness, or one over the number of "
+                    "workers"),
     FAST_OPT_INT(ps_config, reject, "-1", -1, 1e12,
-                 "drop updates that are more updates late than this; -1: none"),
+                 "drop updates whose staleness is larger than this; -1: none"),
     FAST_OPT_REAL(ps_config, value, "0", 0, 1e30,
-                  "wait while what others have not seen would move a weight by more than this, by "
-                  "the root of the step; 0: not"),
+                  "value bound: wait while updates that other workers have not read would move a "
+                  "weight by more than this divided by sqrt(step); 0: no bound"),
     FAST_OPT_BOOL(ps_config, eager, "no",
-                  "servers send new values when the slowest worker has ticked, unasked"),
+                  "servers send new values unasked whenever the slowest worker ends a round"),
     FAST_OPT_BOOL(ps_config, stalest, "no",
-                  "servers serve the worker that is furthest behind first"),
+                  "servers answer the worker that is furthest behind first"),
     FAST_OPT_REAL(ps_config, epochs, "1", 0.01, 1,
-                  "part of the workers whose end of an epoch ends it for the others too"),
+                  "fraction of the workers whose end of an epoch ends it for all workers"),
     FAST_OPT_REAL(ps_config, filter, "0", 0, 1e6,
-                  "keep back what would move a weight by a smaller part than this, by the root of "
-                  "the step; 0: nothing"),
+                  "hold back gradients whose relative change of the weight is smaller than this "
+                  "divided by sqrt(step); they add up. 0: send all"),
     FAST_OPT_INT(ps_config, budget, "0", 0, 1e15,
-                 "bytes of a write, the largest changes first, 8 for each; 0: any"),
+                 "bytes of a write: the largest relative changes are sent, 8 bytes each; 0: "
+                 "unlimited"),
     FAST_OPT_INT(ps_config, barrier, "0", 0, 1e15,
-                 "bytes of a write that is announced: others' reads of what it changes wait for "
-                 "it; 0: none"),
+                 "announce writes of more bytes than this: other workers' reads of the changed "
+                 "ranges wait for the write; 0: announce none"),
     FAST_OPT_REAL(ps_config, skip, "0", 0, 0.9999,
-                  "probability that what would be sent waits, and adds up; 0: never"),
+                  "probability that a gradient is held back and added to the next write"),
     FAST_OPT_REAL(ps_config, l1, "0", 0, 1e6,
-                  "servers take this, by the rate, from every weight's size after each update, "
-                  "down to 0"),
+                  "weight of an l1 penalty: servers take a proximal step after each update"),
     FAST_OPT_BOOL(ps_config, kkt, "no",
-                  "l1: of weights that are 0, gradients no larger than l1 are not sent"),
+                  "with l1: do not send gradients no larger than l1 of weights that are 0 (KKT "
+                  "filter)"),
     FAST_OPT_BOOL(ps_config, cache, "no",
-                  "filters: places of entries are not sent again while they are the same"),
+                  "with a filter: send the indices of entries only when they change"),
     FAST_OPT_REAL(ps_config, compensate, "0", 0, 1e6,
-                  "correct late gradients to first order with this weight (DC-ASGD); 0: not"),
-    FAST_OPT_REAL(
-        ps_config, decay, "0", 0, 0.9999999,
-        "compensate: makes the weight adaptive by a mean of squares that keeps this part"),
+                  "weight lambda of the first-order correction of late gradients (DC-ASGD); 0: "
+                  "no correction"),
+    FAST_OPT_REAL(ps_config, decay, "0", 0, 0.9999999,
+                  "with compensate: decay of the running mean square that makes lambda adaptive; "
+                  "0: constant"),
     FAST_OPT_REAL(ps_config, momentum, "0", -0.9999999, 0.9999999,
-                  "of the model's changes at the servers, besides the rule's; may be negative"),
+                  "momentum of the model's changes at the servers, besides the optimizer's; may "
+                  "be negative"),
     FAST_OPT_CHOICE(ps_config, lost, "auto", "auto|go|stop",
-                    "when a worker crashes the others go on, or stop and name it; auto: stop with "
-                    "slack 0 and no backup workers"),
+                    "when a worker crashes the others continue (go), or stop and name it; auto: "
+                    "stop with slack=0 and no backup workers"),
     FAST_OPT_FACTORS(ps_config),
     FAST_OPT_BOOL(ps_config, overlap, "no",
-                  "send gradients to the servers while others are computed"),
+                  "send gradients of late layers while those of earlier layers are computed"),
     FAST_OPT_BOOL(ps_config, priority, "no",
-                  "what the next step needs first is read first, and it begins with that"),
+                  "read the first layers' weights first, and start the next step with them"),
     FAST_OPT_END,
 };
 
+/* Count the owners of all copies, and the proxies. */
 static int64_t servers(const void *config, int64_t workers)
 {
     const ps_config *c = config;
 
+    FAST_ASSERT(c->replicas >= 0 && c->replicas <= PS_REPLICAS_MAX);
     return fast__ps_shards(c, workers) * (1 + c->replicas) + c->proxies;
 }
 
 int64_t fast__ps_batch(const ps_config *c, int64_t writers)
 {
+    FAST_ASSERT(writers > 0);
+    FAST_ASSERT(c->backup < writers);
     if (c->softsync)
         return c->softsync < writers ? writers / c->softsync : 1;
     return c->aggregate ? c->aggregate : c->slack == 0 ? writers - c->backup : 1;
@@ -163,6 +172,7 @@ int64_t fast__ps_batch(const ps_config *c, int64_t writers)
 
 bool fast__ps_filters(const ps_config *c)
 {
+    FAST_ASSERT(c->filter >= 0 && c->skip >= 0);
     return c->filter > 0 || c->budget > 0 || c->skip > 0 || c->kkt;
 }
 
@@ -182,9 +192,9 @@ static const fast_exclusion exclusions[] = {
     { "send", "filter|budget|skip|kkt|l1|value|epochs|compensate", NULL,
       "it needs gradients, and differences of weights are written" },
     { "decay", NULL, "compensate", "it makes the weight of the compensation adaptive" },
-    { "kkt", NULL, "l1", "it leaves out gradients that the proximal step of l1 takes back" },
+    { "kkt", NULL, "l1", "it leaves out gradients that the proximal step of l1 undoes" },
     { "cache", NULL, "filter|budget|skip|kkt", "whole gradients have no indices to cache" },
-    /* The way to the servers. */
+    /* Messages to the servers. */
     { "barrier", "slack=0|eager|send|factors=yes|overlap", NULL,
       "it holds reads back until a whole gradient has arrived" },
     { "overlap", "send|push|filter|budget|skip|kkt|value|proxies|barrier|factors=yes", NULL,
@@ -205,13 +215,14 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
 {
     const int64_t writers = c->proxies > 0 ? c->proxies : workers;
 
+    FAST_ASSERT(workers > 0);
     if (c->proxies > workers)
         return fast__fail(FAST_EINVAL, "ps: proxies=%lld are more than %lld workers",
                           (long long)c->proxies, (long long)workers);
     if (c->proxies > 0 && workers > FAST_SUM_MAX * c->proxies)
         return fast__fail(FAST_EINVAL, "ps: a proxy takes at most %d workers", FAST_SUM_MAX);
     if (c->backup >= writers)
-        return fast__fail(FAST_EINVAL, "ps: backup=%lld leaves none of %lld workers",
+        return fast__fail(FAST_EINVAL, "ps: backup=%lld must be smaller than the %lld workers",
                           (long long)c->backup, (long long)writers);
     if (c->slack == 0 && fast__ps_batch(c, writers) != writers - c->backup)
         return fast__fail(FAST_EINVAL,
@@ -224,11 +235,13 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
     return FAST_OK;
 }
 
+/* Refuse options that contradict each other or the number of workers. */
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
     const ps_config *c = config;
 
     (void)optimizer;
+    FAST_ASSERT(c->fetch > 0 && c->push > 0);
     FAST_TRY(fast__exclusions_check("ps", options, exclusions, c));
     if (c->send != PS_SEND_GRADIENTS && c->fetch != c->push)
         return fast__fail(FAST_EINVAL,
@@ -238,9 +251,10 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
     return check_counts(c, workers);
 }
 
-/* A server holds a range of the model: no rule that needs norms of more than that. */
+/* Refuse a rule that needs norms of more than the range of the model that a server holds. */
 static fast_err check_rule(const fast_trainer *t, const ps_config *c)
 {
+    FAST_ASSERT(t->count > 0);
     if (c->send != PS_SEND_GRADIENTS || fast_trainer_can_update_range(t))
         return FAST_OK;
     return fast__fail(FAST_EINVAL, "ps: a server holds a range of the model, and this optimizer "
@@ -248,42 +262,47 @@ static fast_err check_rule(const fast_trainer *t, const ps_config *c)
                                    "or one without norms");
 }
 
+/* A server's program: that of an owner of a copy, or of a proxy, by its rank. */
 static fast_err server(fast_trainer *t, const void *config)
 {
     const ps_config *c = config;
     const int64_t shards = fast__ps_shards(c, t->workers), owners = shards * (1 + c->replicas);
 
+    FAST_ASSERT(t->rank >= 0 && t->rank < owners + c->proxies);
     FAST_TRY(check_rule(t, c));
     return t->rank < owners ? fast__ps_own(t, c, t->rank / shards)
                             : fast__ps_proxy(t, c, t->rank - owners);
 }
 
-/* A read is answered behind the write that was sent before it. */
+/* Forecast the messages of a step. A read is answered after the write that was sent before it. */
 static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 {
     const ps_config *c = config;
     const double reads = 1 / (double)c->fetch, writes = 1 / (double)c->push;
 
     (void)t;
+    FAST_ASSERT(c->fetch > 0 && c->push > 0);
     out->round_trips = 2 * reads;
     out->waits = reads + fmin(reads, writes);
     out->served = fmax(reads, writes);
     out->barrier = c->slack < 0 ? 0 : (double)c->slack + 1;
 }
 
-/* Are steps rounds, which all workers take together and of which each is the work of all? Then
- * servers and workers can be kept between any two of them. */
+/* True if all workers take their steps together, and each update holds all their gradients: then
+ * servers and workers can be checkpointed between any two steps. */
 static bool by_rounds(const ps_config *c)
 {
+    FAST_ASSERT(c->slack >= -1);
     return c->slack == 0 && c->backup == 0 && c->replicas == 0 && c->proxies == 0 && !c->eager;
 }
 
-/* Rounds (slack 0): BSP. The model is read at the end of each round, so that no worker begins the
- * next one before all have ended this one, and between two rounds all hold the servers' weights:
- * workers and servers can be saved there. With `priority` some weights may still be on their way.
- */
+/* Rounds (slack 0): BSP. Each round ends with a read of the model, so that no worker starts the
+ * next round before all workers have ended this one. Between two rounds all hold the servers'
+ * weights: checkpoints are taken there. With `priority` some weights may still be in transit. */
 static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
 {
+    FAST_ASSERT(c->slack == 0);
+    FAST_ASSERT(wr->model_step != NULL);
     t->free_running = c->priority;
     fast_trainer_settle(t, fast__ps_arrive, wr);
     if (*wr->model_step != t->step + 1)
@@ -303,7 +322,7 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
     return fast_trainer_end(t);
 }
 
-/* Read the contributions of the last weights. */
+/* Read how many steps of each worker the last weights hold. */
 static fast_err read_contributions(ps_writer *wr)
 {
     const int64_t n = wr->writer_count;
@@ -325,14 +344,15 @@ static fast_err read_contributions(ps_writer *wr)
 /* Bounded or unbounded staleness: SSP's figure, step for step. */
 static fast_err train(fast_trainer *t, const ps_config *c, ps_writer *wr)
 {
-    ps_turn turn = PS_STEP;
+    ps_decision decision = PS_STEP;
 
+    FAST_ASSERT(c->proxies == 0);
     FAST_TRY(fast__ps_warm(wr));
     while (fast_trainer_next(t)) {
-        FAST_TRY(fast__ps_prepare(wr, &turn)); /* w_i <- get(w) within the slack */
-        if (turn == PS_STOP)
+        FAST_TRY(fast__ps_prepare(wr, &decision)); /* w_i <- get(w) within the slack */
+        if (decision == PS_STOP)
             break;
-        if (turn == PS_WAIT)
+        if (decision == PS_WAIT)
             continue;
         FAST_TRY(fast__ps_gradient(wr)); /* g_i <- gradient at w_i */
         if (t->step % c->push == 0 || t->step == t->step_count)
@@ -345,12 +365,14 @@ static fast_err train(fast_trainer *t, const ps_config *c, ps_writer *wr)
     return read_contributions(wr);
 }
 
+/* A worker's program. The writer is closed whatever happens: its state is that of a resume. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const ps_config *c = config;
     ps_writer wr;
     fast_err err;
 
+    FAST_ASSERT(t->rank >= 0 && t->rank < t->workers);
     FAST_TRY(check_rule(t, c));
     if (c->proxies > 0)
         return fast__ps_group_worker(t, c);
@@ -360,21 +382,25 @@ static fast_err worker(fast_trainer *t, const void *config)
     return err ? err : last;
 }
 
+/* The kind of vector that workers send, for the choice of codecs. */
 static const char *sends_by(const void *config)
 {
     const ps_config *c = config;
 
+    FAST_ASSERT(c->send >= PS_SEND_GRADIENTS && c->send <= PS_SEND_MEAN);
     return c->send == PS_SEND_GRADIENTS ? "gradients" : "differences";
 }
 
+/* The kind of vector that servers answer with. */
 static const char *answers_by(const void *config)
 {
     const ps_config *c = config;
 
+    FAST_ASSERT(c != NULL);
     return c->priority ? "slices" : "weights";
 }
 
-/* Rounds are synchronous, and can be resumed. */
+/* The declaration that the options make: rounds are synchronous, and can be resumed. */
 static const fast_strategy *member_of(const void *config);
 
 #define FAMILY                                                                                     \
@@ -389,5 +415,6 @@ const fast_strategy fast__strategy_ps = { FAMILY };
 
 static const fast_strategy *member_of(const void *config)
 {
+    FAST_ASSERT(config != NULL);
     return by_rounds(config) ? &rounds : &fast__strategy_ps;
 }

@@ -24,107 +24,112 @@
  * The servers of a run are, in this order: the owners of the model, the owners of its first copy,
  * of its second copy, ..., and the proxies.
  */
-enum { PS_REPLICAS_MAX = 3 };
+enum { PS_REPLICAS_MAX = 3, PS_TENSORS_MAX = 4 };
 
-enum { PS_SEND_GRADIENTS = 0, PS_SEND_DIFFERENCES, PS_SEND_MEAN };
-enum { PS_PIECE = 32768 }; /* floats of a piece at least */
-enum { PS_LOST_AUTO = 0, PS_LOST_GO, PS_LOST_STOP };
+enum { PS_SEND_GRADIENTS = 0, PS_SEND_DIFFERENCES, PS_SEND_MEAN };          /* option send */
+enum { PS_STALENESS_NONE = 0, PS_STALENESS_INVERSE, PS_STALENESS_WORKERS }; /* option staleness */
+enum { PS_PIECE = 32768 };                                                  /* floats of a piece */
+enum { PS_LOST_AUTO = 0, PS_LOST_GO, PS_LOST_STOP };                        /* option lost */
 
+/* The options. */
 typedef struct ps_config {
     int64_t servers;   /* that share the model; 0: one for each worker */
     int64_t replicas;  /* copies of the model besides the first */
     int64_t proxies;   /* groups of workers, with a proxy each; 0: none */
-    int64_t slack;     /* -1: unbounded */
+    int64_t slack;     /* rounds ahead of the slowest worker; -1: unbounded */
     bool global;       /* at the bound all wait for all */
-    double warm;       /* epochs of the first worker before the others begin */
+    double warm;       /* epochs of worker 0 before the other workers start */
     int64_t aggregate; /* gradients in an update; 0: all workers' if slack is 0, else 1 */
     int64_t softsync;  /* n of n-softsync; 0: by aggregate */
     int64_t backup;    /* workers whose gradients a round does not wait for */
     int64_t fetch;     /* steps between reads */
     int64_t push;      /* steps between writes */
     int send;          /* PS_SEND_* */
-    int staleness;     /* 0 none, 1 inverse, 2 workers */
-    int64_t reject;    /* -1: none */
-    double value;      /* bound of what others have not seen, at step 1; 0: none */
+    int staleness;     /* PS_STALENESS_*: scale of late updates */
+    int64_t reject;    /* largest staleness that is applied; -1: any */
+    double value;      /* bound of unread updates at step 1; 0: none */
     bool eager;        /* servers send new values without being asked */
-    bool stalest;      /* servers serve who is furthest behind first */
-    double epochs;     /* part of the workers whose end of an epoch ends it for all */
+    bool stalest;      /* servers answer the worker that is furthest behind first */
+    double epochs;     /* fraction of the workers whose end of an epoch ends it for all */
     double filter;     /* smallest relative change that is sent at step 1; 0: all */
     int64_t budget;    /* bytes of a write; 0: any */
-    int64_t barrier;   /* bytes of a write that others wait for before they read; 0: none */
-    double skip;       /* probability that what would be sent waits; 0: never */
+    int64_t barrier;   /* bytes above which a write is announced; 0: none is */
+    double skip;       /* probability that a selected gradient waits; 0: never */
     double l1;         /* of the proximal step after each update; 0: none */
-    bool kkt;          /* what that step would take back is not sent */
-    bool cache;        /* places of what is sent are not sent again while they are the same */
+    bool kkt;          /* gradients that the proximal step would undo are not sent */
+    bool cache;        /* indices of selected gradients are sent only when they change */
     double compensate; /* DC-ASGD's lambda; 0: none */
     double decay;      /* 0: lambda is constant */
     double momentum;   /* explicit, at the servers; 0: none */
-    int lost;          /* PS_LOST_*: what a crash of a worker means */
+    int lost;          /* PS_LOST_*: consequence of a worker's crash */
     int factors;       /* FAST_FACTORS_*: dense layers, from workers to servers */
     bool overlap;      /* gradients are sent as they become final */
     bool priority;     /* the model is read in the order in which the next step needs it */
 } ps_config;
 
-/* Owners of one copy of the model. */
+/* Return the number of owners of one copy of the model. */
 int64_t fast__ps_shards(const ps_config *c, int64_t workers);
-/* Who writes the model: workers, or proxies. Their ranks are those of the list. */
+/* Return the number of writers of the model, which are the workers or the proxies, and their actor
+ * numbers by rank. */
 int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_t **ids_out);
-/* Gradients that make an update, of so many writers. */
+/* Return the number of gradients that make an update, for this number of writers. */
 int64_t fast__ps_batch(const ps_config *c, int64_t writers);
-/* Does a write send a part of what was learned? */
+/* True if a write sends a selection of the gradients. */
 bool fast__ps_filters(const ps_config *c);
 
 /* The tensors of the model's space; -1: it has no such tensor. */
 typedef struct ps_tensors {
-    int64_t count;         /* of them */
-    int64_t state;         /* what is not trained: batch norm's statistics */
+    int64_t count;         /* number of tensors */
+    int64_t state;         /* state that is not trained: batch norm's statistics */
     int64_t contributions; /* [writers] steps that the model holds, filled by an add to it */
     int64_t epochs;        /* [epochs] workers that came to the end of each */
-    int64_t epochs_len;    /* of it */
+    int64_t epochs_len;    /* length of `epochs` */
 } ps_tensors;
 
-/* Layers whose gradients go to the servers as factors; the same at everyone. */
+/* Layers whose gradients are sent to the servers as factors; equal at all actors. */
 typedef struct ps_layers {
-    int64_t count;            /* of them */
+    int64_t count;            /* number of layers */
     fast_space_layer *layers; /* as the space has them */
     int64_t *numbers;         /* as the trainer counts them */
     const float **factors;    /* of the last gradient, at workers */
-    int64_t *rows;            /* of those */
+    int64_t *rows;            /* rows of each layer's factors */
 } ps_layers;
-/* Is what is written one gradient as it is? */
+/* True if a write is one gradient as it was computed. */
 bool fast__ps_may_factor(const ps_config *c);
-/* Choose. FAST_EINVAL, with the reason, for factors=yes that cannot be. */
+/* Choose the layers. FAST_EINVAL, with the reason, if factors=yes is impossible. */
 fast_err fast__ps_layers_new(fast_trainer *t, const ps_config *c, ps_layers *out);
+/* Free the lists. All 0 is allowed. */
 void fast__ps_layers_free(ps_layers *l);
-/* The factors of the last gradient. */
+/* Borrow the factors of the last gradient. */
 void fast__ps_layers_take(const fast_trainer *t, ps_layers *l);
 
-/* What the owner of a range keeps. Guarded by the space: one update of a range at a time. */
+/* Memory of the owner of a range. Guarded by the space: one update of a range at a time. */
 typedef struct ps_owner {
     fast_trainer *t;                /* the server's */
     const ps_config *config;        /* the run's */
-    const int64_t *writers;         /* actors' numbers, one after the other */
-    int64_t writer_count;           /* of them */
+    const int64_t *writers;         /* actor numbers of the writers, consecutive */
+    int64_t writer_count;           /* length of writers */
     ps_tensors tensors;             /* of its space */
-    bool first;                     /* it owns a part of the first copy: its measures are told */
+    bool first;                     /* it owns a range of the first copy, and reports measures */
     float **round;                  /* slack 0: [writers] gradients of the round; else NULL */
-    bool *came;                     /* slack 0: [writers] whose gradients came; else NULL */
-    const float **list;             /* slack 0: [writers] those that came, in the order of ranks */
+    bool *arrived;                  /* slack 0: [writers] its gradient is in `round`; else NULL */
+    const float **list;             /* slack 0: [writers] gradients that arrived, by rank */
     _Atomic int64_t *contributions; /* [writers] steps in the model; other threads read it */
+    int64_t *written;               /* [writers] steps of the writer at its last write */
     fast_past past;                 /* the last models, where late gradients are compensated */
     fast_implicit implicit;         /* measures the momentum */
     float *sum;      /* of the gradients that wait for an update; NULL where none does */
     float *before;   /* the model before an update; NULL without momentum */
-    float *velocity; /* the last change of the model, likewise; kept */
+    float *velocity; /* the last change of the model, persistent; NULL without momentum */
     float *state;    /* slack 0: [writers][its range] changes of the state; else NULL */
-    int64_t states;  /* slack 0: of them, that came in this round */
-    int64_t pending; /* gradients in sum */
-    int64_t begun;   /* steps of the run before this server began */
-    int64_t updates; /* made since */
+    int64_t states;  /* slack 0: changes of the state that arrived in this round */
+    int64_t pending; /* gradients in `sum`, or in `round` */
+    int64_t begun;   /* steps of the run before this server started */
+    int64_t updates; /* updates of the range since it started */
 } ps_owner;
 
-/* Open the space of copy `replica` of the model, alike at everyone; `o` is NULL but at its owners.
- */
+/* Open the space of copy `replica` of the model, with equal options at all actors; `o` is NULL
+ * except at its owners. Fails as fast_trainer_space() does. */
 fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                        const ps_layers *layers, ps_owner *o, ps_tensors *tensors_out,
                        fast_space **out);
@@ -134,7 +139,7 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica);
 /* The copies of the model as one writer sees them. A copy that loses an owner is left for good. */
 typedef struct ps_copies {
     fast_trainer *t;                         /* the writer's */
-    int64_t count;                           /* copies that the run began with */
+    int64_t count;                           /* copies at the start of the run */
     int64_t first;                           /* the copy that is read */
     fast_space *spaces[PS_REPLICAS_MAX + 1]; /* NULL: that copy is lost */
     ps_tensors tensors;                      /* tensor numbers, equal in all spaces */
@@ -157,12 +162,12 @@ typedef enum ps_write {
     PS_WRITE_ANNOUNCE, /* x will follow: reads of the ranges that it changes wait for it */
 } ps_write;
 typedef struct ps_operation {
-    ps_write kind;           /* which of them */
-    int64_t tensor;          /* ADD */
-    const float *x;          /* ADD, END, ANNOUNCE */
+    ps_write kind;           /* the operation */
+    int64_t tensor;          /* ADD: number of the tensor */
+    const float *x;          /* ADD, END, ANNOUNCE: the vector */
     float *g;                /* FACTORS: the gradient; layers given as factors are composed in it */
-    const ps_layers *layers; /* FACTORS */
-    int64_t clock;           /* TICK */
+    const ps_layers *layers; /* FACTORS: layers that are given as factors */
+    int64_t clock;           /* TICK: the new clock */
 } ps_operation;
 /* Perform it on every copy. Fails only where no copy is left. */
 fast_err fast__ps_copies_write(ps_copies *copies, const ps_operation *op);
@@ -170,20 +175,20 @@ fast_err fast__ps_copies_write(ps_copies *copies, const ps_operation *op);
  * wait there until the round of `read` has ended. */
 fast_err fast__ps_copies_follow(ps_copies *copies, bool rounds, const fast_space_read *read);
 
-/* Ranges of a gradient on their way to the servers while it is computed. */
+/* Ranges of a gradient that are sent to the servers while the rest is computed. */
 typedef struct ps_pieces {
     bool on;                   /* gradients are sent in pieces */
     int64_t low, high;         /* range that is final and not sent; empty where equal */
     fast_err err;              /* first failure to send a piece */
-    char why[FAST_DETAIL_MAX]; /* its detail */
+    char why[FAST_DETAIL_MAX]; /* detail of err */
 } ps_pieces;
 
-/* Whether a worker takes the step that it has come to. */
-typedef enum ps_turn {
-    PS_STEP, /* take it */
-    PS_WAIT, /* not yet: look again */
-    PS_STOP, /* no more steps */
-} ps_turn;
+/* The decision of a worker before a step. */
+typedef enum ps_decision {
+    PS_STEP, /* take the step */
+    PS_WAIT, /* the step must wait: decide again */
+    PS_STOP, /* take no more steps */
+} ps_decision;
 
 /* One writer of the model: its memory besides the replica t->w, t->s. Vectors are NULL where the
  * options do not need them. */
@@ -212,9 +217,11 @@ typedef struct ps_writer {
     bool lost;            /* backup: a worker has crashed */
     bool fused;           /* a write and the next read may be one visit of the model */
     bool fetched;         /* the last write fetched the next weights */
-    bool arriving;        /* ranges of the model are still on their way to t->w */
+    bool arriving;        /* ranges of the model are still in transit to t->w */
 } ps_writer;
 
+/* Open a writer whose gradients are in `g`: its memory, layers and spaces. A resumed run's clocks
+ * continue. FAST_ENOMEM, FAST_EINVAL: nothing is left open. */
 fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_writer *out);
 /* Free everything. FAST_ENOMEM: state for a resume is lost. */
 fast_err fast__ps_writer_close(ps_writer *wr);
@@ -231,7 +238,7 @@ fast_err fast__ps_gradient(ps_writer *wr);
 void fast__ps_collect(ps_writer *wr);
 /* Write the gradients or the difference since the last write. */
 fast_err fast__ps_push(ps_writer *wr);
-/* Are gradients sent in pieces? The same at all actors. */
+/* True if gradients are sent in pieces; equal at all actors. */
 bool fast__ps_in_pieces(const ps_config *c, const ps_layers *layers);
 /* Ask the servers for the number of steps of each writer that the model holds. */
 fast_err fast__ps_ask_contributions(ps_writer *wr, float *counts);
@@ -242,14 +249,14 @@ fast_space_read fast__ps_condition(const ps_writer *wr);
 /* Let worker 0 train alone for the epochs of the warm start. */
 fast_err fast__ps_warm(ps_writer *wr);
 /* Before a step: read weights that are new enough, unless the epoch or the run is over. */
-fast_err fast__ps_prepare(ps_writer *wr, ps_turn *out);
+fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out);
 /* Set the writer's clock at all copies. */
 fast_err fast__ps_set_clock(ps_writer *wr, int64_t clock);
-/* Set it to the steps that the writer has taken, or to what counts instead of them. */
+/* Set the clock to the steps that the writer has taken, or with backup workers to its round. */
 fast_err fast__ps_end_step(ps_writer *wr);
 /* After a step: count an epoch that ended, and set the clock. */
 fast_err fast__ps_tick(ps_writer *wr);
-/* After a write of x: wait while updates that others have not read exceed the value bound. */
+/* After a write of x: wait while updates that other writers have not read exceed the bound. */
 fast_err fast__ps_bound_value(ps_writer *wr, const float *x);
 /* FAST_EPEER if a worker crashed that this run cannot continue without. */
 fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c);
@@ -267,6 +274,6 @@ typedef struct ps_selection {
 void fast__ps_select(int64_t count, const float *w, const ps_selection *how, float *sum,
                      float *selected);
 
-/* Proxies: a worker's program, and a proxy's. */
+/* Programs with proxies: of a worker, and of proxy number `proxy`. */
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c);
 fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy);

@@ -109,7 +109,7 @@ static void weights_come_back_as_differences(void **state)
     }
 }
 
-/* Who reads what is drawn and kept by the reader's number, near or far. */
+/* A reader's random stream and residual belong to its number, local or remote. */
 static void differences_are_the_same_on_threads(void **state)
 {
     static const char *const codecs[] = { "onebit", "qsgd", "topk:ratio=0.1" };

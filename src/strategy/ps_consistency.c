@@ -14,9 +14,9 @@
  *
  *     u += lr x;   if max |u| > v / sqrt(t):  wait until all have read what holds u;   u <- 0
  *
- * A writer's clock then is the version that it last read, and to wait is to read with a clock. It
- * reads before it waits: among all that wait, the writer with the oldest read waits for nobody, so
- * there is no deadlock.
+ * With this bound a writer's clock is the version that it last read, and a wait is a read with a
+ * minimal clock. It reads before it waits: among all waiting writers the one with the oldest read
+ * waits for nobody, so that they cannot deadlock.
  */
 #include "strategy/ps.h"
 
@@ -31,6 +31,7 @@ fast_space_read fast__ps_condition(const ps_writer *wr)
 {
     const ps_config *c = wr->c;
 
+    FAST_ASSERT(wr->step >= 0 && wr->round >= 0);
     if (c->backup > 0 && !wr->written)
         return (fast_space_read){ .version_min = 0 };
     if (c->backup > 0)
@@ -44,7 +45,7 @@ fast_space_read fast__ps_condition(const ps_writer *wr)
                                                      : wr->step - c->slack };
 }
 
-/* Should worker 0 go away, the others start without it; a worker that restarts finds the model. */
+/* If worker 0 crashes, the others start without it; a worker that restarts finds the model. */
 fast_err fast__ps_warm(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
@@ -52,6 +53,7 @@ fast_err fast__ps_warm(ps_writer *wr)
     const int64_t steps = (int64_t)(wanted < most ? wanted : most);
     fast_err err = t->rank > 0 && t->step == 0 && steps > 0 ? FAST_ETIMEDOUT : FAST_OK;
 
+    FAST_ASSERT(wr->c->push > 0);
     fast_actor_at(t->actor, t->step, "the first steps of worker 0");
     while (err == FAST_ETIMEDOUT && !fast_member_is_down(t->actor, t->worker_ids[0])) {
         fast_space_read read = { .version_min = steps / wr->c->push };
@@ -69,6 +71,7 @@ fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c)
         c->lost == PS_LOST_STOP || (c->lost == PS_LOST_AUTO && c->slack == 0 && c->backup == 0);
     fast_member member;
 
+    FAST_ASSERT(t->step >= 0);
     while (stop && fast_member_next(t->actor, &member))
         if (member.down && !member.ended && member.id < t->workers)
             return fast__fail(FAST_EPEER, "worker %lld crashed before step %lld",
@@ -76,12 +79,13 @@ fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c)
     return FAST_OK;
 }
 
-/* Backup workers: too few are left for an update. The missing ones have stopped, unless one of them
- * crashed: it may restart. */
+/* With backup workers, when too few are left for an update: true if a missing worker crashed, and
+ * may restart; otherwise all missing workers have stopped. */
 static bool may_come_back(ps_writer *wr)
 {
     fast_member member;
 
+    FAST_ASSERT(wr->too_few);
     while (fast_member_next(wr->t->actor, &member))
         wr->lost = wr->lost || (member.down && !member.ended && member.id < wr->t->workers);
     return wr->lost;
@@ -89,20 +93,22 @@ static bool may_come_back(ps_writer *wr)
 
 fast_err fast__ps_set_clock(ps_writer *wr, int64_t clock)
 {
+    FAST_ASSERT(clock >= 0);
     return fast__ps_copies_write(&wr->copies,
                                  &(ps_operation){ .kind = PS_WRITE_TICK, .clock = clock });
 }
 
-/* With a value bound the clock is the version that was read; with backup workers a writer adds no
- * more to the round that it read, late or not. */
+/* With a value bound a read has set the clock: it is the version that was read. With backup workers
+ * the clock says that this writer adds no more to the round that it read, late or not. */
 fast_err fast__ps_end_step(ps_writer *wr)
 {
+    FAST_ASSERT(wr->step >= wr->pushed);
     if (wr->c->value > 0)
         return FAST_OK;
     return fast__ps_set_clock(wr, wr->c->backup > 0 ? wr->round + 1 : wr->step);
 }
 
-/* Go to the next epoch if enough workers have ended this one. */
+/* Skip to the next epoch if the fraction `epochs` of the workers has ended this one. */
 static fast_err skip_epoch(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
@@ -110,6 +116,7 @@ static fast_err skip_epoch(ps_writer *wr)
 
     if (!wr->ends || t->step % t->epoch_steps == 0)
         return FAST_OK;
+    FAST_ASSERT(epoch < wr->copies.tensors.epochs_len);
     FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.epochs, wr->ends, NULL));
     if ((double)wr->ends[epoch] < wr->c->epochs * (double)t->workers)
         return FAST_OK;
@@ -120,11 +127,12 @@ static fast_err skip_epoch(ps_writer *wr)
     return fast__ps_end_step(wr);
 }
 
-fast_err fast__ps_prepare(ps_writer *wr, ps_turn *out)
+fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
 {
     fast_trainer *t = wr->t;
     const ps_config *c = wr->c;
 
+    FAST_ASSERT(wr->step == t->step);
     *out = PS_STOP;
     FAST_TRY(fast__ps_check_lost(t, c));
     FAST_TRY(skip_epoch(wr));
@@ -134,7 +142,7 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_turn *out)
     if (t->step % c->fetch == 0 && !(c->backup > 0 && t->step == 0))
         FAST_TRY(fast__ps_read(wr, false));
     if (c->backup > 0 && wr->round >= t->step_count)
-        return FAST_OK; /* the others have made all updates, and this worker missed some */
+        return FAST_OK; /* other workers have made all updates; this worker missed some */
     if (!wr->too_few)
         *out = PS_STEP;
     else if (may_come_back(wr))
@@ -146,6 +154,7 @@ fast_err fast__ps_tick(ps_writer *wr)
 {
     const int64_t length = wr->t->epoch_steps;
 
+    FAST_ASSERT(!wr->ends || length > 0);
     if (wr->ends && wr->t->step % length == 0) {
         memset(wr->ends, 0, (size_t)wr->copies.tensors.epochs_len * sizeof *wr->ends);
         wr->ends[wr->t->step / length - 1] = 1;

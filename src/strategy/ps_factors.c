@@ -6,10 +6,10 @@
  *
  *     factors   rows (O + s C)        gradient   O C
  *
- * and `auto` takes the less. What comes back are weights, whole, either way; computing moves from
- * the workers to the servers, 2 rows O C operations for each write. The update is the plain one to
- * rounding: the product of one worker is summed by row, and products of several workers as their
- * gradients would be.
+ * and `auto` takes the smaller. Servers answer with whole weights either way. Computing moves from
+ * the workers to the servers: 2 rows O C operations for each write. The update equals the plain one
+ * up to rounding: the product of one worker is summed by row, and products of several workers are
+ * summed as their gradients would be.
  */
 #include "base/err.h"
 #include "base/memory.h"
@@ -17,16 +17,18 @@
 
 bool fast__ps_may_factor(const ps_config *c)
 {
+    FAST_ASSERT(c->push > 0);
     return c->send == PS_SEND_GRADIENTS && c->push == 1 && !fast__ps_filters(c) && c->value == 0 &&
            c->proxies == 0 && c->barrier == 0;
 }
 
 bool fast__ps_in_pieces(const ps_config *c, const ps_layers *layers)
 {
+    FAST_ASSERT(layers->count >= 0);
     return c->overlap && fast__ps_may_factor(c) && layers->count == 0;
 }
 
-/* Servers that hold something of the layer: ranges are as equal as possible. */
+/* Count the servers that hold a range of the layer: all ranges are as equal as possible. */
 static int64_t holders(const fast_trainer *t, int64_t shards, const fast_factored_layer *what)
 {
     const int64_t end = what->offset + what->outputs * what->inputs;
@@ -38,9 +40,11 @@ static int64_t holders(const fast_trainer *t, int64_t shards, const fast_factore
         count += next > what->offset && at < end;
         at = next;
     }
+    FAST_ASSERT(at == t->count && count > 0);
     return count;
 }
 
+/* Compare the floats of a write as factors and as a gradient, and report the choice. */
 static bool choose(fast_trainer *t, const ps_config *c, int mode, const fast_factored_layer *what)
 {
     const int64_t s = holders(t, fast__ps_shards(c, t->workers), what);
@@ -49,15 +53,18 @@ static bool choose(fast_trainer *t, const ps_config *c, int mode, const fast_fac
     const double plain = (double)what->outputs * (double)what->inputs;
     const bool chosen = fast__factors_pay(mode, factors, plain);
 
+    FAST_ASSERT(factors >= 0 && plain > 0);
     fast__factors_tell(t, what, chosen, factors, plain);
     return chosen;
 }
 
-/* May factors be? A reason is given where they were asked for. */
-static fast_err look(fast_trainer *t, const ps_config *c, int *mode)
+/* Set *mode to the option, or to NO where factors are impossible. FAST_EINVAL, with the reason, if
+ * the user asked for them. */
+static fast_err choose_mode(fast_trainer *t, const ps_config *c, int *mode)
 {
     const bool coded = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
 
+    FAST_ASSERT(c->factors >= FAST_FACTORS_AUTO && c->factors <= FAST_FACTORS_NO);
     *mode = c->factors;
     if (*mode == FAST_FACTORS_NO)
         return FAST_OK;
@@ -66,7 +73,7 @@ static fast_err look(fast_trainer *t, const ps_config *c, int *mode)
                                        "whole gradient; leave out one of them");
     if (coded || !fast__ps_may_factor(c)) {
         fast_trainer_note(t, coded ? "the codec encodes whole gradients: none is sent as factors"
-                                   : "what is written is no whole gradient, and has no factors");
+                                   : "workers write no whole gradients: none is sent as factors");
         *mode = FAST_FACTORS_NO;
     }
     return FAST_OK;
@@ -80,7 +87,7 @@ fast_err fast__ps_layers_new(fast_trainer *t, const ps_config *c, ps_layers *out
     fast_err err;
 
     *out = (ps_layers){ 0 };
-    FAST_TRY(look(t, c, &mode));
+    FAST_TRY(choose_mode(t, c, &mode));
     while (mode != FAST_FACTORS_NO && fast_trainer_factored_layer(t, count, &what))
         count++;
     if (count == 0)
@@ -99,9 +106,11 @@ fast_err fast__ps_layers_new(fast_trainer *t, const ps_config *c, ps_layers *out
         out->layers[out->count] =
             (fast_space_layer){ what.offset, what.outputs, what.inputs, what.rows };
         out->numbers[out->count++] = i;
-        if (t->g) /* a worker */
+        /* A server only needs the shapes. */
+        if (t->g)
             err = fast_trainer_use_factors(t, i, true);
     }
+    FAST_ASSERT(out->count <= count);
     if (err)
         fast__ps_layers_free(out);
     return err;
@@ -109,6 +118,7 @@ fast_err fast__ps_layers_new(fast_trainer *t, const ps_config *c, ps_layers *out
 
 void fast__ps_layers_free(ps_layers *l)
 {
+    FAST_ASSERT(l->count == 0 || l->layers);
     fast__free(l->layers);
     fast__free(l->numbers);
     fast__free(l->factors);
@@ -118,6 +128,7 @@ void fast__ps_layers_free(ps_layers *l)
 
 void fast__ps_layers_take(const fast_trainer *t, ps_layers *l)
 {
+    FAST_ASSERT(t->g != NULL);
     for (int64_t i = 0; i < l->count; i++)
         l->factors[i] = fast_trainer_factors(t, l->numbers[i], &l->rows[i]);
 }

@@ -12,18 +12,18 @@
  *
  * For a smooth loss y_t = lr H (w_t - w_(t-d)), d the staleness, and x_t = lr H (w_t - w_(t-d-1)):
  * the slope is d / (d + 1), which with d = P - 1 is the theorem's. Both hold the noise of s'_t, and
- * least squares would tend to 1/2 whatever mu is. So it is taken by an instrument, the x of so many
- * versions earlier that they have no sample in common:
+ * least squares would tend to 1/2 whatever mu is. So mu is estimated with an instrument: the x of L
+ * versions earlier, with which they have no sample in common:
  *
  *     mu = sum_t <y_t, x_(t-L)> / sum_t <x_t, x_(t-L)>
  *
- * Its standard error is that of a ratio of sums. Where batches are small it is large: differences
- * of gradients are mostly noise, and only the curvature that is left tells anything. Momentum of
- * the rule and of the servers is not in it: steps are gradients (YellowFin, Zhang and Mitliagkas
+ * Its standard error is that of a ratio of sums. It is large where batches are small: differences
+ * of gradients are mostly noise, and the estimate rests on the curvature that remains. Momentum of
+ * the rule and of the servers is not included: steps are gradients (YellowFin, Zhang and Mitliagkas
  * 2017, measures both together).
  *
- * Cost: up to SAMPLE weights of a range, evenly spaced, are looked at; some operations for each and
- * update, and at most ROOM floats twice.
+ * Cost: up to SAMPLE weights of a range, evenly spaced, with some operations for each weight and
+ * update; memory of at most 2 ROOM floats.
  */
 #include "strategy/ps_momentum.h"
 
@@ -31,10 +31,15 @@
 
 #include <math.h>
 
-enum { SAMPLE = 8192, ROOM = 1 << 20, PAIRS_MIN = 16 };
+enum {
+    SAMPLE = 8192,  /* sampled weights, at most */
+    ROOM = 1 << 20, /* floats of the ring of steps, at most */
+    PAIRS_MIN = 16  /* terms of the sums below which there is no estimate */
+};
 
 void fast__implicit_fini(fast_implicit *m)
 {
+    FAST_ASSERT(m->size >= 0);
     fast__free(m->steps);
     fast__free(m->pulls);
     fast__free(m->pulled);
@@ -46,6 +51,7 @@ fast_err fast__implicit_init(int64_t count, int64_t writers, fast_implicit *out)
     fast_implicit m = { .room = 4 * writers + 8, .lag = 2 * writers + 1 };
     fast_err err;
 
+    FAST_ASSERT(writers > 0);
     m.size = m.room < ROOM / 64 ? ROOM / m.room : 64;
     m.size = m.size < SAMPLE ? m.size : SAMPLE;
     m.size = m.size < count ? m.size : count;
@@ -54,11 +60,11 @@ fast_err fast__implicit_init(int64_t count, int64_t writers, fast_implicit *out)
         return FAST_OK;
     }
     m.stride = count / m.size;
-    err = fast__alloc("steps that are looked at", m.room * m.size, sizeof *m.steps, &m.steps);
+    err = fast__alloc("sampled steps", m.room * m.size, sizeof *m.steps, &m.steps);
     if (!err)
-        err = fast__alloc("their differences", m.room * m.size, sizeof *m.pulls, &m.pulls);
+        err = fast__alloc("differences of steps", m.room * m.size, sizeof *m.pulls, &m.pulls);
     if (!err)
-        err = fast__alloc("versions of them", m.room, sizeof *m.pulled, &m.pulled);
+        err = fast__alloc("versions of steps", m.room, sizeof *m.pulled, &m.pulled);
     if (err) {
         fast__implicit_fini(&m);
         return err;
@@ -69,9 +75,10 @@ fast_err fast__implicit_init(int64_t count, int64_t writers, fast_implicit *out)
     return FAST_OK;
 }
 
-/* One more pair of the regression. */
+/* Add a pair to the sums of the regression. */
 static void count_pair(fast_implicit *m, double yz, double xz)
 {
+    FAST_ASSERT(m->pairs >= 0);
     m->yz += yz;
     m->xz += xz;
     m->yz_yz += yz * yz;
@@ -93,8 +100,8 @@ void fast__implicit_see(fast_implicit *m, int64_t version, int64_t read, const f
     step = m->steps + version % m->room * m->size;
     for (int64_t i = 0; i < m->size; i++)
         step[i] = (float)(lr * (double)g[i * m->stride]);
-    /* Steps r and r + 1 must still be there; of several gradients at one version the first counts.
-     */
+    /* Steps r and r + 1 must still be in the ring; of several gradients at one version the first
+     * counts. */
     if (r < 1 || r <= version - m->room || m->pulled[r % m->room] == r)
         return;
     at = m->steps + r % m->room * m->size;
@@ -116,6 +123,7 @@ void fast__implicit_see(fast_implicit *m, int64_t version, int64_t read, const f
 
 double fast__implicit_estimate(const fast_implicit *m, double *error_out)
 {
+    FAST_ASSERT(error_out != NULL);
     const double mu = m->xz != 0 ? m->yz / m->xz : NAN;
 
     *error_out = sqrt(fmax(0, m->yz_yz - 2 * mu * m->yz_xz + mu * mu * m->xz_xz)) / fabs(m->xz);

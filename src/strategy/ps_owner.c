@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An owner of a range of the model: what it does with the updates that reach it.
+ * An owner of a range of the model applies the updates x that reach it.
  *
  *     late      = updates of the model since the one that the writer read
- *     x         <- compensated, by how the model changed since (compensate.c)
+ *     x         <- compensated by the change of the model since then (compensate.c)
  *     n = 1     w <- rule(w, scale(late) x)
  *     n > 1     sum += scale(late) x; of every n:  w <- rule(w, sum / n)
- *     slack 0   the gradients of a round are kept apart and summed in the canonical order
+ *     slack 0   the gradients of a round are stored, and summed in the canonical order
  *
  * Explicit momentum mu is of the model's changes, whatever rule makes them (heavy ball):
  *
@@ -31,21 +31,23 @@
 /* Versions by which a gradient may be late, for each writer, and still be compensated exactly. */
 enum { PAST = 2 };
 
-/* Keep a gradient for the round; the last one makes the sum, in the canonical order. */
+/* Store a gradient of the round; the last one completes the sum, in the canonical order. */
 static void collect_round(ps_owner *o, const fast_space_update *u, int64_t from, int64_t n)
 {
     int64_t used = 0;
 
-    FAST_ASSERT(!o->came[from]);
+    FAST_ASSERT(!o->arrived[from]);
+    FAST_ASSERT(o->pending < n);
     memcpy(o->round[from], u->x, (size_t)u->count * sizeof *u->x);
-    o->came[from] = true;
+    o->arrived[from] = true;
     if (++o->pending < n)
         return;
     for (int64_t i = 0; i < o->writer_count; i++)
-        if (o->came[i])
+        if (o->arrived[i])
             o->list[used++] = o->round[i];
+    FAST_ASSERT(used == n);
     fast__sum(o->list, used, u->count, o->sum);
-    memset(o->came, 0, (size_t)o->writer_count * sizeof *o->came);
+    memset(o->arrived, 0, (size_t)o->writer_count * sizeof *o->arrived);
 }
 
 /* d <- mu d + (w - before);  w <- before + d */
@@ -53,35 +55,51 @@ static void add_momentum(ps_owner *o, int64_t count, float *w)
 {
     const float mu = (float)o->config->momentum;
 
+    FAST_ASSERT(o->velocity && o->before);
     for (int64_t i = 0; i < count; i++) {
         o->velocity[i] = mu * o->velocity[i] + (w[i] - o->before[i]);
         w[i] = o->before[i] + o->velocity[i];
     }
 }
 
-/* The step of the schedule that an update belongs to. Rounds count themselves, because a worker may
- * miss some; with a value bound the clock counts versions. A run that goes on, or its next phase,
- * goes on in the schedule. */
+/* Return the step of the schedule that an update belongs to. A round is counted here, because a
+ * worker may miss some; with a value bound the clock counts versions. A resumed run, or its next
+ * phase, continues the schedule. */
 static int64_t step_of(const ps_owner *o, const fast_space_update *u, int64_t from)
 {
+    FAST_ASSERT(from >= 0 && from < o->writer_count);
     if (o->config->slack == 0)
         return o->begun + o->updates;
     return o->config->value > 0 ? o->begun + atomic_load(&o->contributions[from]) : u->clock;
 }
 
+/* Return the number of a writer's steps that its write holds: `push`, or fewer at the end of the
+ * run. The clock of a write is the number of steps before its last one; with a value bound it
+ * counts versions, and after a restart of the writer it is behind: then it is `push`. */
+static int64_t steps_in(ps_owner *o, const fast_space_update *u, int64_t from)
+{
+    const int64_t push = o->config->push, steps = u->clock + 1 - o->written[from];
+
+    FAST_ASSERT(from >= 0 && from < o->writer_count);
+    o->written[from] = u->clock + 1;
+    return o->config->value == 0 && steps > 0 && steps < push ? steps : push;
+}
+
 /* w <- sign(w) max(|w| - by, 0) */
 static void shrink(int64_t count, float by, float *w)
 {
+    FAST_ASSERT(by >= 0);
     for (int64_t i = 0; i < count; i++)
         w[i] = fabsf(w[i]) <= by ? 0 : w[i] - copysignf(by, w[i]);
 }
 
-/* Change the model by the sum of n writes, or by one. */
+/* Update the model by scale x: one write, or the sum of n writes. */
 static void change(ps_owner *o, const fast_space_update *u, int64_t step, float *w, const float *x,
                    float scale)
 {
     const double lr = fast_trainer_lr(o->t, step);
 
+    FAST_ASSERT(step >= 0);
     if (o->before)
         memcpy(o->before, w, (size_t)u->count * sizeof *w);
     o->updates++;
@@ -94,22 +112,23 @@ static void change(ps_owner *o, const fast_space_update *u, int64_t step, float 
         add_momentum(o, u->count, w);
     if (o->config->l1 > 0)
         shrink(u->count, (float)(lr * o->config->l1), w);
-    /* By the space's numbers: those of a server that begins anew go on where its node's memory is
-     * left. */
+    /* Versions are the space's: they continue at a restarted server whose node has its memory. */
     fast__implicit_see(&o->implicit, u->version + 1, u->read, u->x, lr * (double)scale);
 }
 
-/* How much an update counts that is so many updates late. */
+/* Return the scale of an update that is `late` updates late. */
 static float scale_of(const ps_owner *o, int64_t late)
 {
-    if (o->config->staleness == 2)
+    FAST_ASSERT(o->writer_count > 0);
+    if (o->config->staleness == PS_STALENESS_WORKERS)
         return 1.0f / (float)o->writer_count;
-    return o->config->staleness == 1 && late > 1 ? 1.0f / (float)late : 1.0f;
+    return o->config->staleness == PS_STALENESS_INVERSE && late > 1 ? 1.0f / (float)late : 1.0f;
 }
 
-/* Rounds change the state as they change the model: when all have come, in their order. */
+/* Slack 0: add the changes of the state once all have arrived, in the order of ranks. */
 static void collect_state(ps_owner *o, const fast_space_update *u, int64_t from, float *w)
 {
+    FAST_ASSERT(o->states < o->writer_count);
     memcpy(o->state + from * u->count, u->x, (size_t)u->count * sizeof *u->x);
     if (++o->states < o->writer_count)
         return;
@@ -118,23 +137,32 @@ static void collect_state(ps_owner *o, const fast_space_update *u, int64_t from,
     o->states = 0;
 }
 
-/* Tensors besides the model: what it holds of whom is written when somebody asks by adding to it;
- * all else is added as it is. */
-static bool apply_other(ps_owner *o, const fast_space_update *u, int64_t from, float *w)
+/* Apply an add to a tensor besides the model. The contributions are filled in when a writer asks
+ * for them by an add; all other tensors are plain sums. */
+static void apply_other(ps_owner *o, const fast_space_update *u, int64_t from, float *w)
 {
-    if (u->tensor == o->tensors.state && o->state) {
+    FAST_ASSERT(u->tensor > 0 && u->tensor < o->tensors.count);
+    if (u->tensor == o->tensors.state && o->state)
         collect_state(o, u, from, w);
-        return true;
-    }
-    if (u->tensor != o->tensors.contributions) {
+    else if (u->tensor != o->tensors.contributions)
         fast__vector_add(u->count, u->x, w);
-        return true;
-    }
-    for (int64_t i = 0; i < u->count; i++)
-        w[i] = (float)atomic_load(&o->contributions[u->offset + i]);
-    return true;
+    else
+        for (int64_t i = 0; i < u->count; i++)
+            w[i] = (float)atomic_load(&o->contributions[u->offset + i]);
 }
 
+/* True if an update is dropped: it is later than `reject`, or with slack 0 of an older round. With
+ * backup workers a round takes one gradient of each worker. */
+static bool is_dropped(const ps_owner *o, int64_t late, int64_t from)
+{
+    const ps_config *c = o->config;
+
+    FAST_ASSERT(late >= 0);
+    return (c->reject >= 0 && late > c->reject) ||
+           (c->slack == 0 && (late > 0 || o->arrived[from]));
+}
+
+/* The space's apply function: the formula at the top of the file. False: the update is dropped. */
 static bool apply(void *ctx, const fast_space_update *u, float *w)
 {
     ps_owner *o = ctx;
@@ -143,28 +171,25 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
     const int64_t late = u->version / n - u->read / n;
     const float scale = scale_of(o, late);
     const float *x = u->x;
-    int64_t step;
 
     FAST_ASSERT(from >= 0 && from < o->writer_count);
-    if (u->tensor != 0)
-        return apply_other(o, u, from, w);
-    FAST_ASSERT(late >= 0);
-    if (c->reject >= 0 && late > c->reject)
-        return false;
-    /* With backup workers a round takes one gradient of each, and none of an older round. */
-    if (c->slack == 0 && (late > 0 || o->came[from]))
-        return false;
-    step = step_of(o, u, from);
-    atomic_fetch_add(&o->contributions[from], c->push);
-    if (c->compensate > 0) {
-        const fast_compensation how = { c->compensate, c->decay };
-
-        x = fast__past_compensate(&o->past, &how, u->read, u->version, u->count, x, w);
+    if (u->tensor != 0) {
+        apply_other(o, u, from, w);
+        return true;
     }
+    if (is_dropped(o, late, from))
+        return false;
+    /* Before the contributions change: with a value bound they are the step. */
+    const int64_t step = step_of(o, u, from);
+    atomic_fetch_add(&o->contributions[from], steps_in(o, u, from));
+    if (c->compensate > 0)
+        x = fast__past_compensate(&o->past, &(fast_compensation){ c->compensate, c->decay },
+                                  u->read, u->version, u->count, x, w);
     if (n == 1 && c->slack != 0) {
         change(o, u, step, w, x, scale);
         return true;
     }
+    /* n gradients make an update: their sum is completed by the last one that arrives. */
     if (c->slack == 0) {
         collect_round(o, u, from, n);
     } else {
@@ -179,9 +204,9 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
     return true;
 }
 
-/* What apply() costs for each float, on average: the sum of a round or of n gradients, and of every
- * n of them the rule and momentum. */
-static void price(const ps_config *c, int64_t n, fast_space_options *space)
+/* Set the mean cost of apply() for each float: the sum of a round or of n gradients, and once for n
+ * gradients the rule, momentum and the proximal step. */
+static void set_cost(const ps_config *c, int64_t n, fast_space_options *space)
 {
     const double part = 1 / (double)n;
     const bool sums = n > 1 || c->slack == 0, ruled = c->send == PS_SEND_GRADIENTS;
@@ -189,7 +214,7 @@ static void price(const ps_config *c, int64_t n, fast_space_options *space)
     FAST_ASSERT(n > 0);
     space->operations = part * (ruled ? FAST_UPDATE_OPERATIONS : 1) + (sums ? 1 : 0);
     space->bytes = part * (ruled ? FAST_UPDATE_BYTES : 12) + (sums ? 12 : 0);
-    if (c->momentum != 0) { /* the model is kept, and moved once more */
+    if (c->momentum != 0) { /* a copy of the model, and one more move */
         space->operations += 4 * part;
         space->bytes += 28 * part;
     }
@@ -203,15 +228,36 @@ static void price(const ps_config *c, int64_t n, fast_space_options *space)
     }
 }
 
+/* Fill in the tensors of the model's space: w, the state, contributions, ends of epochs. */
+static ps_tensors list_tensors(const fast_trainer *t, const ps_config *c, int64_t writers,
+                               fast_space_tensor tensors[PS_TENSORS_MAX])
+{
+    ps_tensors which = { .count = 1, .state = -1, .contributions = -1, .epochs = -1 };
+
+    tensors[0] = (fast_space_tensor){ "w", t->count, t->w };
+    if (t->state_count > 0) {
+        which.state = which.count;
+        tensors[which.count++] = (fast_space_tensor){ "s", t->state_count, t->s };
+    }
+    which.contributions = which.count;
+    tensors[which.count++] = (fast_space_tensor){ "contributions", writers, NULL };
+    if (c->epochs < 1) {
+        which.epochs = which.count;
+        which.epochs_len = t->step_count / t->epoch_steps + 1;
+        tensors[which.count++] = (fast_space_tensor){ "epochs", which.epochs_len, NULL };
+    }
+    FAST_ASSERT(which.count <= PS_TENSORS_MAX);
+    return which;
+}
+
 fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                        const ps_layers *layers, ps_owner *o, ps_tensors *tensors_out,
                        fast_space **out)
 {
     static const char *const names[PS_REPLICAS_MAX + 1] = { "model", "model copy 1", "model copy 2",
                                                             "model copy 3" };
-    const int64_t shards = fast__ps_shards(c, t->workers), steps = t->epoch_steps;
-    fast_space_tensor tensors[4] = { { "w", t->count, t->w } };
-    ps_tensors which = { .count = 1, .state = -1, .contributions = -1, .epochs = -1 };
+    const int64_t shards = fast__ps_shards(c, t->workers);
+    fast_space_tensor tensors[PS_TENSORS_MAX];
     fast_space_options space = { .name = names[replica],
                                  .tensors = tensors,
                                  .owners = t->server_ids + replica * shards,
@@ -228,33 +274,25 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                                  .ctx = o };
 
     FAST_ASSERT(replica >= 0 && replica <= PS_REPLICAS_MAX);
-    space.aggregate = fast__ps_batch(c, fast__ps_writers(c, t, &space.writers));
     space.writer_count = fast__ps_writers(c, t, &space.writers);
-    price(c, fast__ps_batch(c, space.writer_count), &space);
-    if (t->state_count > 0) {
-        which.state = which.count;
-        tensors[which.count++] = (fast_space_tensor){ "s", t->state_count, t->s };
-    }
-    which.contributions = which.count;
-    tensors[which.count++] = (fast_space_tensor){ "contributions", space.writer_count, NULL };
-    if (c->epochs < 1) {
-        which.epochs = which.count;
-        which.epochs_len = t->step_count / steps + 1;
-        tensors[which.count++] = (fast_space_tensor){ "epochs", which.epochs_len, NULL };
-    }
-    space.tensor_count = which.count;
-    *tensors_out = which;
+    space.aggregate = fast__ps_batch(c, space.writer_count);
+    set_cost(c, space.aggregate, &space);
+    *tensors_out = list_tensors(t, c, space.writer_count, tensors);
+    space.tensor_count = tensors_out->count;
     return fast_trainer_space(t, &space, out);
 }
 
+/* Free an owner's memory; the velocity is the trainer's. */
 static void owner_fini(ps_owner *o)
 {
+    FAST_ASSERT(!o->round || o->writer_count > 0);
     for (int64_t i = 0; o->round && i < o->writer_count; i++)
         fast__free(o->round[i]);
     fast__free(o->round);
-    fast__free(o->came);
+    fast__free(o->arrived);
     fast__free(o->list);
     fast__free(o->contributions);
+    fast__free(o->written);
     fast__free(o->sum);
     fast__free(o->before);
     fast__free(o->state);
@@ -262,28 +300,31 @@ static void owner_fini(ps_owner *o)
     fast__implicit_fini(&o->implicit);
 }
 
-/* Room for the gradients of a round. */
+/* Slack 0: allocate for the gradients of a round, `room` floats each. */
 static fast_err round_init(ps_owner *o, int64_t room)
 {
+    FAST_ASSERT(o->writer_count > 0);
     FAST_TRY(fast__alloc("a round", o->writer_count, sizeof *o->round, &o->round));
-    FAST_TRY(fast__alloc("a round's senders", o->writer_count, sizeof *o->came, &o->came));
+    FAST_TRY(fast__alloc("a round's senders", o->writer_count, sizeof *o->arrived, &o->arrived));
     FAST_TRY(fast__alloc("a round's list", o->writer_count, sizeof *o->list, &o->list));
     for (int64_t i = 0; i < o->writer_count; i++)
         FAST_TRY(fast__alloc("a round's gradients", room, sizeof **o->round, &o->round[i]));
     return FAST_OK;
 }
 
-/* All of an owner's memory, of the largest range that a server may hold. */
+/* Allocate an owner's memory, for the largest range that a server may hold. */
 static fast_err owner_init(ps_owner *o)
 {
     const ps_config *c = o->config;
     const int64_t shards = fast__ps_shards(c, o->t->workers);
     const int64_t room = (o->t->count + shards - 1) / shards;
-    void *kept = NULL;
+    void *velocity = NULL;
     const bool simple = c->slack != 0 && c->send == PS_SEND_GRADIENTS;
 
+    FAST_ASSERT(room > 0);
     FAST_TRY(
         fast__alloc("contributions", o->writer_count, sizeof *o->contributions, &o->contributions));
+    FAST_TRY(fast__alloc("writes", o->writer_count, sizeof *o->written, &o->written));
     if (fast__ps_batch(c, o->writer_count) > 1 || c->slack == 0)
         FAST_TRY(fast__alloc("the sum of gradients", room, sizeof *o->sum, &o->sum));
     if (c->slack == 0)
@@ -294,10 +335,10 @@ static fast_err owner_init(ps_owner *o)
                              sizeof *o->state, &o->state));
     if (c->momentum != 0) {
         FAST_TRY(fast__alloc("the model before", room, sizeof *o->before, &o->before));
-        FAST_TRY(fast_trainer_persist(o->t, 0, (size_t)room * sizeof *o->velocity, &kept));
-        o->velocity = kept;
+        FAST_TRY(fast_trainer_persist(o->t, 0, (size_t)room * sizeof *o->velocity, &velocity));
+        o->velocity = velocity;
     }
-    /* Measured where each update is one gradient. */
+    /* The implicit momentum is measured where each update is one gradient. */
     if (simple && o->first && fast__ps_batch(c, o->writer_count) == 1)
         FAST_TRY(fast__implicit_init(o->t->count / shards, o->writer_count, &o->implicit));
     if (c->compensate > 0) {
@@ -308,12 +349,13 @@ static fast_err owner_init(ps_owner *o)
     return FAST_OK;
 }
 
-/* What was measured, if it says anything. */
+/* Report the measured momentum, if the estimate is reliable. */
 static void tell_momentum(const ps_owner *o)
 {
     double error;
     const double mu = fast__implicit_estimate(&o->implicit, &error);
 
+    FAST_ASSERT(o->first);
     if (isfinite(mu) && isfinite(error) && o->updates > 1)
         fast_trainer_momentum(o->t, mu, error);
 }
@@ -325,12 +367,14 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
     fast_space *space = NULL;
     fast_err err;
 
-    /* The writers have left this copy when its server crashed, and go on with the others: what it
-     * would begin with is of no use to those who come later. */
+    /* Writers left this copy when its server crashed, and continue with the other copies: the
+     * initial values of a restarted server are of no use. */
     if (c->replicas > 0 && fast_actor_life(t->actor) > 0)
         return FAST_OK;
+    FAST_ASSERT(replica >= 0 && replica <= c->replicas);
     o.writer_count = fast__ps_writers(c, t, &o.writers);
     err = owner_init(&o);
+    /* The space copies the list of layers when it is opened. */
     if (!err)
         err = fast__ps_layers_new(t, c, &layers);
     if (!err)

@@ -27,7 +27,7 @@ int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_
     return c->proxies > 0 ? c->proxies : t->workers;
 }
 
-/* Copy `i` has lost an owner: leave it. Its saved state is of no use. */
+/* Leave copy `i`, which has lost an owner. Its saved state is of no use. */
 static void copy_lose(ps_copies *copies, int64_t i)
 {
     FAST_ASSERT(i >= 0 && i < copies->count && copies->spaces[i]);
@@ -37,9 +37,10 @@ static void copy_lose(ps_copies *copies, int64_t i)
         copies->first++;
 }
 
-/* Is this the only copy that is left? */
+/* True if no copy besides `i` is left. */
 static bool copy_is_last(const ps_copies *copies, int64_t i)
 {
+    FAST_ASSERT(i >= 0 && i < copies->count);
     for (int64_t k = 0; k < copies->count; k++)
         if (k != i && copies->spaces[k])
             return false;
@@ -60,6 +61,7 @@ fast_err fast__ps_copies_close(ps_copies *copies)
 {
     fast_err first = FAST_OK;
 
+    FAST_ASSERT(copies->count <= PS_REPLICAS_MAX + 1);
     for (int64_t i = 0; i < copies->count; i++) {
         const fast_err err = fast_trainer_space_close(copies->t, copies->spaces[i]);
 
@@ -71,16 +73,19 @@ fast_err fast__ps_copies_close(ps_copies *copies)
 
 fast_err fast__ps_copies_get(ps_copies *copies, int64_t tensor, float *x, fast_space_read *read)
 {
+    FAST_ASSERT(tensor >= 0 && tensor < copies->tensors.count);
     for (;;) {
         const int64_t i = copies->first;
         const fast_err err = fast_space_get(copies->spaces[i], tensor, x, read, FAST_SOON);
 
+        /* An owner is down: the read is repeated at the next copy, which holds the same updates. */
         if (err != FAST_EPEER || copy_is_last(copies, i))
             return err;
         copy_lose(copies, i);
     }
 }
 
+/* Perform a write on one copy. */
 static fast_err copy_write(fast_space *space, const ps_operation *op)
 {
     switch (op->kind) {
@@ -116,12 +121,14 @@ fast_err fast__ps_copies_write(ps_copies *copies, const ps_operation *op)
 
 fast_err fast__ps_copies_follow(ps_copies *copies, bool rounds, const fast_space_read *read)
 {
+    FAST_ASSERT(copies->first < copies->count);
     for (int64_t i = copies->first + 1; i < copies->count; i++) {
         fast_space_read there = *read;
         fast_err err = FAST_OK;
 
         if (!copies->spaces[i])
             continue;
+        /* A read of a short tensor under the same condition waits for the round. */
         if (rounds)
             err = fast_space_get(copies->spaces[i], copies->tensors.contributions, NULL, &there,
                                  FAST_SOON);

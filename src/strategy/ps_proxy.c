@@ -9,9 +9,9 @@
  *     proxy    of all its workers that are up:  g <- sum g_i / m, in the canonical order;
  *              add(g) to the model; get(w) within the slack; put(w) for the group
  *
- * With a filter or a budget the proxy keeps back what is not significant, and its group goes on
- * with it all the same, by plain SGD: w - lr (what is kept back), as Gaia's data centres do; the
- * slack is between the proxies: a mirror clock. With one worker a group it is the program without
+ * With a filter or a budget the proxy holds back gradients that are not significant, and its group
+ * uses their sum r nevertheless, by plain SGD: w - lr r, as Gaia's data centres do. The slack is
+ * between the proxies: Gaia's mirror clock. With one worker a group it is the program without
  * proxies. Cost: a worker's messages stay in its group; between groups travel 2 messages of the
  * model for each proxy and round.
  */
@@ -24,29 +24,31 @@
 #include <string.h>
 
 /* The tensors of a group's space. */
-enum { GROUP_W, GROUP_G, GROUP_CARRIED, GROUP_S };
+enum { GROUP_W, GROUP_G, GROUP_CONTRIBUTIONS, GROUP_S };
 
 /* A group's gradients at its proxy. Written under the space's lock, read between rounds. */
-typedef struct group {
+typedef struct ps_group {
     int64_t first;      /* rank of its first worker */
-    int64_t size;       /* of workers */
+    int64_t size;       /* number of workers */
     float **round;      /* [size] gradients of the round */
-    bool *came;         /* [size] whose came */
-    const float **list; /* [size] those, in the order of ranks */
-    float *mean;        /* of them */
-} group;
+    bool *arrived;      /* [size] the gradient is in `round` */
+    const float **list; /* [size] gradients that arrived, in the order of ranks */
+    float *mean;        /* of the gradients that arrived */
+} ps_group;
 
-/* The ranks of a proxy's workers: as equal as possible. */
+/* Set the range of ranks of a proxy's workers: groups are as equal as possible. */
 static void group_of(int64_t proxy, int64_t proxies, int64_t workers, int64_t *first_out,
                      int64_t *size_out)
 {
     *first_out = proxy * workers / proxies;
     *size_out = (proxy + 1) * workers / proxies - *first_out;
+    FAST_ASSERT(*size_out > 0);
 }
 
+/* The group space's apply function: store a gradient of the round, or add to the state. */
 static bool collect(void *ctx, const fast_space_update *u, float *w)
 {
-    group *gr = ctx;
+    ps_group *gr = ctx;
     const int64_t i = u->from - gr->first;
 
     if (u->tensor == GROUP_S) {
@@ -54,24 +56,26 @@ static bool collect(void *ctx, const fast_space_update *u, float *w)
         return true;
     }
     FAST_ASSERT(u->tensor == GROUP_G && i >= 0 && i < gr->size);
-    if (gr->came[i])
+    if (gr->arrived[i])
         return false;
     memcpy(gr->round[i], u->x, (size_t)u->count * sizeof *u->x);
-    gr->came[i] = true;
+    gr->arrived[i] = true;
     return true;
 }
 
-static fast_err open_group(fast_trainer *t, const ps_config *c, int64_t proxy, group *gr,
+/* Open the space of a proxy and its workers; `gr` is NULL except at the proxy. */
+static fast_err open_group(fast_trainer *t, const ps_config *c, int64_t proxy, ps_group *gr,
                            fast_space **out)
 {
     const fast_space_tensor tensors[] = { { "w", t->count, t->w },
                                           { "g", t->count, NULL },
-                                          { "carried", c->proxies, NULL },
+                                          { "contributions", c->proxies, NULL },
                                           { "s", t->state_count, t->s } };
     const int64_t id = t->server_ids[t->servers - c->proxies + proxy];
     int64_t first, size;
     char name[32];
 
+    FAST_ASSERT(proxy >= 0 && proxy < c->proxies);
     group_of(proxy, c->proxies, t->workers, &first, &size);
     snprintf(name, sizeof name, "group %lld", (long long)proxy);
     return fast_space_open(t->actor,
@@ -87,11 +91,13 @@ static fast_err open_group(fast_trainer *t, const ps_config *c, int64_t proxy, g
                            out);
 }
 
-/* A worker's round: `rounds` is how many its proxy must have made. */
+/* Read the group's model after `rounds` rounds of its proxy; `seen` is a copy of the state, or
+ * NULL. */
 static fast_err read_group(fast_trainer *t, fast_space *space, int64_t rounds, float *seen)
 {
     fast_space_read read = { .version_min = rounds };
 
+    FAST_ASSERT(rounds >= 0);
     fast_actor_at(t->actor, t->step, "weights");
     FAST_TRY(fast_space_get(space, GROUP_W, t->w, &read, FAST_SOON));
     if (!seen)
@@ -101,8 +107,11 @@ static fast_err read_group(fast_trainer *t, fast_space *space, int64_t rounds, f
     return FAST_OK;
 }
 
+/* Write this worker's gradient and its change of the state, of which each worker's counts
+ * 1/size. */
 static fast_err write_group(fast_trainer *t, fast_space *space, int64_t size, float *seen)
 {
+    FAST_ASSERT(size > 0);
     fast_actor_at(t->actor, t->step, "gradient");
     FAST_TRY(fast_space_add(space, GROUP_G, t->g, FAST_SOON));
     for (int64_t i = 0; seen && i < t->state_count; i++)
@@ -112,12 +121,14 @@ static fast_err write_group(fast_trainer *t, fast_space *space, int64_t size, fl
     return fast_space_tick(space, t->step);
 }
 
-/* What the last model holds of each group, and so of each of its workers. */
-static fast_err carry_group(fast_trainer *t, const ps_config *c, fast_space *space, float *counts)
+/* Read how many steps of each group, and so of each of its workers, the last model holds. */
+static fast_err read_contributions(fast_trainer *t, const ps_config *c, fast_space *space,
+                                   float *counts)
 {
     const fast_vector w = fast_trainer_model(t);
 
-    FAST_TRY(fast_space_get(space, GROUP_CARRIED, counts, NULL, FAST_SOON));
+    FAST_ASSERT(w.shares != NULL);
+    FAST_TRY(fast_space_get(space, GROUP_CONTRIBUTIONS, counts, NULL, FAST_SOON));
     for (int64_t k = 0; k < c->proxies; k++) {
         int64_t first, size;
 
@@ -129,12 +140,14 @@ static fast_err carry_group(fast_trainer *t, const ps_config *c, fast_space *spa
     return FAST_OK;
 }
 
+/* The worker's loop of the formula above. */
 static fast_err work(fast_trainer *t, const ps_config *c, fast_space *space, int64_t size,
                      float *seen, float *counts)
 {
     const int64_t begin = t->step;
 
-    if (begin > 0) /* a run that goes on: its clocks do too */
+    FAST_ASSERT(size > 0);
+    if (begin > 0) /* a resumed run: its clocks continue */
         FAST_TRY(fast_space_tick(space, begin));
     while (fast_trainer_next(t)) {
         FAST_TRY(read_group(t, space, t->step - begin, seen));
@@ -143,7 +156,7 @@ static fast_err work(fast_trainer *t, const ps_config *c, fast_space *space, int
     }
     FAST_TRY(fast_trainer_end(t));
     FAST_TRY(read_group(t, space, t->step - begin, seen));
-    return carry_group(t, c, space, counts);
+    return read_contributions(t, c, space, counts);
 }
 
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c)
@@ -158,7 +171,8 @@ fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c)
         if (t->rank < first + size)
             break;
     }
-    err = fast__alloc("what is carried", c->proxies, sizeof *counts, &counts);
+    FAST_ASSERT(proxy < c->proxies);
+    err = fast__alloc("contributions", c->proxies, sizeof *counts, &counts);
     if (!err && t->state_count > 0)
         err = fast__alloc("the state read", t->state_count, sizeof *seen, &seen);
     if (!err)
@@ -171,17 +185,18 @@ fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c)
     return err;
 }
 
-/* The mean of the gradients that came; the number of them. The round is empty then. */
-static fast_err take_round(fast_trainer *t, group *gr, int64_t *used_out)
+/* Compute the mean of the gradients that arrived, and their number; the next round starts empty. */
+static fast_err take_round(fast_trainer *t, ps_group *gr, int64_t *used_out)
 {
     const int64_t count = t->count;
     int64_t used = 0;
 
     for (int64_t i = 0; i < gr->size; i++) {
-        if (gr->came[i])
+        if (gr->arrived[i])
             gr->list[used++] = gr->round[i];
-        gr->came[i] = false;
+        gr->arrived[i] = false;
     }
+    FAST_ASSERT(used <= gr->size);
     *used_out = used;
     if (used > 0)
         FAST_TRY(fast_trainer_sum_list(t, gr->list, used, count, gr->mean));
@@ -190,38 +205,41 @@ static fast_err take_round(fast_trainer *t, group *gr, int64_t *used_out)
     return FAST_OK;
 }
 
-/* One round between the group and the model. */
+/* One round between the group and the model: write the group's mean, read the model. */
 static fast_err relay(ps_writer *wr, fast_space *space)
 {
     fast_trainer *t = wr->t;
 
+    FAST_ASSERT(wr->step > 0);
     if (t->state_count > 0)
         FAST_TRY(fast_space_get(space, GROUP_S, t->s, NULL, FAST_SOON));
     fast__ps_collect(wr);
     FAST_TRY(fast__ps_push(wr));
     FAST_TRY(fast__ps_tick(wr));
     FAST_TRY(fast__ps_read(wr, wr->step >= t->step_count));
-    if (wr->selected) /* what was kept back is the group's already */
+    if (wr->selected) /* the group uses gradients that the filter held back */
         fast__vector_axpy(t->count, -(float)fast_trainer_lr(t, wr->step - 1), wr->sum, t->w);
     if (t->state_count > 0)
         FAST_TRY(fast_space_put(space, GROUP_S, t->s, FAST_SOON));
     return FAST_OK;
 }
 
-/* Rounds until nobody is left in the group: two that bring nothing, one after the other. The first
- * may be the clock of a run that goes on. */
-static fast_err serve_group(ps_writer *wr, group *gr, fast_space *space, float *counts)
+/* The proxy's loop. It ends after two rounds in a row without a gradient: then no worker is left.
+ * One round without a gradient may be the first clock of a resumed run. */
+static fast_err serve_group(ps_writer *wr, ps_group *gr, fast_space *space, float *counts)
 {
     fast_trainer *t = wr->t;
     int empty = 0;
 
+    FAST_ASSERT(gr->size > 0);
     while (empty < 2) {
         fast_space_read read = { .clock_min = wr->step + 1 };
         int64_t used;
 
         fast_actor_at(t->actor, wr->step, "a group's gradients");
-        FAST_TRY(fast_space_get(space, GROUP_CARRIED, counts, &read, FAST_SOON));
+        FAST_TRY(fast_space_get(space, GROUP_CONTRIBUTIONS, counts, &read, FAST_SOON));
         FAST_TRY(take_round(t, gr, &used));
+        /* The clock passes every worker that is down, so that a round never waits for it. */
         empty = used > 0 ? 0 : empty + 1;
         wr->step = read.clock;
         if (used == 0)
@@ -229,17 +247,20 @@ static fast_err serve_group(ps_writer *wr, group *gr, fast_space *space, float *
         FAST_TRY(relay(wr, space));
         if (wr->step >= t->step_count) {
             FAST_TRY(fast__ps_ask_contributions(wr, counts));
-            FAST_TRY(fast_space_put(space, GROUP_CARRIED, counts, FAST_SOON));
+            FAST_TRY(fast_space_put(space, GROUP_CONTRIBUTIONS, counts, FAST_SOON));
         }
+        /* The put is the version that the workers' next read waits for. */
         FAST_TRY(fast_space_put(space, GROUP_W, t->w, FAST_SOON));
     }
     return FAST_OK;
 }
 
-static fast_err group_init(group *gr, int64_t count)
+/* Allocate for a round of gradients of `count` floats. */
+static fast_err group_init(ps_group *gr, int64_t count)
 {
+    FAST_ASSERT(count > 0);
     FAST_TRY(fast__alloc("a group's round", gr->size, sizeof *gr->round, &gr->round));
-    FAST_TRY(fast__alloc("a round's senders", gr->size, sizeof *gr->came, &gr->came));
+    FAST_TRY(fast__alloc("a round's senders", gr->size, sizeof *gr->arrived, &gr->arrived));
     FAST_TRY(fast__alloc("a round's list", gr->size, sizeof *gr->list, &gr->list));
     FAST_TRY(fast__alloc("a group's mean", count, sizeof *gr->mean, &gr->mean));
     for (int64_t i = 0; i < gr->size; i++)
@@ -247,12 +268,14 @@ static fast_err group_init(group *gr, int64_t count)
     return FAST_OK;
 }
 
-static void group_fini(group *gr)
+/* Free the round. */
+static void group_fini(ps_group *gr)
 {
+    FAST_ASSERT(gr->size >= 0);
     for (int64_t i = 0; gr->round && i < gr->size; i++)
         fast__free(gr->round[i]);
     fast__free(gr->round);
-    fast__free(gr->came);
+    fast__free(gr->arrived);
     fast__free(gr->list);
     fast__free(gr->mean);
 }
@@ -260,14 +283,15 @@ static void group_fini(group *gr)
 fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy)
 {
     ps_writer wr = { .t = NULL };
-    group gr = { .size = 0 };
+    ps_group gr = { .size = 0 };
     fast_space *space = NULL;
     float *counts = NULL;
     fast_err err;
 
-    t->step = 0; /* the group's clocks say it: of a run that goes on they may differ */
+    FAST_ASSERT(proxy >= 0 && proxy < c->proxies);
+    t->step = 0; /* the group's clocks set it: workers of a resumed run may differ */
     group_of(proxy, c->proxies, t->workers, &gr.first, &gr.size);
-    err = fast__alloc("what is carried", c->proxies, sizeof *counts, &counts);
+    err = fast__alloc("contributions", c->proxies, sizeof *counts, &counts);
     if (!err)
         err = group_init(&gr, t->count);
     if (!err)

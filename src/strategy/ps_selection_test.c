@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a filter and a budget send. Goal: of every vector the parts that are sent and those that
+ * Selections of a filter and a budget. Goal: of every vector the parts that are sent and those that
  * wait are the whole, to the bit; exactly the largest by relative size are sent, no more than fit.
  * Method: random vectors of odd sizes with ties, zeros and weights of 0, against sorting.
  */
@@ -76,7 +76,7 @@ static void filters_take_what_matters(void **state)
             assert_true(part[i] == (matters ? x[i] : 0) && sum[i] == (matters ? 0 : x[i]));
         }
     }
-    /* What is not a number is not kept back. */
+    /* A value that is not a number is never held back. */
     draw(1);
     sum[3] = NAN;
     fast__ps_select(SIZE, w, &(ps_selection){ .lr = 0.5f, .bound = 2, .most = 1 }, sum, part);
@@ -98,7 +98,7 @@ static void skips_keep_everything(void **state)
         fast__ps_select(
             SIZE, w, &(ps_selection){ .lr = 0.5f, .skip = 0.75f, .rng = &rng, .most = INT64_MAX },
             sum, part);
-        assert_true(seed > 0 || isnan(part[5])); /* what is not a number does not hide */
+        assert_true(seed > 0 || isnan(part[5])); /* NaN is always sent */
         for (int i = 0; i < SIZE; i++) {
             assert_true(isnan(x[i]) || (part[i] + sum[i] == x[i] && part[i] * sum[i] == 0));
             waiting += sum[i] != 0;
@@ -108,7 +108,7 @@ static void skips_keep_everything(void **state)
     assert_true(fabs((double)waiting / (double)there - 0.75) < 0.02);
 }
 
-/* What is dropped is what a proximal step would take back; nothing of it waits. */
+/* Gradients that a proximal step would undo are dropped; they do not wait. */
 static void kkt_drops_what_moves_nothing(void **state)
 {
     const float lr = 0.5f, l1 = 2;

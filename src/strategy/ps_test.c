@@ -76,7 +76,7 @@ static void bounds_that_bind_nothing(void **state)
     same("ps:momentum=0", "ps", 4, hetero);
     same("ps:epochs=1", "ps", 4, hetero);
     same("ps:barrier=1000000000", "ps", 4, hetero);
-    same("ps:slack=1000000,global=yes", "ps", 4, hetero); /* nobody comes to a meeting */
+    same("ps:slack=1000000,global=yes", "ps", 4, hetero); /* no worker reaches the barrier */
     same("ps:slack=0,global=yes", "ps:slack=0", 4, hetero);
     same("ps:warm=1", "ps", 1, NULL);
     same("ps:slack=0,eager=yes", "ps:slack=0", 4, hetero);
@@ -223,10 +223,10 @@ static void crashes_are_survived_or_named(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof goes / sizeof goes[0]; i += BRIEF ? 3 : 1)
         if (try(goes[i], crash, detail, sizeof detail) != FAST_OK)
-            fail_msg("%s does not go on: %s", goes[i], detail);
+            fail_msg("%s does not continue: %s", goes[i], detail);
     for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++) {
         if (try(stops[i], crash, detail, sizeof detail) == FAST_OK)
-            fail_msg("%s goes on", stops[i]);
+            fail_msg("%s continues", stops[i]);
         if (!strstr(detail, "worker 2"))
             fail_msg("%s does not name worker 2: %s", stops[i], detail);
     }
@@ -252,7 +252,7 @@ static void nothing_is_late_alone(void **state)
     same("ps", "allreduce", 1, NULL);
 }
 
-/* What a proximal step would take back need not be sent: the model is the same, to the bit. */
+/* Gradients that a proximal step would undo need not be sent: the model is equal to the bit. */
 static void kkt_changes_nothing_but_bytes(void **state)
 {
     const fast_result all = train("ps:slack=0,l1=0.02,filter=1e-30", 4, NULL),
@@ -299,7 +299,7 @@ static void options_matter(void **state)
     differ("ps:slack=3,eager=yes", "ps:slack=3", 4, NULL);
 }
 
-/* What bounds are for, in figures. */
+/* Bounds limit the staleness that they name. */
 static void bounds_bind(void **state)
 {
     static const char *const slow = "faults=slow 3 at 0s by 100";
@@ -313,7 +313,7 @@ static void bounds_bind(void **state)
     assert_true(part.virtual_time_s < 0.7 * all.virtual_time_s);
     /* Who waits until its update is seen is less late. */
     assert_true(bound.staleness_mean < free.staleness_mean);
-    /* What is kept back does not travel. */
+    /* Gradients that are held back are not sent. */
     assert_true(train("ps:budget=400", 4, NULL).bytes_sent < free.bytes_sent / 10 * 7);
     assert_true(train("ps:filter=0.5", 4, NULL).bytes_sent < free.bytes_sent / 10 * 9);
     assert_true(train("ps:skip=0.9", 4, NULL).bytes_sent < free.bytes_sent / 10 * 8);
@@ -532,7 +532,7 @@ static void compensation_is_its_formula(void **state)
     assert_true(*fast__past_compensate(&past, &constant, 0, 0, 1, &g, &w[0]) == 3);
     assert_true(*fast__past_compensate(&past, &constant, 0, 1, 1, &g, &w[1]) == 3 + 0.5f * 9 * 1);
     assert_true(*fast__past_compensate(&past, &constant, 0, 2, 1, &g, &w[2]) == 3 + 0.5f * 9 * 3);
-    /* Version 0 is no longer kept: the oldest is version 1. */
+    /* Version 0 is no longer stored: the oldest is version 1. */
     assert_true(*fast__past_compensate(&past, &constant, 0, 3, 1, &g, &w[3]) == 3 + 0.5f * 9 * 6);
     assert_true(*fast__past_compensate(&past, &constant, 3, 3, 1, &g, &w[3]) == 3);
     fast__past_fini(&past);

@@ -19,21 +19,25 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Numbers of persistent memory with slack 0. */
+/* Numbers of persistent memory with slack 0: checkpoints include both blocks. */
 enum { PERSIST_MODEL_STEP, PERSIST_SUM };
 
+/* Add x to a tensor of every copy. */
 static fast_err add(ps_writer *wr, int64_t tensor, const float *x)
 {
+    FAST_ASSERT(tensor >= 0 && tensor < wr->copies.tensors.count);
     return fast__ps_copies_write(&wr->copies,
                                  &(ps_operation){ .kind = PS_WRITE_ADD, .tensor = tensor, .x = x });
 }
 
 /* Pieces. */
 
+/* Send the waiting range to every copy. Called in reports, which return no error: it is stored. */
 static void send_piece(ps_writer *wr)
 {
     ps_pieces *p = &wr->pieces;
 
+    FAST_ASSERT(p->low <= p->high);
     for (int64_t i = 0; i < wr->copies.count && !p->err && p->low < p->high; i++)
         if (wr->copies.spaces[i])
             p->err = fast_space_add_piece(wr->copies.spaces[i], wr->g, p->low, p->high - p->low);
@@ -66,13 +70,14 @@ static void report_range(void *ctx, int64_t offset, int64_t count)
 
 /* Reads. */
 
-/* Start to read the model in the order of its layers. The state comes before: it is as new, and one
- * get is under way at a time. */
+/* Start to read the model in the order of its layers. The state is read before: it is as new, and a
+ * space has one get in progress at a time. */
 static fast_err start_read(ps_writer *wr, const fast_space_read *condition)
 {
     fast_trainer *t = wr->t;
     fast_space_read read = *condition;
 
+    FAST_ASSERT(!wr->arriving);
     fast_actor_at(t->actor, wr->step, "weights");
     if (wr->state_read) {
         FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.state, t->s, &read));
@@ -83,11 +88,12 @@ static fast_err start_read(ps_writer *wr, const fast_space_read *condition)
     return FAST_OK;
 }
 
-/* The forward pass comes to a range of the weights. */
+/* Wait for a range of the weights that the forward pass is about to read. */
 static fast_err need_range(void *ctx, int64_t offset, int64_t count)
 {
     const ps_writer *wr = ctx;
 
+    FAST_ASSERT(wr->arriving);
     return fast__space_get_need(wr->copies.spaces[0], offset, count);
 }
 
@@ -96,6 +102,7 @@ fast_err fast__ps_arrive(void *writer)
     ps_writer *wr = writer;
     fast_space_read read;
 
+    FAST_ASSERT(wr->t != NULL);
     if (!wr->arriving)
         return FAST_OK;
     wr->arriving = false;
@@ -112,12 +119,14 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     fast_trainer *t = wr->t;
     fast_space_read read = *condition;
 
+    FAST_ASSERT(!wr->arriving);
     fast_actor_at(t->actor, wr->step, "weights");
     if (wr->fetched)
         read.version = wr->version;
     else
         FAST_TRY(fast__ps_copies_get(&wr->copies, 0, t->w, &read));
     wr->fetched = false;
+    /* The other copies must count this version as read too: staleness is relative to it. */
     FAST_TRY(fast__ps_copies_follow(&wr->copies, wr->c->slack == 0, condition));
     wr->version = read.version;
     wr->too_few = condition->either && read.version < condition->version_min;
@@ -137,6 +146,7 @@ fast_err fast__ps_read(ps_writer *wr, bool last)
 {
     fast_space_read condition = fast__ps_condition(wr);
 
+    FAST_ASSERT(condition.clock_min <= wr->step || wr->c->backup > 0);
     condition.full_values = last;
     wr->fetched = wr->fetched && !last;
     if (wr->too_few && !last) /* a crashed worker has to restart */
@@ -154,6 +164,9 @@ fast_err fast__ps_gradient(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
 
+    FAST_ASSERT(wr->g == t->g);
+    /* With `priority` each layer's forward pass waits for its weights; with `overlap` each layer's
+     * gradient is sent when its backward pass ends. */
     FAST_TRY(fast_trainer_gradient_when(t, wr->arriving ? need_range : NULL,
                                         wr->pieces.on ? report_range : NULL, wr));
     FAST_TRY(fast__ps_arrive(wr));
@@ -164,25 +177,28 @@ fast_err fast__ps_gradient(ps_writer *wr)
 
 void fast__ps_collect(ps_writer *wr)
 {
+    FAST_ASSERT(wr->g != NULL);
     if (wr->sum)
         fast__vector_add(wr->t->count, wr->g, wr->sum);
 }
 
 /* Writes. */
 
-/* The difference to the weights that were read, in place of them; with `send=mean` by step. */
+/* Return the difference to the weights that were read, which it replaces; with `send=mean` divided
+ * by the number of steps. */
 static const float *difference(const ps_writer *wr)
 {
     const int64_t steps = wr->step - wr->pushed;
     const float scale = wr->c->send == PS_SEND_MEAN ? 1.0f / (float)steps : 1.0f;
 
+    FAST_ASSERT(steps > 0);
     for (int64_t i = 0; i < wr->t->count; i++)
         wr->base[i] = scale * (wr->t->w[i] - wr->base[i]);
     return wr->base;
 }
 
-/* The selection of the waiting gradients; all of them at the last step. The learning rate stands
- * for the rule: momentum and the like are the server's. */
+/* Select among the waiting gradients; all of them at the last step. A change of a weight is
+ * estimated by the learning rate alone: momentum is the servers'. */
 static const float *selection(const ps_writer *wr)
 {
     const ps_config *c = wr->c;
@@ -198,6 +214,7 @@ static const float *selection(const ps_writer *wr)
         .most = last || c->budget == 0 ? INT64_MAX : c->budget / entry,
     };
 
+    FAST_ASSERT(wr->sum && wr->selected && wr->step > 0);
     fast__rng_init(&rng, wr->seed, FAST_PURPOSE_EXCHANGE, (uint64_t)wr->t->rank,
                    (uint64_t)wr->step & UINT32_MAX, 0);
     fast__ps_select(wr->t->count, wr->t->w, &how, wr->sum, wr->selected);
@@ -211,17 +228,20 @@ static fast_err announce(ps_writer *wr, const float *x)
     const int64_t count = wr->t->count, bytes = (int64_t)sizeof *x * count;
     const int64_t packed = 2 * (int64_t)sizeof *x * fast__space_count_nonzero(x, count);
 
+    FAST_ASSERT(packed <= 2 * bytes);
     if (wr->c->barrier == 0 || (packed < bytes ? packed : bytes) <= wr->c->barrier)
         return FAST_OK;
     return fast__ps_copies_write(&wr->copies, &(ps_operation){ .kind = PS_WRITE_ANNOUNCE, .x = x });
 }
 
-/* Write x, the way that the options ask for. */
+/* Write x: with the next read in one visit, as factors, as one vector, or the rest of its
+ * pieces. */
 static fast_err write_model(ps_writer *wr, const float *x)
 {
     fast_trainer *t = wr->t;
     ps_pieces *p = &wr->pieces;
 
+    FAST_ASSERT(!wr->fused || wr->copies.count == 1);
     wr->fetched = wr->fused && t->step % wr->c->fetch == 0 && t->step < t->step_count;
     if (wr->fetched)
         return fast__space_add_get(wr->copies.spaces[0], x, t->w, &wr->version, FAST_SOON);
@@ -242,6 +262,7 @@ static fast_err write_state(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
 
+    FAST_ASSERT(wr->writer_count > 0);
     for (int64_t i = 0; i < t->state_count; i++)
         wr->state_read[i] = (t->s[i] - wr->state_read[i]) / (float)wr->writer_count;
     FAST_TRY(add(wr, wr->copies.tensors.state, wr->state_read));
@@ -269,6 +290,7 @@ fast_err fast__ps_push(ps_writer *wr)
         FAST_TRY(write_state(wr));
     if (wr->unseen)
         FAST_TRY(fast__ps_bound_value(wr, x));
+    /* A selection has moved its gradients out of the sum; the others stay in it. */
     if (wr->sum && !wr->selected)
         memset(wr->sum, 0, (size_t)t->count * sizeof *wr->sum);
     return FAST_OK;
@@ -276,6 +298,7 @@ fast_err fast__ps_push(ps_writer *wr)
 
 fast_err fast__ps_ask_contributions(ps_writer *wr, float *counts)
 {
+    FAST_ASSERT(wr->copies.tensors.contributions > 0);
     memset(counts, 0, (size_t)wr->writer_count * sizeof *counts);
     FAST_TRY(add(wr, wr->copies.tensors.contributions, counts)); /* the owner fills it in */
     return fast__ps_copies_get(&wr->copies, wr->copies.tensors.contributions, counts, NULL);
@@ -283,11 +306,12 @@ fast_err fast__ps_ask_contributions(ps_writer *wr, float *counts)
 
 /* Open and close. */
 
-/* Persistent memory; *out is a pointer of any type. */
+/* Get persistent memory of the trainer; *out is a pointer of any type. */
 static fast_err persist(fast_trainer *t, int64_t number, size_t size, void *out)
 {
     void *memory = NULL;
 
+    FAST_ASSERT(size > 0);
     FAST_TRY(fast_trainer_persist(t, number, size, &memory));
     memcpy(out, &memory, sizeof memory);
     return FAST_OK;
@@ -300,6 +324,7 @@ static fast_err writer_alloc(ps_writer *wr)
     const int64_t count = wr->t->count;
     const bool selects = fast__ps_filters(c);
 
+    FAST_ASSERT(count > 0);
     if (c->send != PS_SEND_GRADIENTS)
         FAST_TRY(fast__alloc("the weights read", count, sizeof *wr->base, &wr->base));
     else if (selects && c->slack == 0)
@@ -318,16 +343,20 @@ static fast_err writer_alloc(ps_writer *wr)
     return FAST_OK;
 }
 
+/* Allocate, choose layers with factors, open the copies. On failure the caller closes. */
 static fast_err writer_init(ps_writer *wr)
 {
     const ps_config *c = wr->c;
 
+    FAST_ASSERT(wr->writer_count > 0);
     FAST_TRY(writer_alloc(wr));
+    /* One random number of the actor seeds all skips: other options draw as without them. */
     if (c->skip > 0)
         wr->seed = fast_random(wr->t->actor);
     FAST_TRY(fast__ps_layers_new(wr->t, c, &wr->layers));
     wr->pieces.on = fast__ps_in_pieces(c, &wr->layers);
     FAST_TRY(fast__ps_copies_open(wr->t, c, &wr->layers, &wr->copies));
+    /* One visit for a write and the next read is possible where no read waits for other writers. */
     wr->fused = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
                 c->epochs == 1 && !c->priority && !wr->pieces.on && wr->layers.count == 0 &&
                 fast__space_is_local(wr->copies.spaces[0]);
@@ -342,13 +371,14 @@ fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_
     const int64_t *ids;
     fast_err err;
 
+    FAST_ASSERT(g != NULL);
     *out = (ps_writer){ .t = t, .c = c, .g = g, .step = t->step, .pushed = t->step };
     out->writer_count = fast__ps_writers(c, t, &ids);
     err = writer_init(out);
     if (!err && t->step > 0 && c->backup == 0) /* a resumed run: its clocks continue */
         err = fast__ps_end_step(out);
     if (err)
-        (void)!fast__ps_writer_close(out); /* the state is of no use */
+        (void)!fast__ps_writer_close(out); /* its state is of no use after a failure */
     return err;
 }
 
@@ -358,9 +388,10 @@ fast_err fast__ps_writer_close(ps_writer *wr)
 
     for (int64_t i = 0; i < wr->layers.count; i++) {
         const fast_err err = fast_trainer_use_factors(wr->t, wr->layers.numbers[i], false);
-        FAST_ASSERT(!err || !wr->layers.factors[i]);
+        FAST_ASSERT(!err || !wr->layers.factors[i]); /* nothing is allocated */
     }
     fast__ps_layers_free(&wr->layers);
+    /* With slack 0 the sum is persistent memory of the trainer. */
     if (wr->t && wr->c->slack != 0)
         fast__free(wr->sum);
     fast__free(wr->selected);

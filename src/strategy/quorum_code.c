@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Codecs of the strategy quorum. Of a server's stretch of the vector the gradient is encoded, what
- * lies in the state goes as it is:
+ * Codecs of the strategy quorum. In a server's range of the vector the gradient is encoded, and the
+ * state is sent as floats:
  *
- *     part of a message   the state's floats, then the encoding
+ *     part of a message   the state's floats, the encoding of the gradient
  *
- * A worker has a flow to each server, and what an encoding lost is added to its next gradient. A
- * gradient that comes late and is added to a later round is the same bytes again: encoded a second
- * time it would take what is owed twice. One that is dropped is lost with all that was in it. The
- * sum has a flow of its own from each server, by codec_down: all workers get all sums, in order, so
- * that they decode the same.
+ * A worker has a flow to each server, and the residual of an encoding is added to its next
+ * gradient. A late gradient that is added to a later round is sent as the same bytes again: a
+ * second encoding would add the residual twice. A dropped gradient is lost with its residual. The
+ * sum has a flow of its own from each server, by codec_down: all workers get all sums in order, so
+ * that they decode equal values.
  *
  * Cost: the codec's. Memory: an encoding for each server at a worker; at a server the decoded
- * stretches of all workers.
+ * ranges of all workers.
  */
 #include "base/err.h"
 #include "base/memory.h"
@@ -33,6 +33,7 @@ fast_err fast__quorum_code_open(fast_trainer *t, int64_t server, const fast_flow
                                                      : count;
     out->rest = count - out->coded;
     options.count = out->coded;
+    FAST_ASSERT(out->coded >= 0 && out->rest >= 0);
     if (out->coded == 0)
         return FAST_OK;
     FAST_TRY(fast_trainer_flow(t, &options, &out->flow));
@@ -43,6 +44,7 @@ fast_err fast__quorum_code_open(fast_trainer *t, int64_t server, const fast_flow
 
 void fast__quorum_code_close(fast_quorum_code *code)
 {
+    FAST_ASSERT(code->on || !code->bytes);
     fast__free(code->bytes);
     *code = (fast_quorum_code){ 0 };
 }
@@ -60,6 +62,7 @@ fast_err fast__quorum_pack(fast_trainer *t, const fast_quorum_code *code, const 
     const size_t size = (size_t)code->rest * sizeof *rest;
     fast_buffer *buffer = NULL;
 
+    FAST_ASSERT(code->on);
     FAST_TRY(fast_buffer_new(t->actor, size + code->size, &buffer));
     char *data = fast_buffer_data(buffer);
     if (size > 0)
@@ -78,8 +81,9 @@ fast_err fast__quorum_unpack(fast_trainer *t, const fast_quorum_code *code, cons
     const size_t rest = (size_t)code->rest * sizeof *x, all = msg->parts[0].size;
     const char *data = fast_msg_data(msg, 0);
 
+    FAST_ASSERT(code->on);
     if (all < rest || (code->coded == 0 && all != rest))
-        return fast__fail(FAST_EFORMAT, "%zu bytes are no encoding of %lld numbers", all,
+        return fast__fail(FAST_EFORMAT, "%zu bytes are not an encoding of %lld numbers", all,
                           (long long)(code->coded + code->rest));
     if (rest > 0)
         memcpy(x + code->coded, data, rest);

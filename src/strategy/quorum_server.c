@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The servers of the strategy quorum: they add up the gradients of a round and send the sum to all.
+ * The servers of the strategy quorum: they sum the gradients of a round and send the sum to all
+ * workers.
  *
- * Each server keeps the newest gradient of each worker, its stretch of it. The first one leads. A
- * gradient counts once all servers have it: the others tell the leader of each that comes. When a
- * round's gradients suffice the leader decides who is in it, tells the other servers, and all add
- * up the same ones, in the canonical order; so a worker that crashes between two messages is in the
- * round of all servers, or of none.
+ * Each server stores its range of the newest gradient of each worker. The first server is the
+ * leader. A gradient counts once all servers have it: the other servers tell the leader of each
+ * gradient that arrives. When the gradients of a round are sufficient the leader decides which
+ * workers are in it and tells the other servers, and all servers sum the same gradients in the
+ * canonical order. So a worker that crashes between two messages is in the round of all servers, or
+ * of none.
  *
- * A round R suffices when
- *     quorum    Q gradients count, and nobody is more than `lag` rounds behind
- *     partial   those of everyone who is up count; when Q do, the others are told to flush
- *     stopping  everyone who is up has sent one or said STOP; with no gradient it is the end
+ * The gradients of a round are sufficient when
+ *     quorum    Q gradients count, and no worker is more than `lag` rounds behind
+ *     partial   those of all workers that are up count; when Q count, the other workers are told to
+ *               flush
+ *     stopping  all workers that are up have sent one or said STOP; with no gradient it is the end
  *
  * Cost for each step and worker: one message in and one out, and one for each further server.
  */
@@ -24,64 +27,72 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a server knows of a worker. */
-typedef struct client {
-    fast_msg *gradient; /* the newest; NULL: none */
-    int64_t at;         /* round that it is in, as far as it said; -1: it has not said HELLO */
-    int64_t had_round;  /* leader: the round that `had` is of */
+/* A server's knowledge of a worker. */
+typedef struct quorum_client {
+    fast_msg *gradient; /* its newest gradient; NULL: none */
+    int64_t at;         /* the last round that it named; -1: it has not said HELLO */
+    int64_t had_round;  /* leader: the round of `had` */
     int64_t had;        /* leader: other servers that have its gradient */
     bool stopped;       /* it said STOP */
-    bool gone;          /* it left, or is down: nothing is waited for or sent */
+    bool gone;          /* it left, or is down: nothing is sent to it or awaited */
     bool left;          /* it said LEAVE */
     int64_t join;       /* leader: the number of its last JOIN; 0: none */
-} client;
+} quorum_client;
 
-typedef struct server {
-    fast_trainer *t;
-    const quorum_config *config;
-    client *clients;           /* [workers] */
-    const float **x;           /* [workers]: for the sum */
-    int64_t *weights;          /* [workers]: of the round that is decided; 0: not in it */
-    int64_t first;             /* of this server's stretch */
-    int64_t count;             /* of its elements */
-    fast_quorum_code codes[2]; /* of what comes up, and of the sum */
-    float *decoded;            /* [workers + 1][count]: what came, and the sum; NULL: no codecs */
-    int64_t round;             /* leader: that is to be decided */
-    bool begun;                /* leader: everyone said HELLO */
-    bool flushed;              /* leader: the others were told to flush this round */
-    bool ended;                /* leader: everyone was told that it is the end */
-    int64_t lost;              /* a worker that is down; -1: none */
-    int64_t waited_to;         /* when the wait for something new ends */
-} server;
+/* A server's memory. */
+typedef struct quorum_server {
+    fast_trainer *t;             /* the server's */
+    const quorum_config *config; /* the options */
+    quorum_client *clients;      /* [workers] */
+    const float **x;             /* [workers] scratch: gradients of the sum */
+    int64_t *weights;            /* [workers]: micro-batches in the round; 0: not in it */
+    int64_t first;               /* first element of this server's range */
+    int64_t count;               /* elements of this server's range */
+    fast_quorum_code codes[2];   /* of gradients, and of the sum */
+    float *decoded;              /* [workers + 1][count]: gradients and the sum; NULL: no codecs */
+    int64_t round;               /* leader: the next round to be decided */
+    bool begun;                  /* leader: all workers said HELLO */
+    bool flushed;                /* leader: FLUSH was sent in this round */
+    bool ended;                  /* leader: END was sent */
+    int64_t lost;                /* a worker that is down; -1: none */
+    int64_t waited_to;           /* deadline of the wait for the next message */
+} quorum_server;
 
-static bool leads(const server *s)
+/* True at the leader. */
+static bool leads(const quorum_server *s)
 {
+    FAST_ASSERT(s->t->rank >= 0);
     return s->t->rank == 0;
 }
 
-/* Send to a worker; that it is down shows elsewhere. */
-static fast_err send_down(server *s, int64_t worker, fast_msg **move)
+/* Send to a worker. That it is down is no error here: take_messages() finds out. */
+static fast_err send_down(quorum_server *s, int64_t worker, fast_msg **move)
 {
+    FAST_ASSERT(worker >= 0 && worker < s->t->workers);
     const fast_err err = fast_send(s->t->actor, s->t->worker_ids[worker], move);
 
     return err == FAST_EPEER ? FAST_OK : err;
 }
 
-static fast_err say_number(server *s, int64_t worker, fast_quorum_kind kind, int64_t number)
+/* Send a worker a message without a part. */
+static fast_err say_number(quorum_server *s, int64_t worker, fast_quorum_kind kind, int64_t number)
 {
     fast_msg *msg = NULL;
 
+    FAST_ASSERT(leads(s));
     FAST_TRY(fast__quorum_msg(s->t, FAST_QUORUM_DOWN, kind, s->round, number, NULL, &msg));
     return send_down(s, worker, &msg);
 }
 
-static fast_err say(server *s, int64_t worker, fast_quorum_kind kind)
+/* Send a worker a message whose kind has no number. */
+static fast_err say(quorum_server *s, int64_t worker, fast_quorum_kind kind)
 {
+    FAST_ASSERT(kind != FAST_QUORUM_GIVE && kind != FAST_QUORUM_WELCOME);
     return say_number(s, worker, kind, 0);
 }
 
-/* List the round's gradients, decoded where they are encoded; their number, and their weight. */
-static fast_err list_round(server *s, int64_t *count_out, int64_t *weight_out)
+/* Collect the gradients of the round in s->x, decoded; return their number and their weight. */
+static fast_err list_round(quorum_server *s, int64_t *count_out, int64_t *weight_out)
 {
     *count_out = *weight_out = 0;
     for (int64_t i = 0; i < s->t->workers; i++) {
@@ -90,24 +101,27 @@ static fast_err list_round(server *s, int64_t *count_out, int64_t *weight_out)
 
         if (s->weights[i] == 0)
             continue;
-        if (!msg) /* the leader counts what all servers have */
-            return fast__fail(FAST_EFORMAT,
-                              "the first server counts a gradient of worker %lld that never came",
-                              (long long)i);
+        if (!msg) /* the leader counts gradients that all servers have */
+            return fast__fail(
+                FAST_EFORMAT,
+                "the first server counts a gradient of worker %lld that never arrived",
+                (long long)i);
         if (x)
             FAST_TRY(fast__quorum_unpack(s->t, &s->codes[0], msg, x));
         s->x[(*count_out)++] = x ? x : fast_msg_data(msg, 0);
         *weight_out += s->weights[i];
     }
+    FAST_ASSERT(*weight_out >= *count_out);
     return FAST_OK;
 }
 
-/* The sum of n that are listed, as a part of messages. */
-static fast_err make_sum(server *s, int64_t n, fast_buffer **out, size_t *size_out)
+/* Sum the n gradients in s->x, as a part of messages. */
+static fast_err make_sum(quorum_server *s, int64_t n, fast_buffer **out, size_t *size_out)
 {
     fast_trainer *t = s->t;
     fast_quorum_code *code = &s->codes[1];
 
+    FAST_ASSERT(n > 0 && n <= t->workers);
     *size_out = (size_t)s->count * sizeof(float);
     if (s->decoded) {
         float *sum = s->decoded + t->workers * s->count;
@@ -127,41 +141,60 @@ static fast_err make_sum(server *s, int64_t n, fast_buffer **out, size_t *size_o
     return FAST_OK;
 }
 
-/* Add up the round's gradients and send the sum to everyone. */
-static fast_err close_round(server *s, int64_t round)
+/* Copy the weights of the round's workers to a frozen buffer of *size_out bytes. */
+static fast_err pack_weights(quorum_server *s, fast_buffer **out, size_t *size_out)
 {
-    fast_trainer *t = s->t;
-    const size_t size = (size_t)t->workers * sizeof *s->weights;
-    fast_buffer *sum = NULL, *who = NULL;
-    size_t sum_size;
-    int64_t n, all;
-    fast_err err;
+    const size_t size = (size_t)s->t->workers * sizeof *s->weights;
 
-    FAST_TRY(list_round(s, &n, &all));
-    FAST_TRY(make_sum(s, n, &sum, &sum_size));
-    err = fast_buffer_new(t->actor, size, &who);
-    if (err) {
-        fast_buffer_free(sum);
-        return err;
-    }
-    memcpy(fast_buffer_data(who), s->weights, size);
-    fast_buffer_freeze(who);
-    for (int64_t i = 0; i < t->workers && !err; i++) {
+    FAST_ASSERT(size > 0);
+    FAST_TRY(fast_buffer_new(s->t->actor, size, out));
+    memcpy(fast_buffer_data(*out), s->weights, size);
+    fast_buffer_freeze(*out);
+    *size_out = size;
+    return FAST_OK;
+}
+
+/* Send the sum of a round, of weight `all`, and the weights to all workers that are up. */
+static fast_err send_sum(quorum_server *s, int64_t round, int64_t all, fast_buffer *sum,
+                         size_t sum_size)
+{
+    fast_buffer *weights = NULL;
+    fast_err err = FAST_OK;
+    size_t size;
+
+    FAST_ASSERT(all > 0);
+    FAST_TRY(pack_weights(s, &weights, &size));
+    for (int64_t i = 0; i < s->t->workers && !err; i++) {
         fast_msg *msg = NULL;
 
         if (s->clients[i].gone)
             continue;
-        err = fast__quorum_msg(t, FAST_QUORUM_DOWN, FAST_QUORUM_SUM, round, all, NULL, &msg);
+        err = fast__quorum_msg(s->t, FAST_QUORUM_DOWN, FAST_QUORUM_SUM, round, all, NULL, &msg);
         if (err)
             break;
         fast_msg_add_view(msg, sum, 0, sum_size);
-        fast_msg_add_view(msg, who, 0, size);
+        fast_msg_add_view(msg, weights, 0, size);
         err = send_down(s, i, &msg);
     }
+    fast_buffer_free(weights);
+    return err;
+}
+
+/* Sum the round's gradients, send the sum to all workers, and free gradients that are used or too
+ * late. */
+static fast_err close_round(quorum_server *s, int64_t round)
+{
+    fast_buffer *sum = NULL;
+    size_t size;
+    int64_t n, all;
+
+    FAST_ASSERT(round >= 0);
+    FAST_TRY(list_round(s, &n, &all));
+    FAST_TRY(make_sum(s, n, &sum, &size));
+    const fast_err err = send_sum(s, round, all, sum, size);
     fast_buffer_free(sum);
-    fast_buffer_free(who);
-    for (int64_t i = 0; i < t->workers; i++) {
-        client *c = &s->clients[i];
+    for (int64_t i = 0; i < s->t->workers; i++) {
+        quorum_client *c = &s->clients[i];
 
         if (c->gradient && c->gradient->words[FAST_QUORUM_ROUND] <= round) {
             fast_msg_free(c->gradient);
@@ -172,26 +205,25 @@ static fast_err close_round(server *s, int64_t round)
 }
 
 /* Leader: the round is decided. Tell the other servers, and close it here. */
-static fast_err decide(server *s)
+static fast_err decide(quorum_server *s)
 {
     fast_trainer *t = s->t;
-    const size_t size = (size_t)t->workers * sizeof *s->weights;
-    fast_buffer *who = NULL;
+    fast_buffer *weights = NULL;
     fast_err err = FAST_OK;
+    size_t size;
 
-    FAST_TRY(fast_buffer_new(t->actor, size, &who));
-    memcpy(fast_buffer_data(who), s->weights, size);
-    fast_buffer_freeze(who);
+    FAST_ASSERT(leads(s));
+    FAST_TRY(pack_weights(s, &weights, &size));
     for (int64_t i = 1; i < t->servers && !err; i++) {
         fast_msg *msg = NULL;
 
         err = fast__quorum_msg(t, FAST_QUORUM_UP, FAST_QUORUM_DECIDE, s->round, 0, NULL, &msg);
         if (err)
             break;
-        fast_msg_add_view(msg, who, 0, size);
+        fast_msg_add_view(msg, weights, 0, size);
         err = fast_send(t->actor, t->server_ids[i], &msg);
     }
-    fast_buffer_free(who);
+    fast_buffer_free(weights);
     FAST_TRY(err);
     FAST_TRY(close_round(s, s->round));
     s->round++;
@@ -199,29 +231,31 @@ static fast_err decide(server *s)
     return FAST_OK;
 }
 
-/* Leader: is this worker's gradient of the round at all servers? */
-static bool counts(const server *s, const client *c)
+/* Leader: true if all servers have this worker's gradient of the round. */
+static bool counts(const quorum_server *s, const quorum_client *c)
 {
+    FAST_ASSERT(s->round >= 0);
     return c->gradient && c->gradient->words[FAST_QUORUM_ROUND] == s->round &&
            (s->t->servers == 1 || (c->had_round == s->round && c->had == s->t->servers - 1));
 }
 
-/* How the round stands. */
-typedef struct standing {
-    int64_t up;      /* workers */
-    int64_t left;    /* workers that came to their end */
+/* The state of a round. */
+typedef struct quorum_tally {
+    int64_t up;      /* workers that are up */
+    int64_t left;    /* workers that said LEAVE */
     int64_t counted; /* gradients that count */
-    int64_t missing; /* workers that are up and have neither sent one nor stopped */
-    int64_t slowest; /* one of them, the furthest behind; -1: none */
-    bool stopping;   /* somebody said STOP */
-} standing;
+    int64_t missing; /* workers that are up and have neither sent a gradient nor stopped */
+    int64_t slowest; /* the missing worker that is furthest behind; -1: none */
+    bool stopping;   /* a worker said STOP */
+} quorum_tally;
 
-static standing look(const server *s)
+/* Leader: count the workers and gradients of the round, and set its weights. */
+static quorum_tally count_round(const quorum_server *s)
 {
-    standing now = { .slowest = -1 };
+    quorum_tally now = { .slowest = -1 };
 
     for (int64_t i = 0; i < s->t->workers; i++) {
-        const client *c = &s->clients[i];
+        const quorum_client *c = &s->clients[i];
 
         s->weights[i] = counts(s, c) ? c->gradient->words[FAST_QUORUM_NUMBER] : 0;
         now.counted += s->weights[i] > 0;
@@ -236,12 +270,15 @@ static standing look(const server *s)
         if (now.slowest < 0 || c->at < s->clients[now.slowest].at)
             now.slowest = i;
     }
+    FAST_ASSERT(now.missing <= now.up && (now.missing == 0) == (now.slowest < 0));
     return now;
 }
 
-/* Leader: begin when everyone who is up has said where it is. */
-static fast_err begin(server *s)
+/* Leader: start once all workers that are up have named their round. Workers that are behind the
+ * newest round are refused. */
+static fast_err start(quorum_server *s)
 {
+    FAST_ASSERT(!s->begun);
     for (int64_t i = 0; i < s->t->workers; i++) {
         if (!s->clients[i].gone && s->clients[i].at < 0)
             return FAST_OK;
@@ -258,9 +295,10 @@ static fast_err begin(server *s)
     return FAST_OK;
 }
 
-/* Leader: partial work. */
-static fast_err flush(server *s, const standing *now)
+/* Leader, partial: once the quorum counts, tell the other workers to send their micro-batches. */
+static fast_err flush(quorum_server *s, const quorum_tally *now)
 {
+    FAST_ASSERT(s->config->partial);
     if (s->flushed || now->missing == 0 || now->counted < fast__quorum_of(s->config, s->t->workers))
         return FAST_OK;
     s->flushed = true;
@@ -270,29 +308,31 @@ static fast_err flush(server *s, const standing *now)
     return FAST_OK;
 }
 
-/* Who is down, as text. */
-static void name_lost(const server *s, char *out, size_t size)
+/* Write the workers that are down as text. */
+static void name_lost(const quorum_server *s, char *out, size_t size)
 {
     int64_t count = 0;
     size_t used = 0;
 
     for (int64_t i = 0; i < s->t->workers; i++)
         count += s->clients[i].gone && !s->clients[i].left;
-    used = (size_t)snprintf(out, size, count == 1 ? "worker" : count ? "workers" : "nobody");
+    used = (size_t)snprintf(out, size, count == 1 ? "worker" : count ? "workers" : "no worker");
     for (int64_t i = 0, k = 0; i < s->t->workers && used + 32 < size; i++)
         if (s->clients[i].gone && !s->clients[i].left)
             used +=
                 (size_t)snprintf(out + used, size - used, "%s %lld", k++ ? "," : "", (long long)i);
+    FAST_ASSERT(used < size);
     snprintf(out + used, size - used, count > 1 ? " are down" : " is down");
 }
 
-/* Leader: the quorum cannot be reached any more. Who is left is told why, so that its own failure
- * says it. */
-static fast_err too_few(server *s, const standing *now)
+/* Leader: the quorum is out of reach. Fail, and send the workers that are left the reason, so that
+ * they fail with it too. */
+static fast_err too_few(quorum_server *s, const quorum_tally *now)
 {
     char names[160], why[FAST_DETAIL_MAX];
     fast_buffer *text = NULL;
 
+    FAST_ASSERT(leads(s));
     name_lost(s, names, sizeof names);
     snprintf(why, sizeof why, "%s: %lld workers are left at step %lld, and the quorum is %lld",
              names, (long long)now->up, (long long)s->round,
@@ -313,57 +353,68 @@ static fast_err too_few(server *s, const standing *now)
     return fast__fail(FAST_EPEER, "%s", why);
 }
 
-/* Leader: decide what can be decided. */
-static fast_err proceed(server *s)
+/* Leader, stopping: decide the last round once no gradient is missing; without one it is the
+ * end. */
+static fast_err stop(quorum_server *s, const quorum_tally *now)
+{
+    FAST_ASSERT(now->stopping);
+    if (now->missing > 0)
+        return FAST_OK;
+    if (now->counted > 0)
+        return decide(s);
+    s->ended = true;
+    for (int64_t i = 0; i < s->t->workers; i++)
+        if (!s->clients[i].gone)
+            FAST_TRY(say(s, i, FAST_QUORUM_END));
+    return FAST_OK;
+}
+
+/* Leader: decide the round if its gradients are sufficient, by the conditions above. */
+static fast_err proceed(quorum_server *s)
 {
     const int64_t need = fast__quorum_of(s->config, s->t->workers);
-    standing now;
+    quorum_tally now;
 
+    FAST_ASSERT(leads(s));
     if (!s->begun)
-        FAST_TRY(begin(s));
+        FAST_TRY(start(s));
     if (!s->begun)
         return FAST_OK;
-    now = look(s);
+    now = count_round(s);
     if (s->ended || now.up == 0)
         return s->ended || now.left > 0 ? FAST_OK : too_few(s, &now);
-    if (now.stopping) {
-        if (now.missing > 0)
-            return FAST_OK;
-        if (now.counted > 0)
-            return decide(s);
-        s->ended = true;
-        for (int64_t i = 0; i < s->t->workers; i++)
-            if (!s->clients[i].gone)
-                FAST_TRY(say(s, i, FAST_QUORUM_END));
-        return FAST_OK;
-    }
+    if (now.stopping)
+        return stop(s, &now);
     if (s->round >= s->t->step_count)
         return FAST_OK;
+    /* Gradients that count and those that may still arrive. */
     if (now.counted + now.missing < need)
         return too_few(s, &now);
     if (s->config->partial) {
         FAST_TRY(flush(s, &now));
         return now.missing == 0 ? decide(s) : FAST_OK;
     }
+    /* A worker that is more than `lag` rounds behind is waited for: sums for it are stored. */
     if (now.counted < need ||
         (now.slowest >= 0 && s->clients[now.slowest].at + s->config->lag < s->round))
         return FAST_OK;
     return decide(s);
 }
 
-/* A gradient of a worker; what is older is of no use. */
-static fast_err take_gradient(server *s, int64_t i, fast_msg **move)
+/* Store a gradient of a worker, which replaces an older one; tell the leader of it. */
+static fast_err take_gradient(quorum_server *s, int64_t i, fast_msg **move)
 {
-    client *c = &s->clients[i];
+    quorum_client *c = &s->clients[i];
     fast_msg *note = NULL;
 
     if ((*move)->part_count != 1 ||
         (!s->decoded && (*move)->parts[0].size != (size_t)s->count * sizeof(float)) ||
         (*move)->words[FAST_QUORUM_NUMBER] < 1 || (*move)->words[FAST_QUORUM_NUMBER] > INT32_MAX)
-        return fast__fail(FAST_EFORMAT, "worker %lld sent no gradient of %lld numbers",
+        return fast__fail(FAST_EFORMAT, "worker %lld did not send a gradient of %lld numbers",
                           (long long)i, (long long)s->count);
     if (leads(s) && (*move)->words[FAST_QUORUM_ROUND] < s->round) /* its round is over */
         return FAST_OK;
+    FAST_ASSERT(i >= 0 && i < s->t->workers);
     fast_msg_free(c->gradient);
     c->gradient = *move;
     *move = NULL;
@@ -374,18 +425,19 @@ static fast_err take_gradient(server *s, int64_t i, fast_msg **move)
     return fast_send(s->t->actor, s->t->server_ids[0], &note);
 }
 
-/* Leader: a worker that was away asks for a model. It gets that of the one that is furthest, which
- * has all rounds before this one when it is told to give it, and takes part from this round on. */
-static fast_err admit(server *s, int64_t i, const fast_msg *msg)
+/* Leader: a worker asks to join. The worker that is furthest ahead, which has applied all rounds
+ * before this one when it receives GIVE, sends it a model; the worker takes part from this round
+ * on. */
+static fast_err admit(quorum_server *s, int64_t i, const fast_msg *msg)
 {
     const fast_trainer *t = s->t;
     const int64_t join = msg->words[FAST_QUORUM_NUMBER];
-    client *c = &s->clients[i];
+    quorum_client *c = &s->clients[i];
     int64_t donor = -1;
 
     if (c->left || (!c->gone && c->join == join)) /* it asked twice */
         return FAST_OK;
-    if (fast_member_is_down(t->actor, t->worker_ids[i])) /* that it is back is not known yet */
+    if (fast_member_is_down(t->actor, t->worker_ids[i])) /* its return is not known yet */
         return FAST_OK;
     for (int64_t j = 0; j < t->workers; j++)
         if (j != i && !s->clients[j].gone && s->clients[j].at >= 0 &&
@@ -393,10 +445,11 @@ static fast_err admit(server *s, int64_t i, const fast_msg *msg)
             donor = j;
     if (s->ended || s->round >= t->step_count || (s->begun && donor < 0))
         return say_number(s, i, FAST_QUORUM_REFUSE, 1);
+    FAST_ASSERT(donor != i);
     fast_msg_free(c->gradient);
-    *c = (client){ .at = s->begun ? s->round : msg->words[FAST_QUORUM_ROUND],
-                   .had_round = -1,
-                   .join = join };
+    *c = (quorum_client){ .at = s->begun ? s->round : msg->words[FAST_QUORUM_ROUND],
+                          .had_round = -1,
+                          .join = join };
     for (int64_t k = 1; k < t->servers; k++) {
         fast_msg *word = NULL;
 
@@ -404,34 +457,37 @@ static fast_err admit(server *s, int64_t i, const fast_msg *msg)
             fast__quorum_msg(s->t, FAST_QUORUM_UP, FAST_QUORUM_JOIN, s->round, i, NULL, &word));
         FAST_TRY(fast_send(t->actor, t->server_ids[k], &word));
     }
+    /* Before the first round all workers still have the initial model: no donor is needed. */
     if (s->begun)
         FAST_TRY(say_number(s, donor, FAST_QUORUM_GIVE, i));
     return say_number(s, i, FAST_QUORUM_WELCOME, s->begun ? donor : -1);
 }
 
-/* The leader decided. */
-static fast_err take_decision(server *s, const fast_msg *msg)
+/* Another server: close the round that the leader decided. */
+static fast_err take_decision(quorum_server *s, const fast_msg *msg)
 {
     if (msg->part_count != 1 || msg->parts[0].size != (size_t)s->t->workers * sizeof *s->weights)
-        return fast__fail(FAST_EFORMAT, "the first server sent no list of workers");
+        return fast__fail(FAST_EFORMAT, "the first server did not send a list of workers");
+    FAST_ASSERT(s->weights != NULL);
     memcpy(s->weights, fast_msg_data(msg, 0), msg->parts[0].size);
     FAST_TRY(fast__quorum_check(s->weights, s->t->workers));
     return close_round(s, msg->words[FAST_QUORUM_ROUND]);
 }
 
-/* A message of a worker. */
-static fast_err take_word(server *s, int64_t i, fast_msg **move)
+/* Handle a message of worker i; *move is taken and set to NULL if it is a gradient to store. */
+static fast_err take_from_worker(quorum_server *s, int64_t i, fast_msg **move)
 {
     const fast_msg *msg = *move;
-    client *c = &s->clients[i];
+    quorum_client *c = &s->clients[i];
     const int64_t round = msg->words[FAST_QUORUM_ROUND];
 
+    FAST_ASSERT(i >= 0 && i < s->t->workers);
     if (msg->words[FAST_QUORUM_KIND] == FAST_QUORUM_JOIN)
         return admit(s, i, msg);
-    if (c->gone && leads(s)) /* it was taken for dead: it has missed something */
+    if (c->gone && leads(s)) /* it was considered dead: it has missed rounds */
         return c->left ? FAST_OK : say(s, i, FAST_QUORUM_REFUSE);
     if (c->gone && msg->words[FAST_QUORUM_KIND] != FAST_QUORUM_GRADIENT)
-        return FAST_OK; /* but of a gradient the leader may know more */
+        return FAST_OK; /* a gradient is stored: the leader may still count it */
     if (c->at < round)
         c->at = round;
     switch (msg->words[FAST_QUORUM_KIND]) {
@@ -444,13 +500,14 @@ static fast_err take_word(server *s, int64_t i, fast_msg **move)
         c->left = true;
         c->gone = true;
         break;
-    default: /* HELLO and AT say where it is, and no more */
+    default: /* HELLO and AT name the worker's round */
         break;
     }
     return FAST_OK;
 }
 
-static fast_err take_message(server *s, fast_msg **move)
+/* Handle a message of a worker or of another server. */
+static fast_err take_message(quorum_server *s, fast_msg **move)
 {
     const fast_trainer *t = s->t;
     const fast_msg *msg = *move;
@@ -461,16 +518,16 @@ static fast_err take_message(server *s, fast_msg **move)
         return fast__fail(FAST_EFORMAT, "a message of step %lld, and the run has %lld",
                           (long long)round, (long long)t->step_count);
     if (strcmp(fast_actor_role(t->actor, msg->from), "worker") == 0)
-        return take_word(s, i, move);
+        return take_from_worker(s, i, move);
     if (msg->words[FAST_QUORUM_KIND] == FAST_QUORUM_DECIDE)
         return take_decision(s, msg);
     if (whose < 0 || whose >= t->workers)
-        return fast__fail(FAST_EFORMAT, "server %lld speaks of worker %lld of %lld", (long long)i,
+        return fast__fail(FAST_EFORMAT, "server %lld names worker %lld of %lld", (long long)i,
                           (long long)whose, (long long)t->workers);
     if (msg->words[FAST_QUORUM_KIND] == FAST_QUORUM_JOIN)
         s->clients[whose].gone = false;
     if (msg->words[FAST_QUORUM_KIND] == FAST_QUORUM_HAVE) {
-        client *c = &s->clients[whose];
+        quorum_client *c = &s->clients[whose];
 
         if (c->had_round != msg->words[FAST_QUORUM_ROUND])
             c->had = 0;
@@ -480,11 +537,12 @@ static fast_err take_message(server *s, fast_msg **move)
     return FAST_OK;
 }
 
-/* Take in all that has come. */
-static fast_err take_messages(server *s)
+/* Handle all messages that have arrived, and workers that are down. */
+static fast_err take_messages(quorum_server *s)
 {
     fast_msg *msg;
 
+    FAST_ASSERT(s->clients != NULL);
     while ((msg = fast__take(s->t->actor, FAST_ANY, FAST_QUORUM_UP)) != NULL) {
         const fast_err err = take_message(s, &msg);
 
@@ -502,18 +560,44 @@ static fast_err take_messages(server *s)
     return leads(s) ? proceed(s) : FAST_OK;
 }
 
-static bool all_gone(const server *s)
+/* True if every worker has left or is down. */
+static bool all_gone(const quorum_server *s)
 {
+    FAST_ASSERT(s->t->workers > 0);
     for (int64_t i = 0; i < s->t->workers; i++)
         if (!s->clients[i].gone)
             return false;
     return true;
 }
 
-static fast_err serve(server *s)
+/* A wait failed: return FAST_OK to wait again, or the error that ends the server. Only the leader
+ * gives up on a worker, and names it. */
+static fast_err give_up(quorum_server *s, fast_err err)
+{
+    fast_actor *actor = s->t->actor;
+    const quorum_tally now = count_round(s);
+
+    FAST_ASSERT(err == FAST_ETIMEDOUT || err == FAST_EPEER);
+    if (err == FAST_ETIMEDOUT && !leads(s) && !fast_member_is_down(actor, s->t->server_ids[0])) {
+        s->waited_to = fast__deadline(actor, FAST_SOON);
+        return FAST_OK;
+    }
+    if (err == FAST_EPEER || now.slowest < 0)
+        return err;
+    actor->culprit = s->t->worker_ids[now.slowest];
+    return fast__fail(FAST_ETIMEDOUT,
+                      "worker %lld has not reached step %lld in time: %lld gradients have arrived, "
+                      "and the quorum is %lld",
+                      (long long)now.slowest, (long long)s->round, (long long)now.counted,
+                      (long long)fast__quorum_of(s->config, s->t->workers));
+}
+
+/* The server's loop: handle messages until all workers are gone. */
+static fast_err serve(quorum_server *s)
 {
     fast_actor *actor = s->t->actor;
 
+    FAST_ASSERT(s->lost < 0);
     s->waited_to = fast__deadline(actor, FAST_SOON);
     for (;;) {
         fast_wait wait = { .waiting = true,
@@ -521,7 +605,6 @@ static fast_err serve(server *s)
                            .tag = FAST_QUORUM_UP,
                            .since = fast_now(actor),
                            .doing = "quorum" };
-        standing now;
         fast_err err;
 
         FAST_TRY(take_messages(s));
@@ -530,32 +613,18 @@ static fast_err serve(server *s)
         fast_actor_at(actor, s->round, "gradients");
         wait.deadline = s->waited_to;
         err = fast__wait_once(actor, &wait);
-        if (err != FAST_ETIMEDOUT && err != FAST_EPEER) {
-            FAST_TRY(err);
-            continue;
-        }
-        now = look(s);
-        if (err == FAST_ETIMEDOUT && !leads(s) &&
-            !fast_member_is_down(actor, s->t->server_ids[0])) { /* the leader is who gives up */
-            s->waited_to = fast__deadline(actor, FAST_SOON);
-            continue;
-        }
-        if (err == FAST_EPEER || now.slowest < 0)
-            return err;
-        actor->culprit = s->t->worker_ids[now.slowest];
-        return fast__fail(FAST_ETIMEDOUT,
-                          "worker %lld has not come to step %lld in time: %lld gradients are "
-                          "there, and the quorum is %lld",
-                          (long long)now.slowest, (long long)s->round, (long long)now.counted,
-                          (long long)fast__quorum_of(s->config, s->t->workers));
+        if (err == FAST_ETIMEDOUT || err == FAST_EPEER)
+            err = give_up(s, err);
+        FAST_TRY(err);
     }
 }
 
-/* Codecs, where the run has any. */
-static fast_err open_codes(server *s)
+/* Open the codecs, where the run has any. */
+static fast_err open_codes(quorum_server *s)
 {
     fast_trainer *t = s->t;
 
+    FAST_ASSERT(!s->decoded);
     if (fast_trainer_codec_fit(t) == FAST_FIT_NONE)
         return FAST_OK;
     FAST_TRY(
@@ -568,13 +637,14 @@ static fast_err open_codes(server *s)
 
 fast_err fast__quorum_server(fast_trainer *t, const void *config)
 {
-    server s = { .t = t, .config = config, .lost = -1 };
+    quorum_server s = { .t = t, .config = config, .lost = -1 };
     fast_err err = fast__alloc("the workers", t->workers, sizeof *s.clients, &s.clients);
 
     if (!err)
         err = fast__alloc("gradients of a step", t->workers, sizeof *s.x, &s.x);
     if (!err)
         err = fast__alloc("the quorum", t->workers, sizeof *s.weights, &s.weights);
+    FAST_ASSERT(t->rank < t->servers);
     fast__quorum_range(t, t->rank, &s.first, &s.count);
     for (int64_t i = 0; s.clients && i < t->workers; i++)
         s.clients[i].at = s.clients[i].had_round = -1;

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Systems that are known for what they send: codecs with error feedback, sparse sums, and the rules
- * and rates that their papers take with them. A codec is one option of a run, so each of them is a
- * strategy of the other tables with a codec; the columns are those of its paper.
+ * Systems that are known for their messages: codecs with error feedback, sparse sums, and the rules
+ * and learning rates of their papers. A codec is one option of a run, so each system is a strategy
+ * of the other tables with a codec; the columns are those of its paper.
  *
- * Codecs that keep most of a gradient back take plain SGD here: momentum adds up what is sent late
- * once more, and diverges at rates that are right without a codec (docs/codecs.md).
+ * Codecs that hold most of a gradient back use plain SGD here: momentum would count residuals that
+ * are sent late once more, and diverges at learning rates that work without a codec
+ * (docs/codecs.md).
  */
 #include "strategy/systems.h"
 
 #include <stddef.h>
 
-#define DATA .parallelism = "DP", .optimisation = "central"
+/* The columns of the taxonomy: all these systems are data parallel, with one central model. */
+#define COLUMNS(SCHEDULING, EXCHANGE, TOPOLOGY, CONSISTENCY)                    \
+    .parallelism = "DP", .optimisation = "central", .scheduling = (SCHEDULING), \
+    .exchange = (EXCHANGE), .topology = (TOPOLOGY), .consistency = (CONSISTENCY)
 
 const fast_system fast__systems_codec[] = {
     {
         .name = "one-bit",
-        .title = "1-bit SGD: a sign for each gradient, what it lost is added to the next",
+        .title = "1-bit SGD: a sign for each gradient, with error feedback",
         .by = "Seide et al. 2014",
         .row = 66,
         .flags = "strategy=allreduce codec=onebit codec_down=onebit optimizer=sgd lr=0.4 "
                  "schedule=cosine:warmup=1",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "striped scatter-reduce",
-        .topology = "distributed PS, k = n",
-        .consistency = "synchronous",
+        COLUMNS("sync.", "striped scatter-reduce", "distributed PS, k = n", "synchronous"),
         .remarks = "Each worker sums a slice, and encodes the sum again: error feedback on both "
                    "ways. Rows have the means of their positive and negative elements.",
         .missing = "the paper's AdaGrad before the exchange; the warm start is a rate that ramps "
@@ -33,32 +33,24 @@ const fast_system fast__systems_codec[] = {
     },
     {
         .name = "li-filters",
-        .title = "Filters of the parameter server: what changed little is not sent",
+        .title = "Filters of the parameter server: insignificant changes are not sent",
         .by = "Li et al. 2014",
         .row = 67,
         .flags = "strategy=ps:servers=2,slack=8,filter=0.001,skip=0.1 codec=none+lz4 optimizer=sgd "
                  "lr=0.05",
-        DATA,
-        .scheduling = "bounded",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "bounded",
-        .remarks = "Of each gradient the significant entries are sent, some of them later by "
-                   "chance, and the messages are compressed without loss. For sparse models add "
+        COLUMNS("bounded", "ad hoc", "distributed PS", "bounded"),
+        .remarks = "The significant entries of each gradient are sent, some of them later at "
+                   "random, and the messages are compressed without loss. For sparse models add "
                    "l1=0.001,kkt=yes; without a codec, cache=yes sends keys once.",
         .missing = "compression of messages whose keys are cached: it is one or the other",
     },
     {
         .name = "qsgd",
-        .title = "QSGD: levels by chance, right in the mean, with Elias coding",
+        .title = "QSGD: unbiased stochastic quantisation with Elias coding",
         .by = "Alistarh et al. 2017",
         .row = 72,
         .flags = "strategy=allreduce codec=qsgd:bits=4,bucket=512,code=elias lr=0.1",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "allgather",
-        .topology = "any",
-        .consistency = "synchronous",
+        COLUMNS("sync.", "allgather", "any", "synchronous"),
         .remarks = "Fewer bits are more variance, which more workers average: no state between "
                    "steps.",
     },
@@ -68,11 +60,7 @@ const fast_system fast__systems_codec[] = {
         .by = "Wen et al. 2017",
         .row = 73,
         .flags = "strategy=ps:slack=0 codec=terngrad:clip=2.5",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "ad hoc",
-        .topology = "single PS",
-        .consistency = "synchronous",
+        COLUMNS("sync.", "ad hoc", "single PS", "synchronous"),
         .remarks = "Layer by layer, cut at 2.5 deviations first: the largest element is the "
                    "scale.",
         .missing = "a scale that all workers share, by which the server could answer in three "
@@ -85,11 +73,7 @@ const fast_system fast__systems_codec[] = {
         .row = 74,
         .flags = "strategy=allreduce codec=dgc:ratio=0.001 optimizer=sgd:weight_decay=0.0005 "
                  "lr=0.4",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "allgather",
-        .topology = "any",
-        .consistency = "synchronous",
+        COLUMNS("sync.", "allgather", "any", "synchronous"),
         .remarks =
             "Momentum is added before the selection, and forgotten where an element is sent; "
             "four epochs of warm-up send 1/4, 1/16, 1/64 and 1/256. For recurrent networks add "
@@ -98,18 +82,14 @@ const fast_system fast__systems_codec[] = {
     },
     {
         .name = "esgd",
-        .title = "eSGD: devices at the edge send what mattered, the rest gathers momentum",
+        .title = "eSGD: edge devices send important coordinates, the residual has momentum",
         .by = "Tao and Li 2018",
         .row = 75,
         .flags =
             "strategy=ps:slack=0 codec=dgc:ratio=0.1,momentum=0.9,warmup=0 optimizer=sgd lr=0.4",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "ad hoc",
-        .topology = "star",
-        .consistency = "synchronous",
+        COLUMNS("sync.", "ad hoc", "star", "synchronous"),
         .remarks = "One of ten coordinates is sent by its accumulated size; the residual of the "
-                   "others has momentum, so that what is small for long is sent as well.",
+                   "others has momentum, so that coordinates that stay small are sent as well.",
         .missing = "the paper chooses coordinates that were important when the loss fell before; "
                    "here the largest are",
     },
@@ -119,27 +99,19 @@ const fast_system fast__systems_codec[] = {
         .by = "Hashemi et al. 2019; Jayarajan et al. 2019",
         .row = 77,
         .flags = "strategy=allreduce:priority=yes lr=0.1",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "ordered transfers",
-        .topology = "any",
-        .consistency = "synchronous",
+        COLUMNS("sync.", "ordered transfers", "any", "synchronous"),
         .remarks = "Slices are summed in an order that follows from when they are ready and when "
                    "the next step needs them; it begins with its first layer.",
         .missing = "transfers from a parameter server, which preset p3 orders by layer (TIC)",
     },
     {
         .name = "strom",
-        .title = "Threshold of Strom: what has grown to tau is sent as tau",
+        .title = "Threshold of Strom: a residual that reaches tau is sent as tau",
         .by = "Strom 2015",
         .row = 78,
         .flags = "strategy=allreduce codec=threshold:tau=0.004+entropy optimizer=sgd lr=0.8 "
                  "schedule=cosine:warmup=1",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "allgather",
-        .topology = "full mesh",
-        .consistency = "synchronous",
+        COLUMNS("sync.", "allgather", "full mesh", "synchronous"),
         .remarks = "Messages are lists of indices with signs, entropy coded.",
         .missing = "peers that do not wait for each other: the messages are those of a sum",
     },
@@ -149,11 +121,7 @@ const fast_system fast__systems_codec[] = {
         .by = "Aji and Heafield 2017; Dryden et al. 2016",
         .row = 79,
         .flags = "strategy=allreduce codec=topk:ratio=0.01 lr=0.1",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "allgather",
-        .topology = "any",
-        .consistency = "synchronous",
+        COLUMNS("sync.", "allgather", "any", "synchronous"),
         .remarks = "One element of a hundred; the others wait as the residual.",
     },
     {
@@ -163,11 +131,7 @@ const fast_system fast__systems_codec[] = {
         .row = 80,
         .flags = "strategy=allreduce codec=adaptive:ratio=0.01 optimizer=sgd lr=0.4 "
                  "schedule=cosine:warmup=1",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "allreduce",
-        .topology = "any",
-        .consistency = "synchronous",
+        COLUMNS("sync.", "allreduce", "any", "synchronous"),
         .remarks = "No value travels but two means: 300 times smaller at one of a hundred.",
     },
     {
@@ -176,13 +140,9 @@ const fast_system fast__systems_codec[] = {
         .by = "Gupta et al. 2015",
         .row = 81,
         .flags = "strategy=allreduce codec=fixed:bits=16,round=random lr=0.1",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "any",
-        .topology = "any",
-        .consistency = "synchronous",
-        .remarks = "What is between two points becomes one of them by chance, right in the mean.",
-        .missing = "arithmetic in fixed point: only what is sent is rounded",
+        COLUMNS("sync.", "any", "any", "synchronous"),
+        .remarks = "A value between two points is rounded to one of them at random, without bias.",
+        .missing = "arithmetic in fixed point: only messages are rounded",
     },
     {
         .name = "deep-compression",
@@ -190,11 +150,7 @@ const fast_system fast__systems_codec[] = {
         .by = "Han et al. 2016",
         .row = 82,
         .flags = "strategy=allreduce codec=topk:ratio=0.1,value=fp16+entropy lr=0.1",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "any",
-        .topology = "any",
-        .consistency = "synchronous",
+        COLUMNS("sync.", "any", "any", "synchronous"),
         .remarks = "Its three steps as a chain over what is sent: a tenth, of half floats, with an "
                    "entropy code.",
         .missing = "it compresses the weights of a trained model; clusters of k-means instead of "
@@ -206,13 +162,9 @@ const fast_system fast__systems_codec[] = {
         .by = "Koester et al. 2017",
         .row = 85,
         .flags = "strategy=allreduce codec=flexpoint:bits=16 lr=0.1",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "any",
-        .topology = "any",
-        .consistency = "synchronous",
+        COLUMNS("sync.", "any", "any", "synchronous"),
         .remarks = "16 bits an element and an exponent for a layer.",
-        .missing = "exponents that are foretold from those before; arithmetic in that format",
+        .missing = "exponents that are predicted from earlier ones; arithmetic in that format",
     },
     {
         .name = "ef-signsgd",
@@ -221,13 +173,9 @@ const fast_system fast__systems_codec[] = {
         .row = 86,
         .flags = "strategy=allreduce codec=sign feedback=yes optimizer=sgd lr=0.4 "
                  "schedule=cosine:warmup=1",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "allgather",
-        .topology = "any",
-        .consistency = "synchronous",
-        .remarks = "What an encoding lost is added to the next one: sigma-delta modulation of "
-                   "gradients. --feedback no shows what it is good for.",
+        COLUMNS("sync.", "allgather", "any", "synchronous"),
+        .remarks = "The error of an encoding is added to the next gradient: sigma-delta modulation "
+                   "of gradients. --feedback no shows the difference.",
     },
     {
         .name = "momentum-correction",
@@ -236,11 +184,7 @@ const fast_system fast__systems_codec[] = {
         .row = 87,
         .flags = "strategy=allreduce codec=dgc:ratio=0.01,clip=2,warmup=1 "
                  "optimizer=sgd:weight_decay=0.0005 lr=0.4 batch=8",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "allgather",
-        .topology = "any",
-        .consistency = "synchronous",
+        COLUMNS("sync.", "allgather", "any", "synchronous"),
         .remarks = "The parts of deep gradient compression that keep accuracy, with a shorter "
                    "warm-up.",
     },
@@ -250,11 +194,7 @@ const fast_system fast__systems_codec[] = {
         .by = "Zhao and Canny 2014",
         .row = 88,
         .flags = "strategy=allreduce codec=topk:ratio=0.01 lr=0.1",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "sparse allreduce",
-        .topology = "butterfly",
-        .consistency = "synchronous",
+        COLUMNS("sync.", "sparse allreduce", "butterfly", "synchronous"),
         .remarks = "Streams of entries are merged pair by pair.",
         .missing = "layers of a butterfly with unequal degrees, and indices that are sent once",
         .alias_of = "top-k",
@@ -266,11 +206,7 @@ const fast_system fast__systems_codec[] = {
         .by = "Renggli et al. 2019",
         .row = 89,
         .flags = "strategy=allreduce codec=topk:ratio=0.01,value=fp16 lr=0.1",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "sparse allreduce",
-        .topology = "any",
-        .consistency = "synchronous",
+        COLUMNS("sync.", "sparse allreduce", "any", "synchronous"),
         .remarks = "Recursive doubling of index and value, dense where that is shorter, chosen by "
                    "a cost model; values of half the bits.",
         .missing = "its non-blocking variant",
@@ -281,11 +217,7 @@ const fast_system fast__systems_codec[] = {
         .by = "Chilimbi et al. 2014",
         .row = 92,
         .flags = "strategy=ps:factors=auto optimizer=sgd lr=0.05",
-        DATA,
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "single PS",
-        .consistency = "asynchronous",
+        COLUMNS("async.", "ad hoc", "single PS", "asynchronous"),
         .remarks =
             "The server multiplies them out, where N (Cin + Cout) is less than Cin Cout: the "
             "part of Project Adam that saves bytes.",
@@ -297,13 +229,9 @@ const fast_system fast__systems_codec[] = {
         .row = 93,
         .flags = "strategy=local:period=20,state=reset codec=sketch:bits=2,rotate=yes "
                  "optimizer=sgd lr=0.2 batch=4",
-        DATA,
-        .scheduling = "sync.",
-        .exchange = "reduce",
-        .topology = "star",
-        .consistency = "periodic",
-        .remarks = "What a client changed in its round is rotated, and sent in levels by chance: "
-                   "no state between rounds.",
+        COLUMNS("sync.", "reduce", "star", "periodic"),
+        .remarks = "A client's update of the round is rotated and quantised at random: no state "
+                   "between rounds.",
         .missing = "clients that come and go; updates that are trained in a small space are "
                    "codec=structured",
     },

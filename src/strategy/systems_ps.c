@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Systems of the family ps: one model at servers, from synchronous over bounded staleness to
- * unbounded. They differ in the number of servers, the bound, and what is done about late updates.
+ * Systems of the family ps: one model at servers, with synchronous, bounded or unbounded staleness.
+ * They differ in the number of servers, the bound, and the treatment of late updates.
  */
 #include "strategy/systems.h"
 
 #include <stddef.h>
+
+/* The columns of the taxonomy: all these systems optimise one central model. */
+#define COLUMNS(PARALLELISM, SCHEDULING, EXCHANGE, TOPOLOGY, CONSISTENCY)                \
+    .parallelism = (PARALLELISM), .optimisation = "central", .scheduling = (SCHEDULING), \
+    .exchange = (EXCHANGE), .topology = (TOPOLOGY), .consistency = (CONSISTENCY)
 
 const fast_system fast__systems_ps[] = {
     {
@@ -14,12 +19,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Dai et al. 2019",
         .row = 1,
         .flags = "strategy=ps:servers=0,slack=0 lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "scatter-reduce",
-        .topology = "distributed PS, k = n",
-        .consistency = "synchronous",
+        COLUMNS("DP", "sync.", "scatter-reduce", "distributed PS, k = n", "synchronous"),
         .remarks = "A reduce-scatter of gradients, an update of the slice, an allgather of "
                    "weights, by the block manager of Spark.",
     },
@@ -29,12 +29,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Yahoo 2016",
         .row = 2,
         .flags = "strategy=ps:servers=0,slack=0 lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "scatter-reduce",
-        .topology = "distributed PS, k = n",
-        .consistency = "synchronous",
+        COLUMNS("DP", "sync.", "scatter-reduce", "distributed PS, k = n", "synchronous"),
         .remarks = "Repeated calls of MPI over RDMA.",
         .alias_of = "bigdl",
         .differs = "the exchange: RDMA instead of a block manager",
@@ -45,14 +40,10 @@ const fast_system fast__systems_ps[] = {
         .by = "Chen et al. 2015",
         .row = 13,
         .flags = "strategy=ps:servers=0,proxies=2 optimizer=sgd lr=0.1 batch=8",
-        .parallelism = "MP + DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "scatter-reduce",
-        .topology = "distributed PS, k = n, proxies",
-        .consistency = "asynchronous",
+        COLUMNS("MP + DP", "bounded", "scatter-reduce", "distributed PS, k = n, proxies",
+                "asynchronous"),
         .remarks = "Push gradients, pull weights, by key; the optimizer is at the server; a proxy "
-                   "speaks for the workers of a machine. Its synchronous mode is bigdl.",
+                   "reads and writes for the workers of a machine. Its synchronous mode is bigdl.",
         .missing = "model parallelism; its 2-bit codec, of zero or a threshold with either sign, "
                    "is --codec threshold, which sends a list of entries instead",
     },
@@ -62,16 +53,10 @@ const fast_system fast__systems_ps[] = {
         .by = "Li et al. 2014",
         .row = 14,
         .flags = "strategy=ps:servers=2,slack=8,filter=0.001,replicas=1 optimizer=sgd lr=0.05",
-        .parallelism = "MP + DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "reduce, ad hoc",
-        .topology = "distributed PS",
-        .consistency = "bounded",
-        .remarks =
-            "Tasks depend on one another: sequential (slack 0), eventual (-1) or bounded "
-            "delay. What is not significant waits; ranges have a copy. Its other filters are "
-            "skip, kkt and cache.",
+        COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
+        .remarks = "Tasks depend on one another: sequential (slack 0), eventual (-1) or bounded "
+                   "delay. Insignificant changes wait; key ranges have a copy. Its other filters "
+                   "are skip, kkt and cache.",
         .missing = "model parallelism, filters of the user's own; copies are written by the "
                    "workers, not along a chain, and a server that comes back is not used again",
     },
@@ -80,15 +65,10 @@ const fast_system fast__systems_ps[] = {
         .title = "Parameter Server for sparse models: l1, KKT filter, cached keys",
         .by = "Li et al. 2014, section 5.1",
         .flags = "strategy=ps:servers=2,slack=8,l1=0.0001,kkt=yes,cache=yes optimizer=sgd lr=0.05",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "bounded",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Servers take a proximal step of l1 after each update. Workers leave out "
-                   "gradients of zero weights that this step takes back, and send the list of "
-                   "keys only when it changes.",
+                   "gradients of zero weights that this step would undo, and send the list of keys "
+                   "only when it changes.",
         .missing = "delayed block proximal gradient by feature blocks",
     },
     {
@@ -96,15 +76,10 @@ const fast_system fast__systems_ps[] = {
         .title = "P3: priority-based parameter propagation",
         .by = "Jayarajan et al. 2019",
         .flags = "strategy=ps:servers=0,slack=0,overlap=yes,priority=yes lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "ordered transfers",
-        .topology = "distributed PS, k = n",
-        .consistency = "synchronous",
+        COLUMNS("DP", "sync.", "ordered transfers", "distributed PS, k = n", "synchronous"),
         .remarks = "Gradients are sent while earlier layers are computed. Weights are read in "
                    "slices, the first layer first, and the next forward pass starts with it.",
-        .missing = "priorities on the way to the servers: gradients are sent in the order in which "
+        .missing = "priorities of gradients: they are sent to the servers in the order in which "
                    "they become final",
     },
     {
@@ -112,12 +87,7 @@ const fast_system fast__systems_ps[] = {
         .title = "K-async SGD: an update is the mean of the first K gradients that arrive",
         .by = "Dutta et al. 2018",
         .flags = "strategy=ps:aggregate=2 optimizer=sgd lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "single PS",
-        .consistency = "asynchronous",
+        COLUMNS("DP", "async.", "ad hoc", "single PS", "asynchronous"),
         .remarks = "Workers that were not among the first K continue with their gradients of older "
                    "weights.",
     },
@@ -127,12 +97,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Li et al. 2014",
         .row = 27,
         .flags = "strategy=ps:servers=2,slack=8,filter=0.001,replicas=1 optimizer=sgd lr=0.05",
-        .parallelism = "MP + DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "reduce, ad hoc",
-        .topology = "distributed PS",
-        .consistency = "bounded",
+        COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
         .remarks = "The same system as row 14, as a point of the synchronisation spectrum.",
         .missing = "model parallelism, filters of the user's own; copies are written by the "
                    "workers, not along a chain, and a server that comes back is not used again",
@@ -145,12 +110,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Xing et al. 2015",
         .row = 15,
         .flags = "strategy=ps:servers=0,slack=3,eager=yes optimizer=sgd lr=0.025 batch=8",
-        .parallelism = "MP + DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "ad hoc, eager",
-        .topology = "distributed PS",
-        .consistency = "bounded",
+        COLUMNS("MP + DP", "bounded", "ad hoc, eager", "distributed PS", "bounded"),
         .remarks = "Pioneered delay bounds; eager pushes lower the mean staleness.",
         .missing = "model parallelism",
     },
@@ -160,12 +120,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Cipar et al. 2013; Ho et al. 2013",
         .row = 24,
         .flags = "strategy=ps:slack=3 optimizer=sgd lr=0.05",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "bounded",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "A read waits until the slowest worker is at most s rounds behind.",
     },
     {
@@ -174,14 +129,9 @@ const fast_system fast__systems_ps[] = {
         .by = "Ho et al. 2013",
         .row = 36,
         .flags = "strategy=ps:slack=3,global=yes optimizer=sgd lr=0.05",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "bounded",
-        .remarks = "Every s + 1 rounds all wait for all, so that nobody is ever more than s ahead; "
-                   "with ssp only who is ahead waits.",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
+        .remarks = "Every s + 1 rounds all workers wait for all, so that no worker is ever more "
+                   "than s ahead; with ssp only a worker that is ahead waits.",
     },
     {
         .name = "delay-bound",
@@ -189,12 +139,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Ho et al. 2013",
         .row = 44,
         .flags = "strategy=ps:slack=3 optimizer=sgd lr=0.05",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "bounded",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "The rule of SSP, as one of the bounds of the taxonomy.",
         .alias_of = "ssp",
         .differs = "nothing, it is another name",
@@ -205,12 +150,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Cui et al. 2014",
         .row = 26,
         .flags = "strategy=ps:slack=3 optimizer=sgd lr=0.05",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "bounded",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "A virtual iteration learns which rows will be read.",
         .missing = "thread and process caches, prefetch",
         .alias_of = "ssp",
@@ -222,12 +162,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Dai et al. 2015",
         .row = 28,
         .flags = "strategy=ps:slack=3,eager=yes optimizer=sgd lr=0.0125 batch=4",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "bounded",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks =
             "Servers push fresh values to readers at every clock, so that a read seldom waits.",
     },
@@ -237,12 +172,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Cui et al. 2016",
         .row = 31,
         .flags = "strategy=ps:servers=0,slack=1 optimizer=sgd lr=0.05",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "ad hoc",
-        .topology = "distributed PS, k = n",
-        .consistency = "bounded",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS, k = n", "bounded"),
         .remarks = "Staging hides transfers; its authors found that little slack is best.",
         .missing = "memory of GPUs, staging and swapping",
     },
@@ -252,12 +182,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Abadi et al. 2016",
         .row = 20,
         .flags = "strategy=ps:servers=0,slack=0,backup=1 lr=0.1",
-        .parallelism = "MP + DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "scatter-reduce",
-        .topology = "distributed PS, k = n",
-        .consistency = "synchronous",
+        COLUMNS("MP + DP", "bounded", "scatter-reduce", "distributed PS, k = n", "synchronous"),
         .remarks = "Each worker serves a part of the model by default. The first N of N + b "
                    "gradients are a step.",
         .missing = "model parallelism, heuristic placement; its asynchronous mode is mxnet, its "
@@ -269,14 +194,10 @@ const fast_system fast__systems_ps[] = {
         .by = "Chen et al. 2016",
         .row = 40,
         .flags = "strategy=ps:slack=0,backup=1 lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "ad hoc",
-        .topology = "single PS",
-        .consistency = "synchronous",
-        .remarks = "Late gradients are dropped, so that stragglers hold nobody; who was late goes "
-                   "on with the newest model.",
+        COLUMNS("DP", "sync.", "ad hoc", "single PS", "synchronous"),
+        .remarks =
+            "Late gradients are dropped, so that no step waits for stragglers; a late worker "
+            "continues with the newest model.",
     },
     {
         .name = "quorum",
@@ -284,12 +205,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Langer et al. 2020",
         .row = 41,
         .flags = "strategy=ps:slack=0,backup=1 lr=0.1",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "sync.",
-        .exchange = "ad hoc",
-        .topology = "single PS",
-        .consistency = "synchronous",
+        COLUMNS("DP", "sync.", "ad hoc", "single PS", "synchronous"),
         .remarks = "A step ends when a quorum of workers has arrived. That an epoch ends at 75% is "
                    "project-adam.",
         .alias_of = "backup-workers",
@@ -301,13 +217,8 @@ const fast_system fast__systems_ps[] = {
         .by = "Langer et al. 2020",
         .row = 43,
         .flags = "strategy=ps:value=0.05 optimizer=sgd",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "bounded",
-        .remarks = "A worker waits while what it sent, and some other has not seen, would move a "
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
+        .remarks = "A worker waits while its updates that another worker has not read would move a "
                    "weight by more than a bound that falls with the root of the step.",
     },
     {
@@ -316,12 +227,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Jiang et al. 2017",
         .row = 0,
         .flags = "strategy=ps:slack=3,staleness=workers optimizer=sgd lr=0.4",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "bounded",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "The constant sibling of DynSGD.",
     },
     {
@@ -330,14 +236,9 @@ const fast_system fast__systems_ps[] = {
         .by = "Zheng et al. 2017",
         .row = 52,
         .flags = "strategy=ps:compensate=0.04 optimizer=sgd lr=0.05 batch=8",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "single PS",
-        .consistency = "asynchronous",
-        .remarks = "A late gradient is corrected to first order by the way that the model went "
-                   "since.",
+        COLUMNS("DP", "async.", "ad hoc", "single PS", "asynchronous"),
+        .remarks = "A late gradient is corrected to first order by the change of the model since "
+                   "it was read.",
     },
     {
         .name = "dc-asgd-a",
@@ -345,12 +246,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Zheng et al. 2017",
         .row = 0,
         .flags = "strategy=ps:compensate=2,decay=0.95 optimizer=sgd",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "single PS",
-        .consistency = "asynchronous",
+        COLUMNS("DP", "async.", "ad hoc", "single PS", "asynchronous"),
         .remarks = "The correction is divided by a running mean square of the gradient.",
     },
     {
@@ -359,14 +255,10 @@ const fast_system fast__systems_ps[] = {
         .by = "Hermans et al. 2017",
         .row = 54,
         .flags = "strategy=ps:fetch=4,push=4,send=mean optimizer=sgd lr=0.2 batch=8",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "single PS",
-        .consistency = "asynchronous",
-        .remarks = "Local steps explore; what they brought is divided by their number before it "
-                   "is added.",
+        COLUMNS("DP", "async.", "ad hoc", "single PS", "asynchronous"),
+        .remarks =
+            "Local steps explore; their accumulated update is divided by their number before "
+            "it is added.",
     },
     {
         .name = "dynsgd",
@@ -374,12 +266,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Jiang et al. 2017",
         .row = 32,
         .flags = "strategy=ps:slack=3,staleness=inverse optimizer=sgd lr=0.2 batch=8",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "bounded",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "For workers of different speeds: late updates count less.",
     },
     {
@@ -389,12 +276,7 @@ const fast_system fast__systems_ps[] = {
         .row = 49,
         .flags =
             "strategy=ps:servers=0,slack=2,eager=yes,budget=200000 optimizer=sgd lr=0.025 batch=8",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "bounded",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Updates are sent in the order of their relative size, within a budget of bytes "
                    "a round; servers send new values unasked.",
     },
@@ -405,12 +287,7 @@ const fast_system fast__systems_ps[] = {
         .row = 50,
         .flags =
             "strategy=ps:servers=0,slack=2,eager=yes,budget=200000 optimizer=sgd lr=0.025 batch=8",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "bounded",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Bösen with a scheduler of model-parallel work.",
         .missing = "STRADS",
         .alias_of = "bosen",
@@ -422,14 +299,9 @@ const fast_system fast__systems_ps[] = {
         .by = "Dean et al. 2012",
         .row = 23,
         .flags = "strategy=ps:servers=2,fetch=5,push=5,warm=0.4 optimizer=adagrad lr=0.01 batch=4",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "asynchronous",
-        .remarks = "Replicas fetch and push every few steps and wait for nobody; Adagrad at the "
-                   "servers steadies it, and a warm start: one replica begins, the others follow.",
+        COLUMNS("DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
+        .remarks = "Replicas fetch and push every few steps and never wait; Adagrad at the servers "
+                   "and a warm start, in which one replica trains alone, make it stable.",
     },
     {
         .name = "distbelief",
@@ -437,12 +309,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Dean et al. 2012",
         .row = 7,
         .flags = "strategy=ps:servers=2,fetch=5,push=5,warm=0.4 optimizer=adagrad lr=0.01 batch=4",
-        .parallelism = "MP + DP",
-        .optimisation = "central",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "asynchronous",
+        COLUMNS("MP + DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "The first large system: replicas that are split over machines, under "
                    "Downpour.",
         .missing = "model parallelism, redundant replicas",
@@ -456,12 +323,7 @@ const fast_system fast__systems_ps[] = {
         .row = 16,
         .flags = "strategy=ps:servers=2,epochs=0.75,replicas=1,factors=auto optimizer=sgd lr=0.05 "
                  "batch=8",
-        .parallelism = "MP + DP",
-        .optimisation = "central",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "asynchronous",
+        COLUMNS("MP + DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "Dense layers send activations and errors, and servers multiply them; an epoch "
                    "ends when 75% of the workers have ended theirs.",
         .missing = "model parallelism, agreement by Paxos: copies are written by the workers",
@@ -472,12 +334,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Paine et al. 2013",
         .row = 57,
         .flags = "strategy=ps:fetch=2,push=2 optimizer=sgd lr=0.025 batch=4",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "single PS",
-        .consistency = "asynchronous",
+        COLUMNS("DP", "async.", "ad hoc", "single PS", "asynchronous"),
         .remarks = "Asynchronous SGD among GPUs.",
     },
     {
@@ -486,13 +343,8 @@ const fast_system fast__systems_ps[] = {
         .by = "Zhang et al. 2016",
         .row = 51,
         .flags = "strategy=ps:staleness=inverse optimizer=sgd lr=0.4",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "asynchronous",
-        .remarks = "The rate of a gradient is divided by its staleness.",
+        COLUMNS("DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
+        .remarks = "The learning rate of a gradient is divided by its staleness.",
     },
     {
         .name = "rudra",
@@ -500,13 +352,8 @@ const fast_system fast__systems_ps[] = {
         .by = "Gupta et al. 2016",
         .row = 39,
         .flags = "strategy=ps:proxies=2,softsync=1,staleness=inverse optimizer=sgd lr=0.4",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "hierarchical PS",
-        .consistency = "asynchronous",
-        .remarks = "An update is made of P/n gradients; a proxy speaks for its learners.",
+        COLUMNS("DP", "async.", "ad hoc", "hierarchical PS", "asynchronous"),
+        .remarks = "An update is made of P/n gradients; a proxy reads and writes for its learners.",
     },
     {
         .name = "stalest-first",
@@ -514,14 +361,9 @@ const fast_system fast__systems_ps[] = {
         .by = "Langer et al. 2020",
         .row = 42,
         .flags = "strategy=ps:stalest=yes optimizer=sgd lr=0.05 batch=8",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "asynchronous",
-        .remarks = "Of the requests that wait at a server that of the worker furthest behind is "
-                   "served first; where memory is shared none waits.",
+        COLUMNS("DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
+        .remarks = "A server answers the waiting request of the worker that is furthest behind "
+                   "first; in shared memory no request waits.",
     },
     {
         .name = "reject-late",
@@ -529,12 +371,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Langer et al. 2020",
         .row = 45,
         .flags = "strategy=ps:reject=4 optimizer=sgd",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "asynchronous",
+        COLUMNS("DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "Updates that are too late are dropped; slow workers contribute nothing, which "
                    "biases the model.",
     },
@@ -544,12 +381,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Mitliagkas et al. 2016",
         .row = 56,
         .flags = "strategy=ps:momentum=-0.2 optimizer=sgd",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "async.",
-        .exchange = "ad hoc",
-        .topology = "distributed PS",
-        .consistency = "asynchronous",
+        COLUMNS("DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "P workers are an implicit momentum of 1 - 1/P, which is measured, so the "
                    "explicit one is set lower, even negative.",
     },
@@ -559,19 +391,15 @@ const fast_system fast__systems_ps[] = {
         .by = "Hsieh et al. 2017",
         .row = 38,
         .flags = "strategy=ps:proxies=2,slack=1,filter=0.01,barrier=100000 optimizer=sgd lr=0.2",
-        .parallelism = "DP",
-        .optimisation = "central",
-        .scheduling = "bounded",
-        .exchange = "ad hoc",
-        .topology = "hierarchical PS",
-        .consistency = "bounded",
+        COLUMNS("DP", "bounded", "ad hoc", "hierarchical PS", "bounded"),
         .remarks =
-            "A proxy for each data centre. Only significant updates travel between them, packed; "
-            "the rest is used at home and adds up until it matters; the slack is the mirror clock. "
-            "A long update is announced, and others' reads of what it changes wait for it.",
+            "A proxy for each data centre. Only significant updates are sent between data centres, "
+            "packed; the others are used locally and add up until they are significant; the slack "
+            "is the mirror clock. A long update is announced, and other proxies' reads of the "
+            "ranges that it changes wait for it.",
         .missing = "a model at each data centre: here all read one, which with plain SGD has the "
-                   "same values but travels whole where only changes would; --codec-down "
-                   "topk:ratio=0.05 sends those. A range of keys is a server's",
+                   "same values but is sent whole instead of its changes; --codec-down "
+                   "topk:ratio=0.05 sends changes. A range of keys is a server's",
     },
     { .name = NULL },
 };

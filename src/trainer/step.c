@@ -221,7 +221,7 @@ fast_err fast_trainer_micro_gradient(fast_trainer *t, int64_t number)
                          .gradient = { .step = number, .alone = true } };
 
     FAST_ASSERT(number >= 0);
-    FAST_ASSERT(t->parts > 0);
+    FAST_ASSERT(t->micro_batches > 0);
     FAST_TRY(compute(&gw));
     if (c->work.part_count++ == 0)
         *parts = (fast_gradient){ 0 };
