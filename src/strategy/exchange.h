@@ -8,8 +8,8 @@
  * neighbours, and the flush of messages in flight at the end.
  *
  * The message of a replica has one part: the contributions (one double for each worker), the state
- * that is not trained, the rule's state if t->mixes_rule_state, and the parameters or a gradient, as
- * floats or encoded by a flow. Its words are:
+ * that is not trained, the rule's state if t->mixes_rule_state, and the parameters or a gradient,
+ * as floats or encoded by a flow. Its words are:
  */
 enum {
     FAST_REPLICA_STEP,  /* the sender's step */

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Registry of the strategies, from synchronous to partial communication.
+ *
+ *     file NAME.c:   const fast_strategy fast__strategy_NAME = { .name = ..., .worker = ... };
+ *     here:          X(NAME)
+ *
+ * The order is that of `fast help`. Everything that lists strategies loops over this table: help,
+ * completion, docs/options.md, the matrix of combinations and the conformance suites, so that a new
+ * strategy is documented and tested because it is listed.
  */
 #include "strategy/strategy.h"
 
@@ -8,44 +15,33 @@
 
 #include <string.h>
 
-extern const fast_strategy
-    fast__strategy_allreduce; /* synchronous: the mean gradient of all workers */
-extern const fast_strategy fast__strategy_quorum; /* synchronous: the first gradients of a round */
-extern const fast_strategy fast__strategy_local;  /* periodic averaging of models */
-extern const fast_strategy fast__strategy_federated; /* rounds of chosen clients */
-extern const fast_strategy
-    fast__strategy_ps; /* parameter servers, from synchronous to asynchronous */
-extern const fast_strategy fast__strategy_elastic;      /* elastic averaging with a master */
-extern const fast_strategy fast__strategy_elastic_sync; /* elastic averaging in rounds */
-extern const fast_strategy fast__strategy_elastic_tree; /* elastic averaging along a tree */
-extern const fast_strategy fast__strategy_mpca;     /* model penalty with an extrapolated master */
-extern const fast_strategy fast__strategy_hogwild;  /* shared memory without locks */
-extern const fast_strategy fast__strategy_dogwild;  /* chunks by unreliable messages */
-extern const fast_strategy fast__strategy_ensemble; /* independent models */
-extern const fast_strategy fast__strategy_distill;  /* an ensemble that teaches a student */
-extern const fast_strategy fast__strategy_gossip;   /* synchronous mixing with neighbours */
-extern const fast_strategy fast__strategy_gossip_async; /* asynchronous exchanges of pairs */
-extern const fast_strategy fast__strategy_partial;      /* parts of gradients or models */
+/* A new strategy is a file that defines fast__strategy_NAME, and one line here. */
+/* clang-format off */
+#define STRATEGIES(X) \
+    X(allreduce)        \
+    X(quorum)           \
+    X(local)            \
+    X(federated)        \
+    X(ps)               \
+    X(elastic)          \
+    X(elastic_sync)     \
+    X(elastic_tree)     \
+    X(mpca)             \
+    X(hogwild)          \
+    X(dogwild)          \
+    X(ensemble)         \
+    X(distill)          \
+    X(gossip)           \
+    X(gossip_async)     \
+    X(partial)
+/* clang-format on */
 
-const fast_strategy *const fast__strategies[] = {
-    &fast__strategy_allreduce,
-    &fast__strategy_quorum,
-    &fast__strategy_local,
-    &fast__strategy_federated,
-    &fast__strategy_ps,
-    &fast__strategy_elastic,
-    &fast__strategy_elastic_sync,
-    &fast__strategy_elastic_tree,
-    &fast__strategy_mpca,
-    &fast__strategy_hogwild,
-    &fast__strategy_dogwild,
-    &fast__strategy_ensemble,
-    &fast__strategy_distill,
-    &fast__strategy_gossip,
-    &fast__strategy_gossip_async,
-    &fast__strategy_partial,
-    NULL,
-};
+#define DECLARE(name) extern const fast_strategy fast__strategy_##name;
+#define ENTRY(name)   &fast__strategy_##name,
+
+STRATEGIES(DECLARE)
+
+const fast_strategy *const fast__strategies[] = { STRATEGIES(ENTRY) NULL };
 
 static const char *name_at(const void *ctx, int64_t i)
 {

@@ -147,6 +147,8 @@ static void sum_shares(const fast_trainer *t, double *shares)
         shares[i] = own + (double)(t->workers - 1) * other;
 }
 
+/* Reports may have started the sum of this gradient before it was complete: then it holds the
+ * updates of all workers already. Workers of a synchronous strategy compute at the newest weights. */
 void fast__context_own_gradient(fast_context *context)
 {
     fast_trainer *t = &context->trainer;
@@ -160,6 +162,8 @@ void fast__context_own_gradient(fast_context *context)
         fast__context_stale(context, 0);
 }
 
+/* The sum of g is counted once a step, however many ranges it is started in. Inside a gradient the
+ * step is not counted yet, and g gets its contributions when it is complete. */
 void fast__context_summed(fast_context *context, const float *x)
 {
     fast_trainer *t = &context->trainer;
