@@ -148,7 +148,8 @@ static void sum_shares(const fast_trainer *t, double *shares)
 }
 
 /* Reports may have started the sum of this gradient before it was complete: then it holds the
- * updates of all workers already. Workers of a synchronous strategy compute at the newest weights. */
+ * updates of all workers already. Workers of a synchronous strategy compute at the newest
+ * weights. */
 void fast__context_own_gradient(fast_context *context)
 {
     fast_trainer *t = &context->trainer;
