@@ -145,7 +145,7 @@ static void a_codec_is_refused(void **state)
     (void)state;
     assert_int_equal(fast_run_open(options, &run), FAST_OK);
     assert_int_equal(fast_run_train(run), FAST_EINVAL);
-    assert_non_null(strstr(fast_error_detail(), "leave out one of them"));
+    assert_non_null(strstr(fast_error_detail(), "leave out"));
     fast_run_close(run);
 }
 

@@ -42,7 +42,8 @@ static void quorum_of_all_is_synchronous(void **state)
         run(strategies[i / 3], workers, &r);
         for (int64_t k = 0; k < workers; k++) {
             fake_assert_calls(&r, k, "",
-                              i < 6 ? "next gradient update_by" : "next part apply count update_by",
+                              i < 6 ? "next gradient update_by"
+                                    : "next micro_gradient apply count_step update_by",
                               "next end");
             for (int64_t j = 0; j < FAKE_COUNT; j++)
                 assert_float_equal(r.actors[k].w[j], 0.9375f * (float)(workers + 1) / 2, 1e-6f);
@@ -75,10 +76,11 @@ static void federated_rounds_are_means(void **state)
 
         run("federated:period=2", workers, &r);
         for (int64_t k = 0; k < workers; k++) {
-            assert_string_equal(r.actors[k].calls,
-                                "centre adopt reset_rule move next gradient update "
-                                "next gradient update adopt reset_rule move next gradient update "
-                                "next gradient update adopt reset_rule move end");
+            assert_string_equal(
+                r.actors[k].calls,
+                "centre adopt reset_rule set_step next gradient update "
+                "next gradient update adopt reset_rule set_step next gradient update "
+                "next gradient update adopt reset_rule set_step end");
             for (int64_t j = 0; j < FAKE_COUNT; j++) {
                 assert_float_equal(r.actors[k].w[j], 0.9375f * (float)(workers + 1) / 2, 1e-6f);
                 assert_true(r.actors[k].centre[j] == r.actors[k].w[j]);

@@ -151,7 +151,7 @@ def test_uncaught(fast):
 
 def test_refused(fast):
     squares = Squares()
-    for change, part in ((dict(size=8), "bring the binding up to date"), (dict(name=b""), "is not one word"),
+    for change, part in ((dict(size=8), "8 bytes in the caller"), (dict(name=b""), "is not one word"),
                          (dict(param_count=0), "0 tensors to train")):
         kind = squares.kind()
         for key, value in change.items():
