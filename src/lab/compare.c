@@ -10,7 +10,8 @@
  * Order of events, for L lines, T combinations of the tuned values and S seeds:
  *
  *   open    expand the sweep, take out the options that belong to the comparison (seed, holdout,
- *           name, store), write the commands of the L * T trials
+ *           name, store), write the commands of the L * T trials; without trials (T = 0) those of
+ *           the runs
  *   run     the trials of a line, seed 1000, with --holdout; after the last one choose, which
  *           writes the commands of the line's S runs, seeds seed .. seed + S - 1, no --holdout
  *   rank    spreads over the S runs, places, the verdict
@@ -145,9 +146,9 @@ fast_err fast__task_make(fast_compare *compare, fast_compare_task *task, const f
     char number[64];
 
     FAST_ASSERT(argv->count == 0);
-    /* The line's own values come first, then the job, then the tuned values, so that the command
-       reads from the most specific to the most common. No option is in two of these lists: an axis
-       is never part of the job, and read_tune() refuses an option that was given. */
+    /* The order is fixed, since stored runs are found by their command word for word. No option is
+       in two of these lists: an axis is never part of the job, and the sweep refuses to tune an
+       option that was given. */
     FAST_TRY(fast__words_add(argv, compare->program));
     FAST_TRY(fast__words_add(argv, "train"));
     FAST_TRY(add_flags(argv, &sweep->lines[task->line].options));
@@ -300,7 +301,7 @@ static bool is_simulated(const fast_sweep *sweep)
  *
  * The trials' seed must not be the seed of a run, or one run of each line would repeat the random
  * numbers that its tuning was fitted to. It is 1000, and the first seed behind those of the runs if
- * they include 1000. Seeds stay below 2^53, up to which a double holds every whole number.
+ * they include 1000. Seeds are at most 2^53, up to which a double holds every whole number.
  *
  * FAST_EINVAL if one of these options is an axis, if nothing is held out, if the runs are more than
  * FAST_COMPARE_RUNS_MAX, or if the seeds leave the range.
@@ -335,7 +336,7 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
     if ((double)compare->trial_seed >= seed &&
         (double)compare->trial_seed < seed + (double)compare->seed_count)
         compare->trial_seed = (int64_t)seed + compare->seed_count;
-    /* Divided, not multiplied: lines * each could overflow for a large --seeds. */
+    /* The bound is divided by the lines: lines * each could overflow for a large --seeds. */
     const int64_t each = compare->trial_count + compare->seed_count;
     if (config->seeds < 0 || each > FAST_COMPARE_RUNS_MAX / compare->line_count)
         return fast__fail(FAST_EINVAL,

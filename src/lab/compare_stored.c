@@ -11,8 +11,8 @@
  *
  * Example: `fast compare --name lr-study ...` is stopped when 50 of its 80 tasks have a result. The
  * same command reads those 50, chooses by the stored trials as it did before, and runs the other
- * 30. With another option in the job all commands differ, and all 80 run. A comparison
- * without a name gets a new one each time and finds nothing.
+ * 30. With another option in the job all commands differ, and all 80 run. A comparison that the
+ * user did not name gets a new name each time and reads nothing.
  */
 #include "lab/compare.h"
 

@@ -10,7 +10,7 @@
  *
  *   1. Check all options; FAST_EINVAL before anything runs.
  *   2. Simulate once without faults, with the first seed. Its virtual time T, at least 1 ms, is the
- *      span: the faults become "random:span=T".
+ *      span: the faults become "random:span=T". A span that the user wrote stays as it is.
  *   3. For each seed: draw a schedule, simulate, check the guarantees (simulate_check.c), report.
  *   4. The first seed that fails is shrunk, and the small schedule is reported in its place. Later
  *      failures are reported as they are: shrinking costs up to 500 simulations.
@@ -22,12 +22,15 @@
  * did not fail. Shrinking (transport/sim/shrink.c) searches for a smaller schedule that still
  * fails, first by dropping faults, then by rounding their numbers. From
  *
- *     slow 1 at 12.81ms for 40.2ms by 3.7; crash 3 at 21.7392ms; cut 0-2 at 30.06ms for 8.1ms
+ *     slow 1 at 281us for 402us by 3.7; crash 3 at 917392ns; restart 3 at 1.2ms;
+ *     cut 0-2 at 1.006ms for 81us
  *
- * it would try the halves, then single faults, and, if the crash alone makes the others give up,
- * end with a time as round as the failure allows, for example
+ * of `--program ping` with four workers, six simulations lead to
  *
- *     crash 3 at 20ms
+ *     crash 3 at 0s
+ *
+ * because the ring waits for worker 3 whenever it crashes before its last round, and 0 is the
+ * roundest such time.
  *
  * The reported command names this schedule instead of `random`, so it repeats the failure without
  * the generator: the same seed, options and schedule give the same trace hash on every machine.

@@ -520,9 +520,10 @@ static fast_err read_tune(sweep_reader *r, const char *text, fast_words *grid)
     return err;
 }
 
-/* Make the trials of a line: the given grid, or the standard learning rates, 0.0125 to 0.8 in seven
- * doublings. Those are for the standard job alone: for a user's data a grid that fits is unknown,
- * and without --tune nothing is tuned. --tune no switches the standard grid off. */
+/* Make the trials of a line: the given grid, or the standard learning rates, seven from 0.0125 to
+ * 0.8, each twice the one before. Those are for the standard job alone: for a user's data a grid
+ * that fits is unknown, and without --tune nothing is tuned. --tune no switches the standard grid
+ * off. */
 static fast_err read_trials(sweep_reader *r, const char *const *tune, bool standard)
 {
     const char *const standards[] = { standard_tuning, NULL };

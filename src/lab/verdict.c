@@ -15,15 +15,17 @@
  *   B and C cannot be told apart      lines that the first does not beat (compare_rank.c); if one
  *                                     of them sends less than half of the bytes, it is named
  *   B reached it with some seeds      between one and all but one
- *   C never reached it                unless that is true of all lines
+ *   C never reached it                unless that is true of all lines; lines without a result have
+ *                                     a sentence of their own
  *   D: 1 of 3 runs have no result     with the first reason
  *   The trials of E chose the edge    the best value may lie outside of the grid
  *   One seed shows no spread          the recommendation above rests on one run a line
  *   Nothing was tuned                 it may rest on a learning rate that suits one line
- *   The cost model was ...            forecast and measured time of a step differ by 25%
+ *   The cost model ...                some line has a forecast; lines are named whose measured time
+ *                                     of a step differs from it by more than a factor of 1.25
  *
- * Two lines that tie are never ranked by their medians in words: A is named first, and the next
- * sentence says that B is as good.
+ * Of lines that tie with A the verdict does not say that they are worse: A has the best median, and
+ * the next sentence says that the seeds do not separate B from it.
  *
  * Names come from the user's words; they go through here as they are, and whoever shows the text
  * makes it safe for its medium.
