@@ -13,7 +13,7 @@
 extern const fast_part fast__bench_allreduce_part;
 
 /* Measure the multiply-adds that this core does at most, in operations (two each) per second.
- * Takes about a tenth of a second. */
+ * Runs 13 loops of 2.4 million vector instructions: 5 ms at 3 GHz and two a cycle. */
 double fast__peak_flops(void);
 
 /* Set `config` to the defaults of a table, then to "name=value", ..., NULL. A value may hold commas

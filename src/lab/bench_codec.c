@@ -11,6 +11,15 @@
  *
  * is the bandwidth of a link below which the codec pays for one sender and one receiver: there the
  * time that the smaller message saves, (b - c) / B, is what the codec takes.
+ *
+ * Example: a codec that halves 16.8 MB and takes 5 ms for encoding and decoding together has B =
+ * 8.4 MB / 5 ms = 1.7 GB/s: it pays on links below 13 Gbit/s. A negative figure says that a codec
+ * makes this vector longer.
+ *
+ * The bound is memcpy: it reads and writes each float once. An encoder that writes a quarter of the
+ * bytes moves less and may beat it; one at a tenth of it computes more than it moves. The error is
+ * |decoded - x| / |x| in the Euclidean norm, of the first round, before error feedback adds the
+ * residual of the round before.
  */
 #include "base/clock.h"
 #include "base/memory.h"

@@ -6,6 +6,19 @@
  * Curves end where runs reach the target, so that their ends crowd at one height: names stand in
  * the right margin, at a distance, in the order of the ends, each with a thin leader to its curve.
  * Axes are linear from 0, or logarithmic where ends differ by more than a factor of 8.
+ *
+ *        56                            590        760
+ *     14 +------------------------------+
+ *        |             _____----*...... | ....... name of a line, in its colour
+ *        |- - - - -/- - - - - - - - - - | target
+ *        |      /      ____-----*...... | ....... name, at least 15 units below the one above
+ *    278 +------------------------------+
+ *          ticks and the title of x
+ *    320
+ *
+ * Order of events: measure the extents of all points, draw the axes, the target, the thin curves,
+ * the strong ones above them, and the names last. Nothing is drawn if no point has two finite
+ * numbers; the caller then writes a sentence instead.
  */
 #include "lab/chart.h"
 
@@ -101,7 +114,8 @@ static bool measure(const fast_chart *chart, const fast_compared *lines, int64_t
     return true;
 }
 
-/* A round step that gives about `count` of them. */
+/* A round step that gives about `count` of them: 1, 2 or 5 times a power of ten, rounded up. For a
+ * range of 7.3 and 5 steps 1.46 becomes 2, and ticks are at 0, 2, 4 and 6. */
 static double round_step(double range, int count)
 {
     const double raw = range / count, power = pow(10, floor(log10(raw)));
@@ -208,7 +222,8 @@ static bool is_above(const chart_label *a, const chart_label *b)
 }
 
 /* Write the names of lines at the ends of their curves, moved so that they do not cover each
- * other. */
+ * other: one pass down gives each name at least LABEL units below the one before, one pass up moves
+ * those that left the picture back. 16 names have 15 gaps of 15 units, 225 of the 264: all fit. */
 static void draw_labels(const fast_compared *lines, chart_label *labels, int64_t count, FILE *out)
 {
     for (int64_t i = 1; i < count; i++) {

@@ -5,6 +5,27 @@
  * Fair means: every line gets the same trials, evaluated on one fraction of the training set that
  * is held out, with one seed that no run has; what reached the target first, else what ended with
  * the best accuracy (the smallest loss for regression), is run with every seed on the test set.
+ * No choice ever sees the test set, and no line gets more attempts than another.
+ *
+ * Order of events, for L lines, T combinations of the tuned values and S seeds:
+ *
+ *   open    expand the sweep, take out the options that belong to the comparison (seed, holdout,
+ *           name, store), write the commands of the L * T trials; without trials (T = 0) those of
+ *           the runs
+ *   run     the trials of a line, seed 1000, with --holdout; after the last one choose, which
+ *           writes the commands of the line's S runs, seeds seed .. seed + S - 1, no --holdout
+ *   rank    spreads over the S runs, places, the verdict
+ *
+ * The standard comparison has L = 8, T = 7 and S = 3: 8 * (7 + 3) = 80 processes.
+ *
+ * Tasks lie in one array, and a line's trials and runs are slices of it:
+ *
+ *   [0, L*T)            trial k of line i at i*T + k
+ *   [L*T, L*T + L*S)    run k of line i at L*T + i*S + k
+ *
+ * Tasks name their line by its index, and ranking sorts the lines. That is safe because ranking
+ * happens only at open, where all lines are equal and the stable sort moves none, and after the
+ * last task has ended or was canceled.
  *
  * On transports other than sim runs come one after the other, or they would take each other's
  * time.
@@ -86,7 +107,9 @@ static fast_err quote(const fast_words *argv, char **out)
     return FAST_OK;
 }
 
-/* Add the flags that repeat nothing: where the run's lines go, and how it is stored. */
+/* Add the flags that repeat nothing: where the run's lines go, and how it is stored. The key is
+ * taken before --quiet and --json are added: it must equal the command that the run's process
+ * writes to the store, which has the options of the run and not the flags of the program. */
 static fast_err add_own_flags(fast_compare *compare, fast_compare_task *task)
 {
     fast_words *argv = &task->argv;
@@ -123,6 +146,9 @@ fast_err fast__task_make(fast_compare *compare, fast_compare_task *task, const f
     char number[64];
 
     FAST_ASSERT(argv->count == 0);
+    /* The order is fixed, since stored runs are found by their command word for word. No option is
+       in two of these lists: an axis is never part of the job, and the sweep refuses to tune an
+       option that was given. */
     FAST_TRY(fast__words_add(argv, compare->program));
     FAST_TRY(fast__words_add(argv, "train"));
     FAST_TRY(add_flags(argv, &sweep->lines[task->line].options));
@@ -142,7 +168,17 @@ fast_err fast__task_make(fast_compare *compare, fast_compare_task *task, const f
     return add_own_flags(compare, task);
 }
 
-/* Is trial `a` better than `b`? The first of equals wins. */
+/*
+ * Is trial `a` better than `b`? By the first rule that separates them:
+ *
+ *   1. a trial with a result beats one that failed or diverged;
+ *   2. the shorter time to the target wins, and any time beats "never" (NAN here);
+ *   3. where neither reached it, the higher held-out accuracy wins;
+ *   4. for regression, which has no accuracy, the smaller held-out loss wins.
+ *
+ * Strictly better is required, so of equal trials the first one of the grid wins: for
+ * lr=0.0125..0.8x2 that is the smaller learning rate.
+ */
 static bool trial_beats(const fast_compared_run *a, const fast_compared_run *b)
 {
     const fast_compare_measures *x = &a->measures;
@@ -192,7 +228,9 @@ fast_err fast__compare_choose(fast_compare *compare, int64_t line)
     return FAST_OK;
 }
 
-/* Some options are the comparison's own: take one out of the job, and give its value. */
+/* Some options are the comparison's own: take one out of the job, and give its value. The last
+ * occurrence counts and all are removed; `standard` is the value of an option that was not given.
+ * FAST_EINVAL if the value does not fit `out`. */
 static fast_err take_text(fast_words *job, const char *name, const char *standard, char *out,
                           size_t out_size)
 {
@@ -257,7 +295,17 @@ static bool is_simulated(const fast_sweep *sweep)
     return true;
 }
 
-/* Read what the sweep leaves to the comparison itself. */
+/*
+ * Read what the sweep leaves to the comparison itself: seeds, held-out fraction, name, store,
+ * target and the number of processes.
+ *
+ * The trials' seed must not be the seed of a run, or one run of each line would repeat the random
+ * numbers that its tuning was fitted to. It is 1000, and the first seed behind those of the runs if
+ * they include 1000. Seeds are at most 2^53, up to which a double holds every whole number.
+ *
+ * FAST_EINVAL if one of these options is an axis, if nothing is held out, if the runs are more than
+ * FAST_COMPARE_RUNS_MAX, or if the seeds leave the range.
+ */
 static fast_err read_config(fast_compare *compare, const fast_compare_config *config)
 {
     static const char *const own[] = { "seed", "holdout", "name", "store", NULL };
@@ -288,6 +336,7 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
     if ((double)compare->trial_seed >= seed &&
         (double)compare->trial_seed < seed + (double)compare->seed_count)
         compare->trial_seed = (int64_t)seed + compare->seed_count;
+    /* The bound is divided by the lines: lines * each could overflow for a large --seeds. */
     const int64_t each = compare->trial_count + compare->seed_count;
     if (config->seeds < 0 || each > FAST_COMPARE_RUNS_MAX / compare->line_count)
         return fast__fail(FAST_EINVAL,
@@ -302,6 +351,8 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
     compare->jobs = config->jobs > 0 ? config->jobs : fast__cpu_count();
     if (compare->jobs > FAST_COMPARE_JOBS_MAX)
         compare->jobs = FAST_COMPARE_JOBS_MAX;
+    /* Simulated runs measure virtual time, which other processes cannot change; all others would
+       share cores and caches and slow each other down. */
     if (!is_simulated(sweep))
         compare->jobs = 1;
     return FAST_OK;
@@ -383,6 +434,8 @@ fast_err fast_compare_run(fast_compare *compare)
 {
     const fast_err err = fast__pool_run(compare);
 
+    /* A stopped comparison is ranked by the runs that ended; the verdict says so. Other errors
+       (FAST_ENOMEM, a broken pipe) return before anything is ranked. */
     if (err && err != FAST_ECANCELED)
         return err;
     FAST_TRY(fast__compare_rank(compare));
@@ -436,6 +489,8 @@ static fast_err put_page(void *ctx, void *stream)
 
 fast_err fast_compare_report(const fast_compare *compare, const char *path, const char *command)
 {
+    /* The page is made in memory and replaces the file at once: a full disk or an interrupt leaves
+       the earlier report, never half of a new one. */
     report_page p = { NULL, 0 };
     FILE *out = open_memstream(&p.text, &p.size);
     fast_err err;

@@ -8,8 +8,27 @@
  * run fill their room every other one is dropped, and from then on every other evaluation is left
  * out: curves have their shape in bounded memory.
  *
- * The time that is left is estimated from the mean of the runs that have ended: those that run are
- * taken as half done.
+ *   fast compare                        a place of the pool
+ *     start_some()   a process -------> fast train ... --log /dev/stdout --quiet --json
+ *     task_read()    <--- stdout pipe   {"time_s":..,"test_accuracy":..}   an evaluation: a point
+ *                    <--- stdout pipe   {..,"stop":"target",..}            the result, once
+ *     read_trouble() <--- stderr pipe   fast: ...                          the reason, if it fails
+ *     end_child()    <--- end           exit code or signal
+ *
+ * One thread does everything: fast__child_next() waits for the pipes of all children, for 100 ms at
+ * most, so that a watcher sees progress and a cancel is noticed even if no child prints. A child's
+ * end is delivered after its last line, so a result is never lost to an early exit.
+ *
+ * A task is first "waiting", then "running" in a place, then as its result says: done, target,
+ * diverged or canceled; "failed" if its process ended without one. A task that failed does not end
+ * the comparison: the reason stands in its line. FAST_ENOMEM and an error of the pipes do end it.
+ *
+ * The time that is left is estimated from the mean m of the tasks that ran here and have ended;
+ * those that run are taken as half done, those read from the store took no time:
+ *
+ *   left = m * (tasks - done - running / 2) / jobs
+ *
+ * Of 40 tasks 10 are done and 4 run on 4 places, m = 6 s: 6 * (30 - 2) / 4 = 42 s.
  */
 #include "lab/compare.h"
 
@@ -63,7 +82,8 @@ static void tell(compare_pool *p, const fast_compare_task *ended)
                                        });
 }
 
-/* After the last trial of a line: choose. What then cannot run has ended too. */
+/* After the last trial of a line: choose. Choosing gives each run of the line a command, or marks
+ * all of them as failed if no trial has a result; failed ones count as ended here. */
 static fast_err look_at_trials(compare_pool *p, int64_t line)
 {
     fast_compare *compare = p->compare;
@@ -98,7 +118,9 @@ static fast_err end(compare_pool *p, fast_compare_task *task, const char *status
     return task->trial && !p->compare->canceled ? look_at_trials(p, task->line) : FAST_OK;
 }
 
-/* The next task that can run, or NULL. */
+/* The next task that can run, or NULL. A run has no command before its line's trials have ended;
+ * trials come first in the array, so that all lines are tuned before the first run starts, as long
+ * as trials are waiting. */
 static fast_compare_task *next_task(const fast_compare *compare)
 {
     for (int64_t i = 0; i < compare->task_count; i++) {
@@ -110,7 +132,9 @@ static fast_compare_task *next_task(const fast_compare *compare)
     return NULL;
 }
 
-/* Start waiting tasks while there are free places. */
+/* Start waiting tasks while there are free places. A task whose result the store has ends at once
+ * and takes no place. One that cannot be started, say because the program is missing, has failed
+ * with the reason; FAST_ENOMEM alone is returned, since every further start would fail with it. */
 static fast_err start_some(compare_pool *p)
 {
     fast_compare *compare = p->compare;
@@ -144,7 +168,13 @@ static fast_err start_some(compare_pool *p)
     return FAST_OK;
 }
 
-/* When the room is full, every other point goes. */
+/*
+ * When the room is full, every other point goes. Invariant: point i is evaluation i * 2^thinned.
+ * It holds at first with thinned = 0. Dropping the odd points makes point i the former point 2i,
+ * which is evaluation i * 2^(thinned + 1); the point that found the room full is evaluation
+ * 256 * 2^thinned = 128 * 2^(thinned + 1) and becomes number 128. A run of 1000 evaluations ends
+ * with thinned = 2: evaluations 0, 4, ..., 996, which are 250 points, and its last one.
+ */
 fast_err fast__task_point(fast_compare_task *task, const fast_compare_point *point)
 {
     fast_compared_run *view = task->view;
@@ -198,7 +228,7 @@ fast_err fast__task_read(fast_compare_task *task, const char *line)
     json_t *object = NULL;
     fast_err err = fast__json_read("a line of a run", line, strlen(line), &object);
 
-    if (err)
+    if (err) /* lines that are not JSON, of a library's or a user's print, are skipped */
         return err == FAST_EFORMAT ? FAST_OK : err;
     const char *stop = json_string_value(json_object_get(object, "stop"));
     if (stop) {
@@ -234,6 +264,7 @@ static fast_err end_child(compare_pool *p, int64_t i, const fast_child_event *ev
     p->sum_ns += fast__clock_ns() - p->begun_ns[i];
     if (p->compare->canceled && strcmp(status, "failed") == 0)
         status = "canceled";
+    /* Whatever a run that worked said on standard error was a warning, not a reason. */
     if (strcmp(status, "done") == 0 || strcmp(status, "target") == 0)
         task->error[0] = '\0';
     else if (!task->error[0] && event->signal)
@@ -244,7 +275,9 @@ static fast_err end_child(compare_pool *p, int64_t i, const fast_child_event *ev
     return end(p, task, status);
 }
 
-/* Ask all children to end, and wait for them; what has not ended then was canceled. */
+/* Ask all children to end, and wait for them; what has not ended then was canceled. All are asked
+ * before the first is waited for, so that they use the time of grace together and not in sequence.
+ * After a comparison that ran to its end there is no child and this does nothing. */
 static void stop_all(compare_pool *p)
 {
     for (int64_t i = 0; i < FAST_COMPARE_JOBS_MAX; i++)
@@ -277,6 +310,10 @@ fast_err fast__pool_run(fast_compare *compare)
     while (!err && !compare->canceled && p->done < compare->task_count) {
         fast_child_event event;
 
+        /* If nothing runs after start_some(), it has ended tasks (stored ones, or failed starts)
+           and the loop looks again. It cannot spin: while a task waits, some waiting task has a
+           command. Trials have theirs from the start, and a run without one belongs to a line
+           whose trials have not all ended. */
         err = start_some(p);
         if (err || p->running == 0)
             continue;

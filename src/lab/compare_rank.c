@@ -7,8 +7,24 @@
  *                        reached the target: every run of a ended more accurate than every one of b
  *   place of a line      1 + the lines that beat it: lines whose spreads overlap tie
  *
+ *   spread of a measure  median, least and largest over the seeds; values that are NAN are left out
+ *                        median of v[0] <= ... <= v[n-1]: (v[(n-1)/2] + v[n/2]) / 2, indices
+ *                        rounded down
+ *
  * Spreads are the least and the largest of a few seeds, so "beats" is a rank test: with three seeds
- * against three, it happens at random in 1 of 20 cases for a given pair and direction.
+ * against three, it happens at random in 1 of 20 cases for a given pair and direction. In general
+ * that is 1 / C(2s, s) for s seeds: 1/2 for one, 1/6 for two, 1/20 for three, 1/252 for five. With
+ * a single seed nothing but exact equality ties, and the verdict recommends more seeds.
+ *
+ * A run that failed or missed the target has an infinite time, so it takes part in the spread:
+ *
+ *   times 3.1 3.4 3.2    median 3.2, 3.1 to 3.4
+ *   times 3.1 inf 3.2    median 3.2, 3.1 to never: this line beats no other by time
+ *   times 3.1 inf inf    median never: sorted by how many seeds reached it, then by accuracy
+ *
+ * The order of lines is by medians, places are by ranges, so places need not rise down the table: x
+ * = 5 to 7, a = 10 to 12 (median 11), b = 1 to 30 (median 20) are listed x, a, b with the places 1,
+ * 2, 1, since x beats a and nothing beats b.
  *
  * Why one line is faster is told as a product, which is exact for each run:
  *   time to target = samples until the target * time of a sample
@@ -44,6 +60,8 @@ fast_compare_spread fast__spread_of(double *values, int64_t count)
     }
     if (used == 0)
         return (fast_compare_spread){ NAN, NAN, NAN };
+    /* Both are one element for an odd number. Infinite times sort last, so the median is finite
+       only if more than half of the seeds reached the target. */
     const double low = values[(used - 1) / 2], high = values[used / 2];
     return (fast_compare_spread){ low == high ? low : (low + high) / 2, values[0],
                                   values[used - 1] };
@@ -74,7 +92,8 @@ static double accuracy_of(const fast_compared_run *run, size_t offset)
     return strcmp(run->status, "diverged") == 0 ? 0 : plain(run, offset);
 }
 
-/* The part of a worker's time that a measure is. */
+/* The part of a worker's time that a measure is: compute / (compute + exchange + wait + codec).
+ * Medians of the four shares need not add up to 1, since each may come from another seed. */
 static double share_of(const fast_compared_run *run, size_t offset)
 {
     const fast_compare_measures *m = &run->measures;
@@ -158,7 +177,8 @@ static void rate_line(fast_compared *line, double *values)
     line->shown = find_shown(line);
 }
 
-/* Accuracy, or the negative loss for regression. */
+/* Accuracy, or the negative loss for regression, so that larger is better in both. Negation swaps
+ * the ends of the range: the largest loss is the least score. */
 static fast_compare_spread score_of(const fast_compared *line)
 {
     const fast_compare_spread *l = &line->test_loss;
@@ -167,6 +187,8 @@ static fast_compare_spread score_of(const fast_compared *line)
                                         : line->accuracy;
 }
 
+/* The relation is transitive (a.max < b.min <= b.max < c.min), but "ties" is not: a may tie with b,
+ * and b with c, while a beats c. */
 bool fast__line_beats(const fast_compared *a, const fast_compared *b)
 {
     const fast_compare_spread x = score_of(a), y = score_of(b);
@@ -175,6 +197,8 @@ bool fast__line_beats(const fast_compared *a, const fast_compared *b)
         return a->shown != NULL;
     if (a->time_to_target_s.max < b->time_to_target_s.min)
         return true;
+    /* A seed of either line reached the target and the ranges of times overlap: a tie. Accuracy
+       decides only where time cannot, or a line could win by the measure that suits it. */
     if (isfinite(a->time_to_target_s.min) || isfinite(b->time_to_target_s.min))
         return false;
     return x.min > y.max;

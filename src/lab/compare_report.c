@@ -5,6 +5,22 @@
  * and Ito, made darker for white and lighter for black paper, so that people who see colours
  * otherwise can distinguish them; names stand beside what they name. Widths are parts of the page,
  * so that it reads on a phone.
+ *
+ * The page, from the answer to the details, each part a function of this file:
+ *
+ *   head         the job's options, the verdict, the user's command
+ *   table        one row a line, best first: median, and the least and the largest below it; a line
+ *                without a result has its reason in place of the figures
+ *   curves       accuracy (or test loss) over time, over samples and over bytes sent
+ *   time_split   a bar a line: compute, codec, exchange and wait of a worker's time
+ *   amounts      bytes sent, staleness, and the divergence of replicas over time
+ *   model        forecast and measured time of a step; right means within a factor of 1.25
+ *   tuning       a row a line, a column a trial, the chosen one marked
+ *   commands     the command that repeats the first run of each line
+ *
+ * The content security policy forbids scripts, images and requests, so that a text that slipped
+ * through the escapes could still do nothing. Everything is written to memory by the caller, which
+ * sees errors of the stream once at the end; functions here return nothing.
  */
 #include "lab/chart.h"
 
@@ -56,6 +72,12 @@ static const char style[] =
     "@media print{body{max-width:none}}\n"
     "</style>\n";
 
+/*
+ * Bytes that are no UTF-8 become U+FFFD, so that the page is valid whatever a process printed. The
+ * first byte of a character tells how many follow: c2..df one, e0..ef two, f0..f4 three; each of
+ * them is 10xxxxxx. A sequence that is cut by the end of the text stops at its zero byte, which is
+ * no such byte, so nothing behind the end is read.
+ */
 void fast__html_text(FILE *out, const char *text)
 {
     for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
@@ -137,7 +159,7 @@ static void time_cell(FILE *out, const fast_compare_spread *s)
     cell(out, median, min, max);
 }
 
-/* A cell with bytes in megabytes. */
+/* A cell with bytes in the unit that suits each number. */
 static void bytes_cell(FILE *out, const fast_compare_spread *s)
 {
     char median[32], min[32], max[32];
@@ -285,7 +307,7 @@ static void time_split(const fast_compare *compare, FILE *out)
             fprintf(out, "<i%s title=\"%s %.1f%%\" style=\"width:%.2f%%;background:var(--%s)\">",
                     k > 0 ? " class=\"dark\"" : "", names[k], 100 * parts[k], 100 * parts[k],
                     names[k]);
-            if (parts[k] >= 0.12)
+            if (parts[k] >= 0.12) /* narrower stretches have no room for a word, only a tooltip */
                 fprintf(out, "%s %.0f%%", names[k], 100 * parts[k]);
             fputs("</i>", out);
         }
@@ -294,7 +316,8 @@ static void time_split(const fast_compare *compare, FILE *out)
     }
 }
 
-/* One bar a line, as long as its part of the largest. */
+/* One bar a line, as long as its part of the largest. The scale is the largest value of any seed,
+ * while bars show medians: the longest bar may end before the edge. */
 static void bars(const fast_compare *compare, size_t offset, bool bytes, FILE *out)
 {
     double most = 0;

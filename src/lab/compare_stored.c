@@ -8,6 +8,11 @@
  * Runs are listed once, at the beginning; what is read of one is its result, which is the object of
  * `fast train --json`, and its evaluations. No store, or one that cannot be read, is no reason to
  * stop: everything is then run.
+ *
+ * Example: `fast compare --name lr-study ...` is stopped when 50 of its 80 tasks have a result. The
+ * same command reads those 50, chooses by the stored trials as it did before, and runs the other
+ * 30. With another option in the job all commands differ, and all 80 run. A comparison that the
+ * user did not name gets a new name each time and reads nothing.
  */
 #include "lab/compare.h"
 

@@ -4,6 +4,11 @@
  * waits for memory. A loop over CHAINS independent registers hides the latency of one of them
  * (4 to 5 cycles, two a cycle: at least 10 chains); the best of a few short runs counts, because
  * other work on the machine only slows it down.
+ *
+ * Expected for a core of f Hz with two units: 2 units * lanes * 2 operations * f. At 3 GHz that is
+ * 96 GFLOP/s for AVX2 (8 lanes) and 192 GFLOP/s for AVX-512 (16 lanes). 12 chains and two constants
+ * fit into the 16 registers of AVX2, so that nothing is spilled. Values converge to 1, the fixed
+ * point of 0.999 x + 0.001: they neither overflow nor become denormal, which would be slow.
  */
 #include "base/clock.h"
 #include "base/err.h"

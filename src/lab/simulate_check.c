@@ -8,6 +8,14 @@
  *   - messages come once and in order while both ends are up;
  *   - a sum is wrong only if somebody lied;
  *   - once faults are over, a program that tries again hears of everyone who is there.
+ *
+ * These are safety properties and a liveness property that hold for every program; giving up with
+ * an error is allowed, being late or wrong without one is not. The first promise that is broken, by
+ * the lowest worker, is written to `broken`; the order of the checks is that of the list, so that a
+ * worker that hangs is not reported as one that missed messages.
+ *
+ * The checks use the schedule that was simulated, not its text: a lie excuses a wrong sum, a pause
+ * of 500 ms excuses waits of its node that are 500 ms late. A fault excuses its own effect alone.
  */
 #include "lab/simulate.h"
 
@@ -27,7 +35,9 @@ static int64_t fault_count(const fast_simulate_outcome *o)
     return o->faults ? o->faults->count : 0;
 }
 
-/* How late a wait of this node's actor may be. */
+/* How late a wait of this node's actor may be: the sum of its node's pauses and clock jumps, and
+ * the computing that a wait includes, times the largest slowdown. The sum over all faults of the
+ * run is an upper bound, whichever of them fell into the wait. */
 static int64_t lateness(const fast_simulate_outcome *o, int64_t node)
 {
     double slow = 1;
@@ -61,7 +71,9 @@ static bool has(const fast_simulate_outcome *o, fast_fault_kind kind)
     return false;
 }
 
-/* Whether every fault ends, so that everyone who is there can be heard of. */
+/* Whether every fault ends, so that everyone who is there can be heard of. Only cuts and partitions
+ * without `for` last forever and separate nodes that run; a lossy link delivers in the end, and a
+ * node that crashed for good is counted by crashed_for_good(). */
 static bool heals(const fast_simulate_outcome *o)
 {
     for (int64_t i = 0; i < fault_count(o); i++)

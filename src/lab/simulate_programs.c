@@ -12,6 +12,14 @@
  *
  * All but gossip give up with the first error, which names whom they blame. Every message carries
  * the sender's life and a number, so that the receiver sees what came twice, too early or never.
+ *
+ * A restarted worker runs its program from round 0 in a new life. In ping and master its neighbours
+ * notice that its round is not theirs and end with FAST_EPEER; a worker that waits for one that is
+ * down ends with FAST_EPEER or FAST_ETIMEDOUT. Neither breaks a promise: simulate_check.c asks only
+ * that the end comes in time and that the sums and messages before it were right.
+ *
+ * Payloads are declared, not sent, except for the vectors of allreduce and space: `size` may be a
+ * terabyte and costs virtual time alone.
  */
 #include "base/memory.h"
 #include "fast/space.h"
@@ -66,8 +74,18 @@ static fast_err send_one(fast_actor *actor, fast_simulate_outcome *o, int64_t to
     return FAST_OK;
 }
 
-/* Whether a message is the next one of its sender. The first one of a life may have any number if
- * the receiver was restarted, since it missed some, or if the sender was. */
+/*
+ * Whether a message is the next one of its sender. The first one of a life may have any number if
+ * the receiver was restarted, since it missed some, or if the sender was. Examples (life, number):
+ *
+ *   (0,0) (0,1) (0,2)    in order
+ *   (0,0) (0,2)          disorder: (0,1) is missing or late
+ *   (0,0) (0,0)          disorder: delivered twice
+ *   (0,4) (1,0)          in order: the sender was restarted
+ *   (1,0) (0,5)          disorder: a message of an earlier life
+ *
+ * The last messages of gossip are repeated on purpose and are not counted.
+ */
 static void note_order(fast_actor *actor, fast_simulate_outcome *o, const fast_msg *msg)
 {
     fast_simulate_pair *pair = pair_of(o, msg->to, msg->from);
@@ -174,7 +192,8 @@ static fast_err master(fast_actor *actor, fast_simulate_outcome *o)
     return FAST_OK;
 }
 
-/* Whole numbers, small enough that every order of summing gives the same bits. */
+/* Whole numbers, small enough that every order of summing gives the same bits: 65536 workers sum to
+ * at most 6 * 65536, below the 2^24 up to which floats hold every whole number. */
 static float value_of(int64_t id, int64_t i, int64_t round)
 {
     return (float)((id + i + round) % 7);
@@ -318,7 +337,9 @@ static fast_err tell_again(fast_actor *actor, fast_simulate_outcome *o)
     return FAST_OK;
 }
 
-/* Hear of one peer in the end, however often it takes. */
+/* Hear of one peer in the end, however often it takes: up to TRIES_MAX waits of `timeout` each, so
+ * faults that end within 50 timeouts are outlasted. A peer that has ended counts as heard, since it
+ * may have ended before this worker was up again. */
 static fast_err hear_last(fast_actor *actor, fast_simulate_outcome *o, int64_t peer, bool *heard)
 {
     for (int64_t i = 0; i < TRIES_MAX && !*heard; i++) {

@@ -13,6 +13,24 @@
  * the slowest. --system and --strategy are one axis: both name a way of training, and --system may
  * name a strategy that no system is called like. Options whose values hold commas of their own
  * (files, faults) are lists only by being given again.
+ *
+ * An example, with data named so that no standard job is added:
+ *
+ *   --system bsp,ssp --workers 2..8x2 --batch 16 --data digits --tune lr=0.1,0.2
+ *
+ *   axes     system = bsp, ssp        workers = 2, 4, 8
+ *   lines    "bsp, workers 2"   "bsp, workers 4"   "bsp, workers 8"
+ *            "ssp, workers 2"   "ssp, workers 4"   "ssp, workers 8"
+ *   job      batch=16  data=digits          options with one value, shared by all lines
+ *   trials   lr=0.1    lr=0.2               for each line
+ *
+ * Order of events: read the options into axes, each value checked against the table of a run before
+ * anything runs; add standards for options that were not given; combine the axes; read the trials,
+ * which may not name an option that an axis has. Any error is FAST_EINVAL (or FAST_ENOMEM) and
+ * leaves nothing to close.
+ *
+ * Bounds: 1024 values a list, 16 axes, 256 lines and 256 trials a line. Products are compared
+ * with their bound after each factor, so they cannot overflow.
  */
 #include "lab/compare.h"
 
@@ -96,7 +114,8 @@ static bool range_find(const char *value, sweep_range *out)
     return false;
 }
 
-/* A number of a range as one would write it: 0.3, not what 0.1 + 2 * 0.1 is to the last bit. */
+/* A number of a range as one would write it: 0.3, not what 0.1 + 2 * 0.1 is to the last bit. Twelve
+ * digits are fewer than a double has and more than anyone types, so rounding errors vanish. */
 static void number_text(double number, char text[64])
 {
     char *comma;
@@ -107,7 +126,17 @@ static void number_text(double number, char text[64])
         *comma = '.';
 }
 
-/* Append a value, with its ranges spelled out. */
+/*
+ * Append a value, with its ranges spelled out. The first range is replaced by each of its numbers
+ * and the result is expanded again, so several ranges in a value give all combinations, the last
+ * one fastest:
+ *
+ *   ps:slack=0..1,servers=1..2   ->   ps:slack=0,servers=1   ps:slack=0,servers=2
+ *                                     ps:slack=1,servers=1   ps:slack=1,servers=2
+ *
+ * FAST_EINVAL for a range that falls, a step that is not positive, a factor of 1 or less, a start
+ * of 0 with a factor, and more than VALUES_MAX values.
+ */
 static fast_err add_value(const char *value, fast_words *out)
 {
     sweep_range r;
@@ -122,6 +151,9 @@ static fast_err add_value(const char *value, fast_words *out)
                           "number first",
                           (int)(r.end - r.begin), value + r.begin);
     double number = r.from;
+    /* Sums are computed from the start, not from the number before, so that errors do not add up.
+       The end has a tolerance: 0.1 + 2 * 0.1 is a little more than 0.3, and 0.1..0.3+0.1 includes
+       it. */
     for (int64_t i = 1; number <= r.to + 1e-9 * fabs(r.to); i++) {
         char text[64], whole[VALUE_MAX];
 
@@ -142,7 +174,8 @@ static bool is_whole(const fast_option *option)
             strcmp(option->choices, "file") == 0);
 }
 
-/* True if a piece is key=value, which belongs to the part that is named before it. */
+/* True if a piece is key=value, which belongs to the part that is named before it: in
+ * "none,topk:ratio=0.1,small=64" the last comma does not separate, as topk has a colon. */
 static bool is_key(const char *piece, const char *before)
 {
     const size_t length = strspn(piece, "abcdefghijklmnopqrstuvwxyz_0123456789");
@@ -312,7 +345,16 @@ static fast_err read_option(sweep_reader *r, const char *text)
     return err;
 }
 
-/* Add the standard values of options that were not given. */
+/*
+ * Add the standard values of options that were not given:
+ *
+ *   no --data                              the options of standard_job, each unless it was given;
+ *                                          --steps stands in for its epochs
+ *   that job, or --cluster or --faults     transport=sim: times repeat, and clusters and faults
+ *                                          exist nowhere else
+ *   no option with several values,         the eight standard systems, as there would be nothing
+ *   and no --system or --strategy          to compare
+ */
 static fast_err read_standards(sweep_reader *r)
 {
     const bool job = axis_find(r, "data") == NULL;
@@ -354,7 +396,10 @@ static void value_name(const fast_option *option, const char *text, char name[PI
         snprintf(name, PIECE_MAX, "%.60s %.180s", option->name, value);
 }
 
-/* The line of one combination, given by its number: the last axis changes fastest. */
+/* The line of one combination, given by its number: the last axis changes fastest. The number is
+ * read as digits in a mixed radix, one digit an axis: with 2 systems and 3 numbers of workers line
+ * 4 = 1 * 3 + 1 is the second system with the second number. A sweep without an axis has one line,
+ * named after its system. */
 static fast_err line_make(const sweep_reader *r, sweep_axis *const *axes, int64_t count,
                           int64_t number, fast_sweep_line *line)
 {
@@ -424,7 +469,9 @@ static fast_err combine(sweep_reader *r)
 
 /* Trials. */
 
-/* The values of what is tuned -> all their combinations. */
+/* The values of what is tuned -> all their combinations, the last option fastest: lr=0.1,0.2 and
+ * momentum=0,0.9 give (0.1, 0), (0.1, 0.9), (0.2, 0), (0.2, 0.9). Every line runs all of them, so a
+ * second tuned option multiplies the cost of every line. */
 static fast_err cross(const fast_words *grid, int64_t count, fast_sweep *sweep)
 {
     int64_t product = 1;
@@ -473,7 +520,10 @@ static fast_err read_tune(sweep_reader *r, const char *text, fast_words *grid)
     return err;
 }
 
-/* Make the trials of a line: the given grid, or the standard learning rates. */
+/* Make the trials of a line: the given grid, or the standard learning rates, seven from 0.0125 to
+ * 0.8, each twice the one before. Those are for the standard job alone: for a user's data a grid
+ * that fits is unknown, and without --tune nothing is tuned. --tune no switches the standard grid
+ * off. */
 static fast_err read_trials(sweep_reader *r, const char *const *tune, bool standard)
 {
     const char *const standards[] = { standard_tuning, NULL };

@@ -3,6 +3,30 @@
  * The verdict: one paragraph for a person who has to choose. Which line, how sure that is, why, and
  * what is wrong with the others. Sentences are said only where there is something to say.
  *
+ * Sentences, in their order, and when they are said:
+ *
+ *   Stopped before its end            the comparison was canceled
+ *   No run has a result               the first line has no run that was measured to its end; this
+ *                                     stands instead of a recommendation
+ *   Choose A: it reached 95% first    the median time of the first line is finite: more than half
+ *                                     of its seeds reached the target
+ *   That is n times sooner than B     a line was beaten beyond the spread (find_reference)
+ *   None reached ... Choose A: ...    no median is finite: by the accuracy or loss at the end
+ *   B and C cannot be told apart      lines that the first does not beat (compare_rank.c); if one
+ *                                     of them sends less than half of the bytes, it is named
+ *   B reached it with some seeds      between one and all but one
+ *   C never reached it                unless that is true of all lines; lines without a result have
+ *                                     a sentence of their own
+ *   D: 1 of 3 runs have no result     with the first reason
+ *   The trials of E chose the edge    the best value may lie outside of the grid
+ *   One seed shows no spread          the recommendation above rests on one run a line
+ *   Nothing was tuned                 it may rest on a learning rate that suits one line
+ *   The cost model ...                some line has a forecast; lines are named whose measured time
+ *                                     of a step differs from it by more than a factor of 1.25
+ *
+ * Of lines that tie with A the verdict does not say that they are worse: A has the best median, and
+ * the next sentence says that the seeds do not separate B from it.
+ *
  * Names come from the user's words; they go through here as they are, and whoever shows the text
  * makes it safe for its medium.
  */
@@ -119,7 +143,9 @@ static bool was_predicted(const fast_compare *compare, const fast_compared *line
     return isfinite(line->step_s.median / line->predicted_step_s.median);
 }
 
-/* Was the first or the last of the trials chosen? Then better ones may lie beyond. */
+/* Was the first or the last of the trials chosen? Then better ones may lie beyond. With several
+ * tuned options only the two extreme corners of the grid are noticed. Texts are compared by their
+ * address, since fast__compare_choose() lends the text of the trial. */
 static bool chose_the_edge(const fast_compare *compare, const fast_compared *line)
 {
     const int64_t last = compare->trial_count - 1;
@@ -146,7 +172,15 @@ static const fast_compared *find_reference(const fast_compare *compare)
     return found;
 }
 
-/* Say by which measure the winner beats another line. */
+/*
+ * Say by which measure the winner beats another line. Time to the target is a product:
+ *
+ *   t = samples * (t / samples)     so     t1 / t2 = (samples1 / samples2) * (each1 / each2)
+ *
+ * The first factor is statistical efficiency, the second one is hardware efficiency. Factors within
+ * 5% of 1 are called equal. Example: 0.5 times the time with 1.25 times the samples means that each
+ * sample took 0.4 times as long. "but" joins factors that point in opposite directions.
+ */
 static void say_why(FILE *out, const fast_compared *first, const fast_compared *other)
 {
     const double samples = first->samples.median / other->samples.median;
@@ -213,7 +247,8 @@ static void say_first_scored(const fast_compare *compare, FILE *out)
                 100 * first->accuracy.max, time);
 }
 
-/* Those that tie with the first, and which of them is the cheapest for the network. */
+/* Those that tie with the first, and which of them is the cheapest for the network. Less than half
+ * of the first line's bytes is required: smaller savings are no reason to change the choice. */
 static void say_ties(const fast_compare *compare, FILE *out)
 {
     const fast_compared *first = compare->lines;

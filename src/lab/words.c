@@ -3,6 +3,9 @@
  * A list of texts that grows and owns them: values of an axis, options of a run, arguments of a
  * process. It ends with NULL, so that it is an argv as it stands. Twice the room whenever it is
  * full: adding costs a copy of the text on average.
+ *
+ * Invariant: size is 0, or count < size and items[count] is NULL. Adding counts a text only after
+ * its copy exists, so a list that returned FAST_ENOMEM is still whole and can be freed.
  */
 #include "lab/compare.h"
 
