@@ -17,7 +17,8 @@
  *         fast__phase_find        a resumed run may start in a later phase
  *     +-> run_world               world, actors, begin(); all programs to their end; measures
  *     |   name_the_end            "done", "target", "diverged" or "canceled"
- *     |   fast__monitor_finish    the last replicas become the run's model; evaluate it
+ *     |   fast__monitor_finish    the last replicas become the run's model; evaluate it.
+ *     |                           After "target" the model that reached it stays
  *     +-- change                  the next phase; over processes after a short world that agrees
  *
  * How failures end (check_ends):
