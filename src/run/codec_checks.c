@@ -9,6 +9,17 @@
  *
  * One worker sends nothing: its codec is checked, and never used. A phase may have codecs of its
  * own (phases.c): run->codecs.up is that of the current one. trainer/encoded.c uses them.
+ *
+ * Checks of a strategy in order, each FAST_EINVAL with the reason and what to take instead:
+ *
+ *     uses_codec     workers share memory, or send nothing, or send it as it is
+ *     momentum       only for gradients, and in one of codec, codec_down and the optimizer
+ *     signs alone    only for gradients that all workers vote on
+ *     answers        "nothing": workers send each other messages through flows
+ *                    "slices": weights are read as they are, so codec_down must be none
+ *                    "values": answers may get lost, so each must stand alone
+ *                    "weights": sent as differences from a copy that both ends have
+ *     no answers     a collective sum: fast__coded_check() of the options
  */
 #include "run/team.h"
 

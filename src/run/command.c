@@ -2,6 +2,11 @@
 /*
  * The words that repeat a run: its options, as they were given, as flags of `fast train`, quoted
  * for a shell. Text is made in two passes: the first one only counts.
+ *
+ *     { "model=mlp", "global_batch=256", "name=it's", "store=auto" }
+ *  -> fast train --model mlp --global-batch 256 --name 'it'\''s'
+ *
+ * Words without "=" are left out: parsing the options refuses them.
  */
 #include "base/memory.h"
 #include "run/sink/store_sink.h"

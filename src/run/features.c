@@ -44,8 +44,6 @@ char *openblas_get_config(void); /* cblas.h of some flavours does not declare it
 #include <mpi.h>
 #endif
 
-/* The version of a library that is running, or NULL where the build has it not. */
-
 /* Each of these returns the version of its library that is running; NULL if the build does not have
  * it. */
 static const char *version_of_cpu(void)

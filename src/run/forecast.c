@@ -7,7 +7,7 @@
  *              cluster's; on a real machine the first steps' times stand for all
  *   exchange   sums S(n) + trips alpha + waits 4 n beta + moved n / memory, of what the strategy
  *              tells (fast_cost), and what of the models that travel behind the gradient is longer
- *              than that; S by the model of the collectives (comm/model.c). Sums of parts that
+ *              than that; S by the model of the collectives (comm/cost_model.h). Sums of parts that
  *              start during the backward pass follow one another but for their latency S(1):
  *              f_k = max(f_{k-1}, ready_k) + S(n_k) - S(1); f_last + S(1) - gradient is left
  *   servers    a server's link transfers one model after the other, and it makes one update after
@@ -24,6 +24,17 @@
  * one core: computing takes the work and not the depth; the largest speed-up is work / depth.
  *
  * Not forecast: faults, queues behind unlucky neighbours, and that workers share a memory bus.
+ *
+ * Example of sums during the backward pass: a gradient of 30 ms, two parts of n / 2, S = 8 ms each
+ * and S(1) = 1 ms. The forward pass is a third, so part 1 is ready at 30 (1/3 + 2/3 1/2) = 20 ms:
+ *
+ *     f_1 = max(0, 20) + 8 - 1 = 27;   f_2 = max(27, 30) + 8 - 1 = 37;   left = 37 + 1 - 30 = 8 ms
+ *
+ * Only the sum of the last part is seen: the other is hidden behind the gradient.
+ *
+ * Order: worker 0 forecasts its sums at the end of its program, while its group exists, under the
+ * team's mutex; the rest is computed by the caller's thread while the world is still open. NAN
+ * stands for a figure that is not known: a strategy that tells no costs, or no step that was timed.
  */
 #include "base/memory.h"
 #include "base/rng.h"

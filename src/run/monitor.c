@@ -27,6 +27,29 @@
  * Several processes. A remote worker sends its replica to worker 0 when its program ends, and where
  * workers are synchronous also at every vote. Asynchronous ones have no moment in common: their
  * votes in mid-run are of the first process's workers.
+ *
+ * A vote, one of FAST_VOTES places of the ballot; the mutex guards every edge:
+ *
+ *     free, step = -1 --first replica of a step--> open --cast: local < workers_up--> open
+ *       ^                                           |
+ *       |         local >= workers_up: the last worker cast, or a worker that was missing left
+ *       +---- evaluate, save <---- fast__vote_count: learner->w <----+
+ *
+ * Where both places are open a worker that needs a third sleeps 1 ms and looks again. Each open
+ * vote closes: its missing workers either come to that step or end, and ending lowers workers_up.
+ *
+ * Example of stop_step: with a period of 8 a worker at step 19 sees the cancel. Every other worker
+ * needs its part of the exchange at step 24, so none is beyond: (19 / 8 + 1) 8 = 24.
+ *
+ * Messages between processes:
+ *
+ *     TAG_VOTE    worker to worker 0          words[0] the bits of its loss; part 0: w, then s
+ *     TAG_LAST    worker to worker 0          as TAG_VOTE, when its program ends
+ *     TAG_STOP    worker to remote workers    words[0] bits of FAST_WHY_*: asynchronous, once
+ *
+ * Losses are summed as whole numbers in units of 2^-28, so that the sum does not depend on the
+ * order of the workers: a loss below 2^16 takes 44 bits, and 2^19 of them fit. Two epochs are open
+ * at a time, by parity; a worker more than one epoch behind is not counted.
  */
 #include "run/team.h"
 

@@ -4,6 +4,17 @@
  * `--help`, the manual, completion and the documentation are all made of the table. What an option
  * names (a model, a data set, ...) is checked where it is opened, in run.c; everything is checked
  * before anything is written.
+ *
+ * Order: the defaults of the table, the given options from the first to the last (a later one
+ * replaces an earlier one; `phases` are appended with ";"), the system's for all that was not
+ * given, then checks and derived fields. Failures are FAST_EINVAL, with the option, its value and
+ * what to write instead.
+ *
+ *     evaluate=2          every 2 epochs         evaluate=end    at the end only
+ *     evaluate=500steps   every 500 steps        evaluate=no     never, also not at the end
+ *     global_batch=256 workers=4 accumulate=2    batch = 256 / 4 / 2 = 32
+ *     system=NAME strategy=S:a=4    a is 4, the other options of S are the system's; another
+ *                                   strategy than the system's is refused
  */
 #include "run/run.h"
 #include "strategy/systems.h"

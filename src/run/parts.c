@@ -3,6 +3,9 @@
  * Every part that can be chosen by name, as one kind of list: what `--help`, the manual and shell
  * completion are made of. The registries are lists of pointers to the parts' own types; their
  * names, summaries and tables are copied here once, at the first question.
+ *
+ * fast_part_list("codec", &n) has the codecs, then their stages; "train" and "actors" have one part
+ * each, with all options of the command. An unknown kind gives NULL and 0. Any thread may ask.
  */
 #include "codec/codec.h"
 #include "comm/allreduces.h"

@@ -23,6 +23,18 @@
  * world: a sum of flags tells whether one is to stop, a broadcast brings the model.
  *
  * Cost of a change: the making of a world; over processes a broadcast of the model.
+ *
+ * Example: the first command above, with E steps in an epoch.
+ *
+ *     step          0               2 E                5000             step_count
+ *     strategy      |   allreduce    |  local:period=8  |     gossip      |
+ *     world         |------ 0 -------|------- 1 --------|------- 2 -------|
+ *     list[i].end   = 2 E            = 5000             = step_count
+ *
+ * Refused with FAST_EINVAL when the run is opened: a change without a step or with two, one that is
+ * not after the change before it or not before the end, "@WHEN" that changes nothing, more than
+ * FAST_PHASES_MAX phases, a codec or a topology that the strategy cannot use, and faults=, whose
+ * times count from the start of one world.
  */
 #include "run/phases.h"
 

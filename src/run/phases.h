@@ -7,6 +7,10 @@
 /*
  * The phases of a run: its strategy, and the strategies that follow it (phases.c). A run without
  * --phases has one.
+ *
+ * Phase i covers the steps [list[i - 1].end, list[i].end), from 0 to step_count without a gap.
+ * Only the caller's thread of fast_run_train() changes `current`, between two worlds: actors read
+ * it without a lock.
  */
 struct fast_team;
 struct fast_team_actor;

@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Record and replay of a run: what belongs to this level. transport/record.c does the work; here is
+ * Record and replay of a run: what belongs to this level. transport/record/ does the work; here is
  * what the recording says it belongs to, which runs have anything to record, and the proof that a
  * replay is one: every worker's weights are hashed where its program begins and where it ends, and
  * the hashes are in its recording.
+ *
+ * The job is text, one "name=value" a line in the order of the options' table, then two hashes:
+ *
+ *     model=lenet
+ *     ...
+ *     plan_hash=0123456789abcdef
+ *     data_hash=fedcba9876543210
+ *
+ * A replay whose job differs computes something else and is refused with FAST_EINVAL and
+ * the first line that differs (transport/record/recording_options.c). Options that have a former
+ * name are written under it, so that older recordings still match.
  */
 #include "base/hash.h"
 #include "base/memory.h"

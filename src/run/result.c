@@ -9,6 +9,13 @@
  *
  * Reading and tuning happen in fast_run_open(), before the clock starts. What several workers add
  * is measured by their team.
+ *
+ * fast__run_measure() runs at every event, under the team's mutex while actors run, and
+ * allocates nothing; fast__run_measure_all() also hashes the whole model, so it runs when the run
+ * is at rest.
+ *
+ *     params_hash    hash of the bytes of w, continued over those of s: equal models, equal hashes
+ *     step_s         batch * workers / samples_per_s; of a team the mean of its workers (measure.c)
  */
 #include "base/hash.h"
 #include "run/run.h"

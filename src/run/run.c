@@ -10,6 +10,18 @@
  *
  * Everything is checked here and nothing is written: a run that opens has files that can be read,
  * folders that can be written and parts that fit together.
+ *
+ * What is refused, in this order, always before the first step:
+ *
+ *     FAST_EINVAL    options: unknown names, contradictions, paths in folders that do not exist
+ *     data/          data sets that cannot be read or are damaged, with the reader's error
+ *     FAST_EINVAL    a model, a target or a batch that does not fit the data
+ *     FAST_ENOTSUP   checkpoints of a strategy whose state they do not hold
+ *     FAST_EINVAL    a checkpoint or weights of another model (weights.c, checkpoint.c)
+ *
+ * The first failure closes the parts that are open, so fast_run_close() must take a run at any
+ * stage: each part is NULL until it is made. Rehearsals of codec=auto open runs inside this one;
+ * they borrow its training set, and are over before the team is made.
  */
 #include "run/run.h"
 

@@ -30,6 +30,23 @@
  *   result.c         measures; forecast.c: the forecast of a step's time; run_json.c: both as JSON
  *   parts.c          every registry as one kind of list; features.c: the parts of this build
  *   run_clock.c      the time, asked for in one place
+ *
+ * Life of a run; `stop` of the result names the edge back:
+ *
+ *    fast_run_open*() --> at rest --fast_run_train()--> training --+
+ *                          ^  ^                                    |
+ *                          |  +---- "canceled", "done" ------------+   the next call continues
+ *                          +------- "target", "diverged" ----------+   `finished`: no more steps
+ *
+ * Threads. One thread at a time touches a fast_run: the caller of fast_run_*(), or, while a team
+ * trains, the actor that holds the team's mutex (team.h). Two fields may be used from elsewhere:
+ * `cancel`, which any thread and signal handlers set, and the atomic part of the store's queue.
+ *
+ * Invariants between steps:
+ *   - `step` is the mean of the steps of this process's workers, rounded down; at rest it is the
+ *     step of each worker of a synchronous team;
+ *   - schedule, batches and random streams are functions of `step`: no cursor is saved elsewhere;
+ *   - result.params_hash is of learner->w and s as fast__run_measure_all() last saw them.
  */
 
 enum { FAST_SPEC_MAX = 512 }; /* bytes of name:key=value,... */
@@ -287,9 +304,11 @@ void fast__run_forecast(fast_run *run);
 /* True if ten times a second something may be shown; by the machine's clock. */
 bool fast__run_is_time(fast_run *run);
 
-/* How often something with this period was due in the first `step` steps, without the end. */
+/* How often something with this period was due in the first `step` steps, without the end:
+ * floor(step / N) for N steps, floor(floor(step / steps of an epoch) / N) for N epochs. */
 int64_t fast__run_dues(const fast_run *run, fast_period period, int64_t step);
-/* Is it due after `step` steps? The end counts, unless never. */
+/* Is it due after `step` steps? The end counts, unless never: with evaluate=500steps and 1,200
+ * steps it is due at 500, 1,000 and 1,200. */
 bool fast__run_is_due(const fast_run *run, fast_period period, int64_t step);
 /* Evaluate the run's learner as it is, at run->step; look at the target; tell and log it. */
 fast_err fast__run_evaluate(fast_run *run);

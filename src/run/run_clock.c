@@ -3,6 +3,13 @@
  * The run's clock: the one place of this level that asks for the time. It decides nothing about
  * what is computed, only what is reported and when; where a transport drives the run, the transport
  * owns the clock and answers here instead.
+ *
+ *     caller                         fast__run_now()
+ *     one worker; threads at rest    the machine's monotonic clock
+ *     an actor that drives the run   its own clock: clock.actor is set while it holds the mutex
+ *     `sim` without an actor         0: reading, saving and reporting take no virtual time
+ *
+ * Progress is shown by the machine's clock also on `sim`: a simulated hour may take a second.
  */
 #include "base/clock.h"
 

@@ -11,6 +11,25 @@
  * workers that are left: the failure of the others is a note. Where a team is spread over
  * processes, each has its own fast_team and they exchange messages only; the one with worker 0
  * speaks for all.
+ *
+ * fast__team_train(), in the caller's thread:
+ *
+ *         fast__phase_find        a resumed run may start in a later phase
+ *     +-> run_world               world, actors, begin(); all programs to their end; measures
+ *     |   name_the_end            "done", "target", "diverged" or "canceled"
+ *     |   fast__monitor_finish    the last replicas become the run's model; evaluate it.
+ *     |                           After "target" the model that reached it stays
+ *     +-- change                  the next phase; over processes after a short world that agrees
+ *
+ * How failures end (check_ends):
+ *
+ *     a learner fails                       the run fails with the learner's error: "worker R: ..."
+ *     synchronous, any actor fails          its error; one that gave up on another comes before one
+ *                                           that crashed (FAST_ECANCELED), since it tells more
+ *     asynchronous, some workers fail       a note; their replicas leave the votes (`lost`)
+ *     asynchronous, all workers fail, or    the error of the first
+ *     a server with more than a crash
+ *     a timeline that cannot be written     a note, if every actor came to its end
  */
 #include "run/team.h"
 

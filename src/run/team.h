@@ -20,12 +20,30 @@
  *   monitor.c      between steps: evaluation of the representative model, target, cancel, progress
  *   measure.c      measures of several workers (measures.h)
  *   saved_states.c saved state of actors in checkpoints; collect_states.c: how it comes together
- *   phases.c         the phases of a run, and the way from one to the next
- *   representative.c    which model is representative; ensemble_members.c: an ensemble
- *   codec_checks.c        codecs: options and checks
+ *   phases.c       the phases of a run, and the change from one to the next
+ *   representative.c   which model is representative; ensemble_members.c: an ensemble
+ *   codec_checks.c     codecs: options and checks
  *
  * The run's own learner holds the representative model, which is evaluated, saved and hashed. Where
  * a strategy makes replicas identical it is a copy of worker 0's; elsewhere it is made by policy.
+ *
+ * Threads and locks. fast_run_train() waits in the caller's thread while a world runs. An actor is
+ * a thread, or a fiber of the simulator, and runs fast__team_worker() or fast__team_server():
+ *
+ *     caller    fast__team_train --> fast__world_run .................. --> fast__monitor_finish
+ *     worker 0      strategy->worker: step, host_next, step, host_next, ...
+ *     worker 1      strategy->worker: step, host_next, ...
+ *     server 0      strategy->server: requests
+ *
+ *     mutex           ballot, saved, representative, progress, measures, costs, and the run itself:
+ *                     its learner, result, clock and sinks, while actors run
+ *     shared.mutex    the model of workers that share memory (trainer/context.h)
+ *     stop            atomics, read at every step without a lock
+ *
+ * fast__team_lock() is a critical section of the recording around the mutex: a replay admits
+ * workers in the recorded order. Sections whose order changes no result take the mutex alone. An
+ * actor's own context, loader and progress need no lock: others read them when its program has
+ * ended, or, of a server, while it waits for the worker that reads (saved_states.c).
  */
 
 /* Why a team stopped, as bits. */

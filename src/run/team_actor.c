@@ -5,6 +5,19 @@
  *
  * Every replica starts with the run's own weights (initial, loaded or resumed). On `sim` learners
  * share a workspace for each thread that computes; elsewhere each worker has its own.
+ *
+ * A worker's program, in its actor's thread:
+ *
+ *     start           attach the context to the actor; after a restart, begin with the run's model
+ *     strategy        calls the trainer, which calls back through host_ops:
+ *                       next      before each step: votes, checkpoints, whether to stop (monitor.c)
+ *                       stepped   after each gradient: loss and counts, under the team's mutex
+ *                       observed  staleness of an update, or measured momentum, under the mutex
+ *                       failed    the learner's error ends the run for all
+ *     leave           fast__monitor_leave(): votes that waited for this worker alone are counted
+ *
+ * Momentum m_k with standard error e_k is averaged by inverse variance, sum m_k / e_k^2 over
+ * sum 1 / e_k^2, whose own error is 1 / sqrt(sum 1 / e_k^2); e_k is at least 1e-6, in effect.
  */
 #include "base/memory.h"
 #include "run/team.h"

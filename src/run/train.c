@@ -12,6 +12,24 @@
  * Between two steps the run is at rest: evaluation, checkpoints, the target and a cancel are looked
  * at there only, in this order, so that a checkpoint is always of a whole step. After the first
  * step the loop allocates nothing.
+ *
+ * One call of fast_run_train(), in the caller's thread:
+ *
+ *     log, event file, store writer    FAST_EIO or FAST_ENOMEM: nothing has trained
+ *     START, notes                     of data, resume and codec=auto
+ *     +-> canceled?                    "canceled"
+ *     |   evaluate, save if due        the target may end the run: "target"
+ *     |   step == step_count?          "done"
+ *     |   canceled?                    a signal during a long evaluation
+ *     |   step                         a loss that is not finite: "diverged"
+ *     +-- PROGRESS                     ten times a second at most
+ *     forecast                         of a step's time, for the result
+ *     checkpoint, weights              not after "diverged": older files stay as they are
+ *     measures, last row of the store
+ *
+ * Errors of a learner or an evaluation end the call. A checkpoint in mid-run that fails is a note,
+ * told once until one succeeds; the checkpoint and the weights at the end fail the call, since the
+ * user would lose them. A log that cannot be written is closed with a note.
  */
 #include "run/run.h"
 
@@ -109,7 +127,11 @@ static double evaluations_left(const fast_run *run)
     return 0;
 }
 
-/* Estimate the time to the end by the speed so far; NAN before there is one. */
+/* Estimate the time to the end by the speed so far,
+ *
+ *   steps left * samples of a step / samples_per_s + evaluations left * their mean time
+ *
+ * NAN until 0.2 s were computed: the first steps choose kernels and would say too much. */
 static double seconds_left(const fast_run *run)
 {
     const fast_run_times *times = &run->progress.times;

@@ -20,6 +20,23 @@
  *
  * Doubles are written as their 64 bits in hexadecimal: what is resumed is equal to the bit. The
  * file is replaced atomically: after a crash there is the old one or the new one.
+ *
+ * Example: 12 batches of 64 in the current epoch with a sum of losses of 72, 700 of 768 right; the
+ * last evaluation at step 1,000 gave loss 0.3 and accuracy 0.92:
+ *
+ *     "step": "1012"     "sums": "4052000000000000 12 700 768"
+ *     EVALUATION_KEY: "1000 3fd3333333333333 3fed70a3d70a3d71"
+ *
+ * Loading checks in this order and copies nothing before all checks have passed:
+ *
+ *     no fast_checkpoint, another version        FAST_EINVAL
+ *     numbers that do not parse, step < 0        FAST_EFORMAT
+ *     another option, network or data set        FAST_EINVAL, with both values of the option
+ *     a tensor too few, too many, not F32        FAST_EINVAL
+ *     the hash                                   FAST_EFORMAT: the file is damaged
+ *
+ * The process with worker 0 writes, in the thread that may touch the run; the others send their
+ * state to it first (collect_states.c).
  */
 #include "base/file.h"
 #include "base/hash.h"
@@ -185,7 +202,7 @@ static uint64_t hash_meta(get_fn *get, const void *from)
     return hash;
 }
 
-/* Add a tensor's name and bytes to a hash. */
+/* Add a tensor's bytes to a hash. Its name is not hashed: a wrong name is a missing tensor. */
 static uint64_t hash_tensor(const fast_tensor *tensor, uint64_t hash)
 {
     return fast__hash(tensor->data, (size_t)tensor->count * sizeof(float), hash);
@@ -292,7 +309,8 @@ static fast_err read_meta(const char *path, const fast_tensors *tensors, saved *
     return FAST_OK;
 }
 
-/* One sentence that names the first difference. */
+/* Compare the options of the file with the run's, as canonical text: lr=0.10 equals lr=0.1. Fails
+ * with one sentence that names the first difference. */
 static fast_err check_options(fast_run *run, const char *path, const fast_tensors *tensors)
 {
     char *ours = NULL;
@@ -396,8 +414,9 @@ static void note_changes(fast_run *run, const fast_tensors *tensors, const saved
             (long long)s->step_count, (long long)run->step_count);
 }
 
-/* Take over the values of a file whose metadata, options and tensors all fit. Nothing of the run is
- * changed before. */
+/* Take over the values of a file whose metadata, options and tensors all fit. Before that only
+ * run->step and the team's phase change: which tensors belong to the file depends on them, and a
+ * run whose checkpoint is refused is closed. */
 static fast_err load_checked(fast_run *run, const char *path, const fast_tensors *tensors)
 {
     saved s = { 0 };

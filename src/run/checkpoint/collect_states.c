@@ -10,6 +10,22 @@
  *                        for worker 0's last message, which says whether its state is wanted
  *
  * Cost: one copy of all saved state, and over processes one message for each actor.
+ *
+ * One checkpoint over two processes; worker 0 is in the first, with worker 1:
+ *
+ *     worker 0    admit, receive worker 2, wait for worker 1, ask, receive server 0, arrive, save
+ *     worker 1    admit, arrive, train on
+ *     worker 2    pack --TAG_STATE--> worker 0
+ *     server 0                        <--TAG_ASK-- worker 0; pack --TAG_STATE--> worker 0
+ *
+ *     TAG_STATE   words[0] step, words[1] bytes; part 0: the records (saved_states.c)
+ *     TAG_ASK     words[0] step; a server answers inside its own waits, as a background task
+ *     TAG_END     words[0] step, or -1: no state is wanted; the last message to a server
+ *
+ * Worker 0 asks servers only when all other workers of its process have arrived: a server's state
+ * must not change after it was packed, and a worker that still trains would change it. A state of
+ * another step, or one shorter than it says, is FAST_EFORMAT. An actor that is gone (FAST_EPEER) is
+ * left out here and found when the file is written.
  */
 #include "run/team.h"
 

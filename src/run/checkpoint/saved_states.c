@@ -20,6 +20,29 @@
  * numbers. A replica that equals the run's model is left out.
  *
  * Memory: one copy of all saved state, where a checkpoint is asked for.
+ *
+ * A tensor, byte by byte; integers and doubles in the machine's order, records one after the other:
+ *
+ *     offset  bytes
+ *          0      8   kind      int64, FAST_SAVED_* of trainer/saved.h: 1 numbers, 2 weights, ...
+ *          8      8   number    int64, which one of its kind
+ *         16      8   size      int64, bytes of data
+ *         24   size   data      then zeros up to a multiple of 8
+ *
+ * The first record is this file's: kind 1, number 0, size 16, the mean loss of the last batches and
+ * their count as doubles; 40 bytes in all. The others are the trainer's. The tensor's dtype is F32,
+ * its shape [bytes / 4]: records are multiples of 8 bytes, so nothing is cut. A replica that equals
+ * the run's model has a weights record of size 0.
+ *
+ * Collection for one step; `step`, `arrived` and `whole` are guarded by the team's mutex:
+ *
+ *     step = -1 --admit(s)--> step = s, arrived = 0 --arrive--> arrived = 1, 2, ...
+ *                               ^                                 | the last of workers_up
+ *                               +-- admit(next): a new step <-- whole = s: write the file
+ *
+ * admit() of another step is false while 0 < arrived < workers_up. So states of two steps never
+ * mix, and a file holds one step of all actors. A worker that was lost has no state of that step:
+ * writing the file then fails with FAST_EPEER, which is a note of the run, and the last file stays.
  */
 #include "base/memory.h"
 #include "base/pack.h"

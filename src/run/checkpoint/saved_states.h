@@ -9,6 +9,11 @@
 /*
  * The saved state of all workers and servers, for checkpoints; saved_states.c says what it holds,
  * collect_states.c how it comes together.
+ *
+ *   opening     _open or, at a change of phase, _reopen; _check and _load for a resumed run
+ *   actors      _begin when an actor is made, _restore when it opens a space
+ *   mid-run     _due, _admit, _arrive; _take for actors of other processes
+ *   file        _count and _list, called by checkpoint.c with run->step as the step
  */
 struct fast_team;
 struct fast_team_actor;

@@ -3,7 +3,16 @@
  * The weights alone, as safetensors: one tensor a segment of the parameters and of the state
  * (batch-norm statistics), under the segment's name and with PyTorch's shapes. Loading wants every
  * segment, with its shape; it takes F32, and F64, F16 and BF16 of other programs, which are
- * converted. A checkpoint is such a file with more in it (checkpoint.c), so it loads too.
+ * converted. A checkpoint is such a file with more in it (checkpoint.c), so it loads too, unless it
+ * holds the state of servers: check_foreign() does not know the names server/RANK.
+ *
+ * The file: an 8-byte length, a JSON header, then the floats (tensor/safetensors.h).
+ *
+ *     {"__metadata__": {"format": "pt", "fast_model": NAME}, SEGMENT: {"dtype": "F32", ...}, ...}
+ *
+ * FAST_EINVAL, and the run unchanged: a segment is missing or has another shape or a dtype that is
+ * not a float, or the file has a tensor that is neither the model's nor in the list of
+ * check_foreign().
  */
 #include "base/memory.h"
 #include "run/representative.h"

@@ -11,6 +11,12 @@
  *
  * Cost of an evaluation: M passes over the test set. Sums are in the order of ranks and in double:
  * the same members give the same bits. Memory was taken when the run was opened.
+ *
+ * Predictions have the form of one model's outputs: log p_k for classes, so that softmax and argmax
+ * of them are those of the mean; y for regression. p_k below 1e-300 counts as 1e-300: no log of 0.
+ *
+ * Files: save=model.safetensors also writes model.0.safetensors, model.1.safetensors, ... in the
+ * order of ranks, without gaps for workers that were lost. FAST_EIO if a path is too long.
  */
 #include "run/representative.h"
 

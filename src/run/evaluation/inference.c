@@ -7,6 +7,10 @@
  *
  * A batch without labels and targets is a prediction: the engine computes no loss. An ensemble that
  * stands for the run predicts with all its members.
+ *
+ * The call uses the run's own workspace and predict_x: one call at a time, and not while the run
+ * trains. It allocates nothing. FAST_ENOTSUP for a learner of the caller's, which has no graph
+ * here.
  */
 #include "run/representative.h"
 #include "run/run.h"

@@ -20,6 +20,24 @@
  *
  * Cost of a vote: two passes over each replica; memory: a vote holds 20 bytes a parameter, with
  * consensus 28, with ensemble 4 for each worker besides.
+ *
+ * Which vector becomes the run's parameters, the first that applies:
+ *
+ *     centre >= 0    the strategy's centre of the largest version
+ *     same           the first replica: all are equal to the bit
+ *     chosen >= 0    best, worker, ensemble: the retained replica
+ *     mixed          consensus: sum_j v_j w_j / sum_j v_j over the replicas that came
+ *     sum            the mean
+ *
+ * Where the last two would apply and a value is too large for a sum, w[0] becomes NAN.
+ *
+ * Why sums fit: a value counts below 2^22 / P, so the sum of P values is below 2^22, and times 2^40
+ * below 2^62. Rounding to 2^-40 errs by 2^-41 at most, less than a float of 1e-4 resolves.
+ *
+ * Divergence is the root mean square distance from the mean m: sqrt(1/n sum_i |w_i - m|^2).
+ *
+ * A vote is used under the team's mutex, or while no actor runs. Its memory is allocated with the
+ * team: FAST_ENOMEM can occur when the run is opened, never in a vote.
  */
 #include "run/representative.h"
 
@@ -393,8 +411,8 @@ void fast__vote_count(fast_team *team, fast_vote *vote)
                                           : (float)((double)sum[i] * unit);
     for (int64_t i = 0; i < learner->state.count; i++)
         learner->s[i] = exact ? exact[count + i] : (float)((double)sum[count + i] * unit);
-    /* A replica too large for a vote has diverged, so a mean has no meaning: the run diverges too.
-     * */
+    /* A replica too large for a vote has diverged, so a mean has no meaning: the run's
+     * model becomes one that is not a number. */
     if (vote->saturated && !exact && vote->centre < 0)
         learner->w[0] = NAN;
     team->representative.member_count = 0;

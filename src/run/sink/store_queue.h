@@ -12,6 +12,17 @@
  * side has one caller at a time, the thread that may touch the run. So the queue has one producer
  * and one consumer and needs no lock: `put` and `taken` count items, and a side writes its counter
  * after the slots that it stands for.
+ *
+ *     items[]    . . . o o o o . . .      put = 7, taken = 3: rows 3 to 6 wait
+ *                      ^       ^          row i lies in items[i % FAST_STORE_SINK_QUEUE]
+ *                      taken   put
+ *
+ *     run's side      fill items[put], then put + 1 (release); full if put - taken == the length
+ *     writer's side   read put (acquire), commit rows taken to put - 1, then taken = put (release)
+ *
+ * The release of a counter publishes the slots before it, so neither side sees a half-filled slot,
+ * and the run's side never overwrites a row that is not committed. The look is handed over by one
+ * flag: `looked` false: the run's side may fill it; true: the writer owns it until its commit.
  */
 enum {
     FAST_STORE_SINK_QUEUE = 1024,                      /* items */

@@ -11,6 +11,19 @@
  * What the writer cannot do is told as a note, at the next event.
  *
  * Rows: at most ten metrics a second, as progress is told, and one for each evaluation.
+ *
+ *     event of the run         rows
+ *     START                    event "start"
+ *     PROGRESS                 metric without test figures
+ *     EVALUATE                 metric with them, event "evaluate"
+ *     SAVE, NOTE               event "save", event "note"
+ *     a change of phase        event "phase"
+ *     a fault of `sim`         event "fault", found at the next event of the run
+ *     the end                  a metric if the step has none yet, event "stop", the run's last row
+ *
+ * Example of an event's row:
+ *
+ *     seq 4, time_s 1.52, step 500, kind "evaluate", text "test loss 0.3121, accuracy 91.20%"
  */
 #include "run/sink/store_sink.h"
 

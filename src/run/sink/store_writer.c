@@ -11,6 +11,18 @@
  * noticed, and the run continues in a new one, so that at least its end is there.
  *
  * Cost: about 0.2 ms of one core for a transaction of a few rows, 3 microseconds a row.
+ *
+ * States of the writer; try_round() takes one edge about every ROUND_NS:
+ *
+ *     closed --open_store--> open --write_round, committed--> open
+ *       ^  |                  |  |
+ *       |  +-- failed --------|--+-- failed: rolled back; the rows stay in the queue
+ *       |                     |        FAST_ETIMEDOUT, FAST_EIO, FAST_ENOMEM: again after RETRY_NS
+ *       +--- file was moved --+        other errors: hopeless, nothing is tried any more
+ *
+ * The last round runs when `closing` is set, also before RETRY_NS is over. If it fails, one row
+ * with the run's end is tried alone, and the rows that waited are added to its count of dropped
+ * rows.
  */
 #include "base/clock.h"
 #include "run/sink/store_queue.h"

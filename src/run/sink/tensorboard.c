@@ -11,6 +11,18 @@
  * format asks for. The first event says "brain.Event:2". An event is written at once and flushed,
  * so that a reader beside the run, or after a crash, has all but the last record; it costs a few
  * hundred bytes, at most ten times a second.
+ *
+ * The first record, 12 + 26 + 4 bytes:
+ *
+ *     1a 00 00 00 00 00 00 00 | crc | 09 wall_time 10 00 1a 0d "brain.Event:2" | crc
+ *
+ * The scalar train/loss inside an event has 21 bytes: 2a is field 5 with a length, 15 is field 2 of
+ * 4 bytes.
+ *
+ *     2a 13  0a 11  0a 0a "train/loss"  15 f32
+ *
+ * Opening fails with FAST_EIO or FAST_ENOMEM. A write that fails later closes the file, with a
+ * note.
  */
 #include "run/sink/tensorboard.h"
 
