@@ -228,8 +228,8 @@ static void fish_flag(FILE *out, const cli_command *command, const fast_option *
     fputs("'\n", out);
 }
 
-/* Print the completion script for fish: a line for each command, each word and each flag. Files are
- * switched off for all (-f) and on again for the flags that take one. */
+/* Print the completion script for fish: a line for each command, one for its words, and one for
+ * each flag. Files are switched off for all (-f) and on again for the flags that take one. */
 static int complete_fish(FILE *out)
 {
     fputs("# fish completion of fast; made by: fast help --complete fish\n"

@@ -13,8 +13,7 @@
  *
  * Sections: NAME, SYNOPSIS (a line a command), DESCRIPTION, COMMANDS (flags and examples of each),
  * OPTIONS OF A RUN in their groups, a section for each kind of part, EXIT STATUS, ENVIRONMENT. The
- * page has no date, so that equal tables give equal pages. Read it with `fast help --man | man -l
- * -`.
+ * page has no date, so that equal tables give equal pages. To read it: fast help --man | man -l -
  */
 #include "manual.h"
 

@@ -24,7 +24,7 @@
  * columns.
  *
  * Lines after the 26th have no letter and are not drawn. Only `fast compare` on a terminal draws
- * curves: the report and --json have the numbers.
+ * curves.
  */
 #include "plot.h"
 

@@ -165,8 +165,8 @@ static void line(cli_progress *progress, const fast_event *event, bool evaluated
     progress->line_s = r->time_s;
 }
 
-/* Notes are printed with --quiet too: they tell of something that the user should know, as a worker
- * that was lost. */
+/* Notes are printed with --quiet too: they tell of something that the user should know, such
+ * as a store that cannot be written. */
 void cli_progress_show(cli_progress *progress, const fast_event *event)
 {
     if (event->kind == FAST_EVENT_NOTE) {

@@ -7,7 +7,7 @@
  *
  *   Run 1: done                                       run                1             2
  *     created             2026-11-16 08:33            status             done          done
- *     ...                                             started            2026-11-16    2026-11-16
+ *     ...                                             name               -             -
  *   Result
  *     test_accuracy       26.20%                      Options that differ
  *     bytes_sent          53.8 MB                     workers            2             1
