@@ -6,6 +6,10 @@
  *
  * The thread sleeps on a condition and wakes twice a second; at the end it is woken at once, so
  * that commands which are quick stay so. A command that ends within a second draws nothing.
+ *
+ * The line is cut at the width of the terminal and never wraps. "of about" is left out where no
+ * forecast was given, and once the forecast is exceeded. Without a terminal no thread is started.
+ * A thread that cannot be started is no error: the command works without its sign of life.
  */
 #include "busy.h"
 

@@ -11,6 +11,13 @@
  * it in the table of commands.c, from which help, the manual and completion are made too. Talk goes
  * to standard error, data to standard output. `fast` alone and `fast --help` are `fast help`;
  * `fast COMMAND --help` is `fast help COMMAND`; `fast --version` prints the version.
+ *
+ *   main.c                  exit codes, errors, the choice of the command
+ *   commands.c, flags.c     tables of commands and flags; the reader of command lines
+ *   cmd_*.c, help.c         one command each; runs_*.c are the verbs of `fast runs`
+ *   cli_page.c, cli_json.c  output for people and for programs
+ *   progress.c, busy.c      lines on standard error that are redrawn while work is done
+ *   manual.c, markdown.c, complete.c   fast(1), docs/options.md and completion scripts
  */
 enum {
     CLI_DONE = 0,
@@ -26,6 +33,7 @@ typedef struct cli_example {
     const char *does; /* one line, no full stop */
 } cli_example;
 
+/* One command: a row of cli_commands[]. */
 typedef struct cli_command {
     const char *name;            /* as it is typed: "train" */
     const char *usage;           /* arguments after the name: "[TOPIC]" */
@@ -43,6 +51,7 @@ const cli_command *cli_command_find(const char *name); /* NULL if no command has
 /* The part whose options a command takes as flags; NULL if it takes none. */
 const fast_part *cli_command_part(const cli_command *command);
 
+/* The commands. Each reads its command line, does its work and returns the program's exit code. */
 int cli_train(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 int cli_bench(int argc, char **argv);

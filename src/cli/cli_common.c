@@ -41,8 +41,14 @@ void cli_list_free(cli_list *list)
 static void (*volatile cancel_call)(void *object);
 static void *volatile cancel_object;
 
-/* The first signal asks the work to end; from then on the default action applies, so that a second
- * one ends the program. Only calls that a signal handler may make. */
+/* Signals SIGINT (Ctrl-C) and SIGTERM:
+ *
+ *   first    cancel(object) sets a flag of the work, which ends at its next safe point
+ *   second   the default action: the program ends at once, without saving
+ *
+ * The object is cleared before the call, so that a signal that interrupts this handler counts as
+ * the second one. The program ends by raise(), not by exit(), so that a shell sees the signal and
+ * stops the loop in which it was started. Only calls that a signal handler may make. */
 static void on_interrupt(int number)
 {
     void *object = cancel_object;
@@ -56,7 +62,11 @@ static void on_interrupt(int number)
     raise(number);
 }
 
-/* The object is cleared before the function is set: a signal in between finds no object. */
+/* The object is cleared before the function is set: a signal in between finds no object.
+ *
+ * SA_RESTART lets reads and writes of the run continue after the first signal. Without an object
+ * the handler stays installed and treats the next signal as the second one: a command calls this
+ * before it frees the object. */
 void cli_on_interrupt(void (*cancel)(void *object), void *object)
 {
     struct sigaction action = { .sa_handler = on_interrupt, .sa_flags = SA_RESTART };
@@ -71,6 +81,8 @@ void cli_on_interrupt(void (*cancel)(void *object), void *object)
     sigaction(SIGTERM, &action, NULL);
 }
 
+/* A comma before each group of three digits from the right: 669706 gives "669,706". All
+ * callers pass counts: the sign of a negative number would be taken for a digit ("-,123"). */
 void cli_group_digits(int64_t value, char text[32])
 {
     char digits[24];

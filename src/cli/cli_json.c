@@ -3,6 +3,18 @@
  * JSON of commands, by jansson: one object a line. Numbers are rounded to 9 digits, and whole ones
  * are printed without a point. Bytes of texts that are not UTF-8 (from file names) are replaced, so
  * that the line always parses.
+ *
+ *   cli_json_real   0.1 + 0.2        0.3
+ *                   32667.84591      32667.8459
+ *                   64.0             64
+ *                   NAN, INFINITY    null
+ *   cli_json_date   1794818029.6921  1794818029.692
+ *   cli_json_hash   0x29bc...        "29bc0c2ef7d8915a"
+ *   cli_json_text   NULL             null
+ *
+ * Members are printed in the order in which they were added. A member without a value is printed as
+ * null and not left out: lines of one kind have the same members, as a table has columns.
+ * Every line is flushed, so that a reader of a pipe sees each result as soon as it is known.
  */
 #include "cli_json.h"
 
@@ -52,6 +64,7 @@ void cli_json_int(cli_json *json, const char *key, int64_t value)
     put(json, key, json_integer(value));
 }
 
+/* The digits go through text: rounding to 9 decimal digits in binary would leave more. */
 void cli_json_real(cli_json *json, const char *key, double value)
 {
     char digits[32];
@@ -70,6 +83,7 @@ void cli_json_date(cli_json *json, const char *key, double value)
     put_number(json, key, round(value * 1000) / 1000);
 }
 
+/* The text is parsed and printed again, so that one line remains one line. */
 void cli_json_raw(cli_json *json, const char *key, const char *value)
 {
     json_t *tree = value ? json_loads(value, JSON_DECODE_ANY, NULL) : NULL;

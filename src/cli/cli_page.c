@@ -2,6 +2,21 @@
 /*
  * Pages of text: titles, paragraphs and two columns, wrapped at the reader's width. A byte is a
  * column, but for the later bytes of UTF-8.
+ *
+ * The width is COLUMNS if it is a positive number, also for a file or a pipe, which makes output
+ * repeatable in tests; else the terminal's; else 80. It is limited to 40..100: longer lines are
+ * hard to read. Titles are bold if cli_has_color() allows it, and nothing else is coloured.
+ *
+ *   Engines, the fastest first                                    cli_page_title()
+ *     cpu                   oneDNN, libxsmm and OpenBLAS          cli_page_row(2, 24, ...)
+ *   Choose bsp: it ended with the best accuracy,                  cli_page_text(0, ...)
+ *
+ * A row whose left text leaves no two spaces before the right column puts the right text on the
+ * next line, at its column:
+ *
+ *     fast compare --cluster hetero --report report.html
+ *                       eight systems on a cluster of uneven nodes: which to choose,
+ *                       and why
  */
 #include "cli_page.h"
 
@@ -45,7 +60,9 @@ static int columns_of(const char *text, size_t length)
     return columns;
 }
 
-/* Write the words of `text` when the cursor is at column `at`; later lines begin at `indent`. */
+/* Write the words of `text` when the cursor is at column `at`; later lines begin at `indent`. Only
+ * spaces separate words, and several count as one. A word that is longer than the line is written
+ * whole and sticks out: paths and commands can be copied from the screen. */
 static void wrap(cli_page *page, int at, int indent, const char *text)
 {
     bool begins = true;

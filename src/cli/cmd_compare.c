@@ -7,6 +7,23 @@
  * The table, the curves and the verdict go to standard output, or with --json one object a line of
  * the table; talk goes to standard error. The first Ctrl-C ends the runs and reports what there is;
  * the second one ends the program.
+ *
+ *   2 ways of training: model=mlp, data=digits, cluster=hetero, workers=4, steps=30, transport=sim
+ *   each with 0 trials to tune it and 2 seeds: 4 runs                           (standard error)
+ *
+ *     way  place  time to target, s           accuracy, %  MB sent  waiting  ...
+ *   a bsp      1              never  27.38 (21.65..33.10)      488      37%
+ *   b ssp      2              never  19.52 (18.10..20.95)      490      39%
+ *
+ *   Choose bsp: it ended with the best accuracy, 27.38% (21.65 to 33.10), after 1.35 s. ...
+ *
+ * Exit codes: 0 if at least one line has a result, 1 if none has or the comparison failed, 2 for a
+ * command line that is wrong or a report whose file cannot be opened, 130 after Ctrl-C. Finished
+ * runs of a stopped comparison are in the store, and the command that continues it is printed,
+ * unless --quiet is given or this build has no store.
+ *
+ * Each run is a process of this program, found by /proc/self/exe; --jobs limits how many there are
+ * at a time.
  */
 #include "fast/lab.h"
 
@@ -83,7 +100,8 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
     return cli_list_add(&line->options, option->name, value);
 }
 
-/* The outcome of a run, in a few words. */
+/* The outcome of a run, in a few words, for the end of the bar: "bsp trial lr=0.1: target after
+ * 12.3 s", "ssp : 88.1%", "ssp : loss 0.412". */
 static void run_text(const fast_compare_progress *p, char text[160])
 {
     const fast_compare_measures *m = &p->run->measures;
@@ -124,10 +142,11 @@ static void on_progress(void *ctx, const fast_compare_progress *p)
         cli_bar_show(&show->bar, "runs", p->runs_done, p->runs_count, p->seconds_left, text);
 }
 
-/* Columns of the table; the first one is the name. */
+/* Columns of the table; the first one is the name. Cells longer than CELL_MAX - 1 bytes are cut. */
 enum { COLUMNS = 10, CELL_MAX = 64 };
 
-/* Seconds with three digits; a dash where the target was not reached. */
+/* Seconds: 0.5321 gives "0.532", 12.3 gives "12.30", 345.6 gives "346". A dash for
+ * NAN (nothing was measured), "never" for an infinite time (the target was not reached). */
 static void time_text(double seconds, char text[32])
 {
     if (isnan(seconds))
@@ -138,7 +157,13 @@ static void time_text(double seconds, char text[32])
         snprintf(text, 32, seconds < 1 ? "%.3f" : seconds < 100 ? "%.2f" : "%.0f", seconds);
 }
 
-/* A median with its range, in the given unit; a dash where nothing was measured. */
+/* A median with its range, in the given unit; a dash where nothing was measured. The format is
+ * "time" for time_text(), "fine" for two decimals, "" for three digits:
+ *
+ *   fine, 100    0.2738 (0.2165 to 0.3310)    27.38 (21.65..33.10)
+ *   "", 1e-6     488300000                    488       (and 1234.6 MB as 1235, not 1.23e+03)
+ *
+ * The range is left out if both ends print alike, as they do for one seed. */
 static void spread_text(const fast_compare_spread *s, double unit, const char *format,
                         char text[CELL_MAX])
 {
@@ -163,7 +188,8 @@ static void spread_text(const fast_compare_spread *s, double unit, const char *f
         snprintf(text, CELL_MAX, "%.18s (%.18s..%.18s)", values[0], values[1], values[2]);
 }
 
-/* The model's word beside the clock's: "46.3 ms, x1.02". */
+/* The cost model's step time in ms, and measured over predicted: "44.9, x1.01". An exclamation mark
+ * follows where the model is wrong by more than 25%: "30.1, x1.50 !". */
 static void model_text(const fast_compared *line, char text[CELL_MAX])
 {
     const double ratio = line->step_s.median / line->predicted_step_s.median;
@@ -175,7 +201,8 @@ static void model_text(const fast_compared *line, char text[CELL_MAX])
         snprintf(text, CELL_MAX, "-");
 }
 
-/* Make the cells of one line of the table. */
+/* Make the cells of one line of the table. The letter before the name, a to z, identifies the line
+ * in the curves; lines after the 26th have none. A line without a result has its name alone. */
 static void fill_row(const fast_compared *line, int64_t number, char cells[COLUMNS][CELL_MAX])
 {
     const bool loss = isnan(line->accuracy.median);
@@ -196,7 +223,14 @@ static void fill_row(const fast_compared *line, int64_t number, char cells[COLUM
     snprintf(cells[9], CELL_MAX, "%.60s", line->tuned[0] ? line->tuned : "-");
 }
 
-/* The table, as wide as it is: a terminal that is too narrow wraps it, a file takes it whole. */
+/* The table, as wide as it is: a terminal that is too narrow wraps it, a file takes it whole. No
+ * column is dropped. A column is as wide as its longest cell; names are aligned on the left,
+ * numbers on the right, with two spaces between columns. The column of accuracies becomes "test
+ * loss" for a job that has no accuracy. A line whose runs all failed shows the error in place of
+ * its numbers:
+ *
+ *   c easgd  no result: ...
+ */
 static void print_table(const fast_compared *lines, int64_t count)
 {
     static const char *const titles[COLUMNS] = { "  way",       "place",    "time to target, s",
@@ -303,7 +337,11 @@ static bool has_store(void)
     return false;
 }
 
-/* Where the runs are stored, and how to continue a comparison that was stopped. */
+/* Where the runs are stored, and how to continue a comparison that was stopped: the same command
+ * with its --name, by which finished runs are found in the store and not repeated.
+ *
+ *   runs stored as compare-20261116-083352-26727
+ */
 static void say_stored(const fast_compare *compare, const char *command, bool stopped)
 {
     const char *name = fast_compare_name(compare);
@@ -317,7 +355,8 @@ static void say_stored(const fast_compare *compare, const char *command, bool st
                 strstr(command, " --name") ? "" : name);
 }
 
-/* Everything that is told at the end. */
+/* Everything that is told at the end. Curves need a terminal: a file or a pipe gets the table
+ * and the verdict alone. --report writes the HTML page in every case. */
 static int show_result(const fast_compare *compare, const compare_line *line, const char *command)
 {
     int64_t count = 0;

@@ -3,6 +3,24 @@
  * `fast info`: the version, this machine as far as it matters for speed, the engines, and the
  * optional libraries: which are in this build and what each brings. With --json one object a line:
  * the machine first, then an engine or a feature each.
+ *
+ *   fast 0.1.0
+ *
+ *   Machine
+ *     processor             Intel(R) Xeon(R) Processor, x86_64
+ *     vector instructions   AVX-512
+ *     cores                 2
+ *     memory                25.3 GB
+ *     plan folder           /home/ada/.cache/fast
+ *
+ *   Engines, the fastest first
+ *     cpu                   oneDNN, libxsmm and OpenBLAS, batch innermost
+ *
+ *   This build has
+ *     zstd 1.5.4            smaller messages: the stage zstd of codecs
+ *
+ * Libraries that this build lacks follow under "Missing, and what it would bring". Everything goes
+ * to standard output. The exit code is 0, or 2 for a word or a flag that info does not take.
  */
 #include "cli_json.h"
 #include "cli_page.h"
@@ -36,7 +54,8 @@ static const char *isa_name(void)
     return "baseline";
 }
 
-/* $FAST_HOME, else $XDG_CACHE_HOME/fast, else $HOME/.cache/fast. */
+/* $FAST_HOME, else $XDG_CACHE_HOME/fast, else $HOME/.cache/fast. An empty variable counts as unset.
+ * The folder is not created and need not exist. */
 static void find_cache(char *text, size_t size)
 {
     static const struct {
@@ -71,7 +90,13 @@ static void look(info_machine *m)
     find_cache(m->cache, sizeof m->cache);
 }
 
-/* Print the machine, the engines and the features, one object a line. */
+/* Print the machine, the engines and the features, one object a line. The first member tells the
+ * kind of a line:
+ *
+ *   {"version": "0.1.0", "processor": "Intel(R) Xeon(R) Processor", "arch": "x86_64", ...}
+ *   {"engine": "ref", "summary": "plain C, needs no library; the truth for tests"}
+ *   {"feature": "zstd", "present": true, "version": "1.5.4", "brings": "..."}
+ */
 static void print_json(const info_machine *m, FILE *out)
 {
     int64_t engine_count = 0, feature_count = 0;

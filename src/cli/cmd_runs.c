@@ -3,6 +3,22 @@
  * `fast runs`: the runs of the store (docs/runs.md). Without a word it lists them, newest first;
  * the words show, compare, tag, untag, export and delete take numbers of runs. Everything but tag,
  * untag and delete opens the store to read, which disturbs no run that writes.
+ *
+ *     run status      started     what           model     workers accuracy     time
+ *       2 done        11-16 08:33 momentum:wei.. mlp             1    9.35%   0.06 s
+ *       1 done        11-16 08:33 allreduce      mlp             2   26.20%   0.32 s
+ *
+ * The table has eight columns with fixed widths, but for "what", which takes the columns that the
+ * page has beyond 66. The number of the run, workers, accuracy and time are aligned on the right.
+ * Longer texts are cut and end in "..". "what" is the first that a run has of its name, system,
+ * strategy and optimizer. A date less than 300 days away is shown without its year; "-" stands for
+ * a value that was not measured.
+ *
+ * Rows go to standard output; "20 of 57 runs; --limit 0 shows all", "no runs" and the question of
+ * delete to standard error. --limit is 20 by default, and all runs with --json.
+ *
+ * Exit codes: 0, also for an empty list; 1 if the user answers no or the store fails; 2 for a wrong
+ * command line or a run that does not exist.
  */
 #include "cmd_runs.h"
 #include "cli_tables.h"
@@ -51,7 +67,12 @@ static int64_t read_number(const char *text)
     return text[0] >= '0' && text[0] <= '9' && !*end && !errno ? value : -1;
 }
 
-/* A word: what to do, then numbers of runs, then perhaps a tag. */
+/* A word: what to do, then numbers of runs, then perhaps a tag. A number that is repeated counts
+ * once. Errors name the next step:
+ *
+ *   fast: say what to do with run 17: fast runs show 17
+ *   fast: no "shw"; did you mean "show"?
+ */
 static int set_word(runs_line *line, const char *word)
 {
     if (!line->verb) {
@@ -303,6 +324,8 @@ static int do_verb(fast_store *store, runs_line *line)
     return CLI_DONE;
 }
 
+/* The command `fast runs`. A store that is to be changed is opened to read first, so that a wrong
+ * path is an error and does not create an empty store. */
 int cli_runs(int argc, char **argv)
 {
     static runs_line line;

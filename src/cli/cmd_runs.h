@@ -11,7 +11,7 @@
  * text that is printed on a terminal goes through cli_text_safe().
  */
 
-/* The text without control characters, and at most `width` columns wide, "..." where it was cut;
+/* The text without control characters, and at most `width` columns wide, ".." where it was cut;
  * "-" for NULL. */
 enum { CLI_SAFE_MAX = 4096 };
 const char *cli_text_safe(const char *text, int width, char safe[CLI_SAFE_MAX]);

@@ -4,6 +4,17 @@
  * grouped by how consistent their replicas are, with the flags that each stands for. With a name it
  * explains one; --json prints one object a line, --markdown makes docs/systems.md, which a test
  * compares.
+ *
+ *   Synchronous: one model at every step
+ *     bsp               DP       central    sync.           allreduce; any
+ *         --strategy allreduce --lr 0.1
+ *         The reference of all comparisons: N workers of batch B compute the same as
+ *         one worker of batch N B.
+ *
+ * Everything goes to standard output. --markdown wins over --json, and ignores a name. Exit codes:
+ * 0, or 2 for a flag or a name that does not exist:
+ *
+ *   fast: no system "downpuor"; did you mean "downpour"?
  */
 #include "cli_json.h"
 #include "cli_page.h"
@@ -44,7 +55,9 @@ static void flags_text(const fast_system *s, char *text, size_t size)
     }
 }
 
-/* One system in the table. */
+/* One system in the table: four columns of fixed width, exchange and topology wrapped from column
+ * 56 on, then flags, remarks, the system that it is an alias of, and missing parts, each on lines
+ * of its own that are indented by six. */
 static void print_row(cli_page *page, const fast_system *s)
 {
     char left[128], text[1024];
@@ -67,7 +80,7 @@ static void print_row(cli_page *page, const fast_system *s)
     }
 }
 
-/* Print all systems, a line each. */
+/* Print all systems under the titles of their groups; a group without systems has no title. */
 static void print_table(cli_page *page, const fast_system *systems, int64_t count)
 {
     char head[128];
@@ -91,7 +104,21 @@ static void print_table(cli_page *page, const fast_system *systems, int64_t coun
     }
 }
 
-/* Everything of one system. */
+/* Everything of one system: its title and authors, the columns of the taxonomy by name, the command
+ * that it stands for, missing parts, and the systems that have the same flags.
+ *
+ *   downpour
+ *     Downpour SGD (Dean et al. 2012)
+ *
+ *   Taxonomy
+ *     parallelism     DP
+ *   ...
+ *   It stands for
+ *     fast train --strategy ps:servers=2,fetch=5,push=5,warm=0.4 --optimizer adagrad ...
+ *
+ *   The same flags, and what tells them apart
+ *     distbelief      model-parallel replicas
+ */
 static void print_one(cli_page *page, const fast_system *systems, int64_t count,
                       const fast_system *s)
 {
@@ -154,7 +181,7 @@ static void print_json(const fast_system *s, FILE *out)
     cli_json_end(&json);
 }
 
-/* Text in a cell of a table. */
+/* Text in a cell of a Markdown table, with a backslash before each character that has a meaning. */
 static void put_cell(FILE *out, const char *text)
 {
     for (; *text; text++) {
@@ -268,6 +295,7 @@ static const char *name_at(const void *ctx, int64_t i)
     return ((const fast_system *)ctx)[i].name;
 }
 
+/* The command `fast systems`. */
 int cli_systems(int argc, char **argv)
 {
     systems_line line = { NULL, false, false };

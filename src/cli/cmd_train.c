@@ -7,6 +7,28 @@
  * The first Ctrl-C (or SIGTERM) asks the run to stop: it finishes its step, saves, says how to
  * continue, and the program exits 75. A second one ends the program at once; files are replaced
  * atomically, so the last checkpoint stays whole.
+ *
+ * Flow: read flags into "name=value" options; fast_run_open() reads the data and prepares (with a
+ * sign of life on a terminal if that takes more than a second); header; fast_run_train(), whose
+ * events draw progress; summary; JSON. --quiet leaves out all talk but errors, notes, and how to
+ * continue a stopped run. Standard error of a short run on two workers:
+ *
+ *   mlp (669,706 parameters) on digits: engine cpu, batch 64, momentum:weight_decay=0.0005 with ...
+ *   2 workers: strategy allreduce on threads
+ *   step 40/40  loss 2.2756  acc 16.9%  test loss 2.2458  test acc 26.20%  18129 samples/s
+ *   done: 40 steps in 0.3 s, 18125 samples/s, loss 2.2756, test accuracy 26.20%, peak memory 108 MB
+ *   stored: fast runs show 1 --store s.db
+ *
+ * Exit codes:
+ *
+ *     0  trained to the end or to the target
+ *     1  training failed or diverged, or the checkpoint of a stopped run could not be saved
+ *     2  an option, or a file that it names, is wrong; found before the first step
+ *    75  stopped by a signal and saved
+ *   130  stopped by a signal; the strategy has state that a checkpoint does not hold
+ *
+ * Under mpirun every rank runs this code, and only the first one (`first`) watches events, prints
+ * and serves metrics.
  */
 #include "busy.h"
 #include "cli.h"
@@ -52,7 +74,8 @@ static int set_port(train_line *line, const char *value)
     return CLI_DONE;
 }
 
-/* Take a flag: those of the run become options of the library. */
+/* Take a flag: those of the run become options of the library. --json, --quiet and --metrics-port
+ * are the command's own. The library checks the values of all others when it opens the run. */
 static int set_flag(void *ctx, const fast_option *option, const char *value)
 {
     train_line *line = ctx;
@@ -76,7 +99,13 @@ static bool has_team(const fast_run *run)
     return strcmp(fast_run_option(run, "transport"), "auto") != 0;
 }
 
-/* Say what is trained, on what and how, before the first step. */
+/* Say what is trained, on what and how, before the first step. Up to three lines:
+ *
+ *   mlp (669,706 parameters) on digits: engine cpu, batch 64, momentum:weight_decay=0.0005 with
+ *   lr 0.05 cosine, 40 steps, seed 1                                (one line on the screen)
+ *   2 workers: strategy allreduce on threads                        (if has_team())
+ *   continuing after step 20 of 40                                  (if it was resumed)
+ */
 static void say_header(const train_show *show, const fast_event *event)
 {
     const fast_run *run = show->run;
@@ -108,7 +137,9 @@ static void say_header(const train_show *show, const fast_event *event)
                 (long long)event->step_count);
 }
 
-/* Take an event of the run: draw progress, print evaluations, notes and saved files. */
+/* Take an event of the run: draw progress, print evaluations, notes and saved files. The exporter
+ * gets every event, so that /metrics is as fresh as the progress line. A saved file that is not the
+ * one of --save is a checkpoint; its path is remembered for say_again(). */
 static void on_event(void *ctx, const fast_event *event)
 {
     train_show *show = ctx;
@@ -134,7 +165,11 @@ static void on_event(void *ctx, const fast_event *event)
     }
 }
 
-/* Write the command that continues from `checkpoint`: this one, with --resume. */
+/* Write the command that continues from `checkpoint`: this one, with --resume. A --resume or --load
+ * of this command line is left out, in both spellings, because the checkpoint replaces it.
+ *
+ *   continue with: fast train --model mlp --epochs 500 --resume mlp-76db6899.safetensors
+ */
 static void say_again(FILE *file, int argc, char **argv, const char *checkpoint)
 {
     fputs("continue with: fast train", file);
@@ -153,7 +188,8 @@ static void say_again(FILE *file, int argc, char **argv, const char *checkpoint)
     fputc('\n', file);
 }
 
-/* 12345 bytes as "12.3 kB". */
+/* 12345 bytes as "12.3 kB": powers of 1000, one decimal below 100, no decimals from 100 on and for
+ * plain bytes: "512 B", "26.9 MB", "672 kB". */
 static void say_bytes(FILE *file, double bytes)
 {
     static const char *const units[] = { "B", "kB", "MB", "GB", "TB" };
@@ -166,7 +202,15 @@ static void say_bytes(FILE *file, double bytes)
     fprintf(file, "%.*f %s", unit == 0 || bytes >= 100 ? 0 : 1, bytes, units[unit]);
 }
 
-/* Where the workers' time went, what they sent, and what became of their updates. */
+/* Where the workers' time went, what they sent, and what became of their updates. Two lines:
+ *
+ *   2 workers (allreduce on threads): computing 51%, exchanging 14%, waiting 36% (58% of it for
+ *   worker 1), 672 kB sent a step
+ *   updates: staleness 0.00 (p95 0, at most 0), completeness 1.000, divergence 0
+ *
+ * The percentages are of the sum of the three times and rounded one by one, so they may add up to
+ * 101. The worker that was waited for is named if waiting took at least 1%. Measures that the
+ * strategy does not have (NAN) are left out. */
 static void say_team(const train_show *show, const fast_result *r)
 {
     FILE *file = show->progress.file;
@@ -212,7 +256,11 @@ static double codec_ratio(const fast_result *r)
     return r->codec_bytes_out > 0 ? (double)r->codec_bytes_in / (double)r->codec_bytes_out : NAN;
 }
 
-/* The codec's savings and costs, and the links on which it pays. */
+/* The codec's savings and costs, and the links on which it pays:
+ *
+ *   codec: int8, 3.98 times smaller (214.3 MB to 53.79 MB), encode 0.0114 s, decode 0.0115 s, pays
+ *   on links below 3.74e+04 Mbit/s
+ */
 static void say_codec(const train_show *show, const fast_result *r)
 {
     FILE *file = show->progress.file;
@@ -232,7 +280,12 @@ static void say_codec(const train_show *show, const fast_result *r)
     fputc('\n', file);
 }
 
-/* The cost model's prediction of a step beside the measured time. */
+/* The cost model's prediction of a step beside the measured time:
+ *
+ *   step: predicted 44.9 ms (compute 25.7, exchange 0.227, straggler 19), measured 45.3 ms
+ *
+ * The unit follows the measured time, us below 1 ms and ms below 1 s, and holds for the whole line.
+ * The parenthesis is left out where the model predicts computation alone. */
 static void say_step(FILE *file, const fast_result *r)
 {
     const double unit = r->step_s < 1e-3 ? 1e6 : r->step_s < 1 ? 1e3 : 1;
@@ -246,7 +299,15 @@ static void say_step(FILE *file, const fast_result *r)
     fprintf(file, ", measured %.3g %s\n", unit * r->step_s, name);
 }
 
-/* Say what the run came to: steps, speed, loss, accuracy, memory. */
+/* Say what the run came to: steps, speed, loss, accuracy, memory; then the lines on the team, the
+ * codec and the step that apply, and where the run is stored.
+ *
+ *   done: 40 steps in 0.3 s, 18125 samples/s, loss 2.2756, test accuracy 26.20%, peak memory 108 MB
+ *   stored: fast runs show 1 --store s.db
+ *
+ * The first word is the reason why the run stopped. Times from a minute on are written as 1:05;
+ * those of a simulated run as "a virtual 1.4 s". A job without an accuracy shows its test loss. The
+ * step is compared with its prediction only if the run was not cut short. */
 static void say_summary(const train_show *show, const fast_result *r)
 {
     FILE *file = show->progress.file;
@@ -288,7 +349,13 @@ static void say_summary(const train_show *show, const fast_result *r)
     fputs(id ? "\n" : "", file);
 }
 
-/* After a cancel: where the run is saved, and how to continue it. */
+/* After a cancel: where the run is saved, and how to continue it. The run may have saved a
+ * checkpoint itself, where --checkpoint asked for one; else one is saved now in FAST's own folder.
+ *
+ *   stopped after step 595, saved in ~/.cache/fast/checkpoints/mlp-76db6899.safetensors
+ *   continue with: fast train --model mlp --epochs 500 --resume ...
+ *
+ * Both lines are printed with --quiet too: without them the work would be lost. */
 static int finish_canceled(train_show *show, int argc, char **argv)
 {
     const fast_result *r = fast_run_result(show->run);
@@ -316,7 +383,8 @@ static int finish_canceled(train_show *show, int argc, char **argv)
     return CLI_AGAIN;
 }
 
-/* Serve what is measured, where --metrics-port asks for it. */
+/* Serve what is measured, where --metrics-port asks for it. Port 0 takes a free one, so the address
+ * is printed: metrics at http://127.0.0.1:40123/metrics */
 static int open_exporter(const train_line *line, train_show *show)
 {
     if (line->metrics_port < 0 || !show->first)
@@ -382,6 +450,7 @@ static int train(const train_line *line, int argc, char **argv)
     return code;
 }
 
+/* The command `fast train`. It stores its runs in the user's store; the library alone does not. */
 int cli_train(int argc, char **argv)
 {
     train_line line = { .metrics_port = -1 };

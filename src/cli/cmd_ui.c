@@ -3,6 +3,17 @@
  * `fast ui`: the dashboard. It serves the store on 127.0.0.1 until Ctrl-C, prints the address to
  * open, which has the token, and starts a browser only where it is asked to. The address goes to
  * standard output, one line, for programs too.
+ *
+ *   http://127.0.0.1:41371/?token=a4ec68b96b4513ab6a6062033af7e29d            (standard output)
+ *   open this address in a browser; Ctrl-C ends, and runs that were started continue
+ *                                                                             (standard error)
+ *
+ * The line is flushed at once, so that a program which starts `fast ui` can read it from a pipe.
+ * --metrics open serves /metrics without the token, for a Prometheus on this machine.
+ *
+ * Signals: SIGINT and SIGTERM stop the server in order, and a second one does no more than the
+ * first; this command does not use cli_on_interrupt(), as it has no long step to abandon. SIGPIPE
+ * is ignored. Exit codes: 0 after a signal, 2 for a wrong flag, else as cli_fail_err() says.
  */
 #include "cli_tables.h"
 
@@ -73,7 +84,8 @@ static void catch_signals(fast_server *server)
     sigaction(SIGPIPE, &action, NULL);
 }
 
-/* Let the desktop open the address; it is printed anyway. */
+/* Let the desktop open the address; it is printed anyway. The child is not waited for, and a
+ * desktop without xdg-open is told, but no error. */
 static void open_browser(const char *url)
 {
     char program[] = "xdg-open";
@@ -87,7 +99,9 @@ static void open_browser(const char *url)
     free(address);
 }
 
-/* Open the server, say its address and serve until a signal comes. */
+/* Open the server, say its address and serve until a signal comes. The server gets the path of this
+ * program, by which it starts the runs that the user asks for in the browser, and the groups of
+ * options, from which the page builds its form. */
 static int serve(const ui_line *line)
 {
     char program[4096];
@@ -121,6 +135,7 @@ static int serve(const ui_line *line)
     return err ? cli_fail_err(err) : CLI_DONE;
 }
 
+/* The command `fast ui`. */
 int cli_ui(int argc, char **argv)
 {
     ui_line line = { .store = NULL };

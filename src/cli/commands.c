@@ -2,6 +2,22 @@
 /*
  * The commands of the program, as data: `fast --help`, `fast help TOPIC`, the manual, completion
  * and docs/options.md are made of these tables and of the options' own.
+ *
+ * A command accepts two tables of flags:
+ *
+ *   1. its own (train_flags, ...), which its code interprets: --json, --quiet, --report; bench
+ *      passes those of a benchmark, such as --actors, to the library as options;
+ *   2. the options of the part that `kind` names, which it passes to the library unread as
+ *      "name=value". `train` is the part of train, compare and bench; `simulate` that of simulate.
+ *
+ * The first table wins where both have a name, as --timeout of bench. Types, limits and defaults of
+ * the second table are checked by the library; those of the first one are shown in help, and the
+ * command checks the values that it reads itself.
+ *
+ * To add a command: a function in cli.h, a file cmd_NAME.c, its flags and examples here, and a row
+ * of cli_commands[]. Help, the manual, completion and docs/options.md follow without other changes;
+ * the words after `help` that completion offers are a list in the row of `help`.
+ * A test compares docs/options.md with the output of `fast help --markdown`.
  */
 #include "cli_tables.h"
 
@@ -119,6 +135,8 @@ static const fast_option help_flags[] = {
     FLAG_END,
 };
 
+/* Examples: the first one of each command is also shown by `fast help` alone, so it has to make
+ * sense alone. */
 static const cli_example train_examples[] = {
     { "fast train", "lenet on Fashion-MNIST, or on rendered digits where it is not installed" },
     { "fast train --model mlp --epochs 3 --lr 0.1", "another model, shorter, faster steps" },
@@ -215,6 +233,8 @@ static const cli_example help_examples[] = {
     { NULL, NULL },
 };
 
+/* The rows are in the order in which help lists commands. Columns: name, usage, summary, kind of
+ * the part whose options are flags, own flags, words for completion, examples, function. */
 const cli_command cli_commands[] = {
     { "train", "[OPTIONS]", "train a model", "train", train_flags, NULL, train_examples,
       cli_train },
@@ -244,6 +264,9 @@ const cli_command cli_commands[] = {
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL },
 };
 
+/* Groups of the options of a run, for help, the manual, docs/options.md and the form of the
+ * dashboard. Every name has a bar on both sides: cli_group_of() looks for "|name|", so that `seed`
+ * does not match `seeds`. */
 const cli_group cli_groups[] = {
     { "What to train", "|model|data|augment|" },
     { "What to simulate", "|program|rounds|size|algorithm|work|" },
@@ -259,6 +282,7 @@ const cli_group cli_groups[] = {
     { "Other options", NULL },
 };
 
+/* Kinds of parts: `fast help models` and `fast help model` print the row's parts. */
 const cli_topic cli_topics[] = {
     { "models", "model", "Models", "networks to train",
       "Choose one with --model NAME or --model NAME:KEY=VALUE,KEY=VALUE." },
@@ -297,6 +321,8 @@ const cli_topic cli_topics[] = {
     { NULL, NULL, NULL, NULL, NULL },
 };
 
+/* fast_lab_part() has the parts of the experiments above a run (simulate); the parts of a run
+ * itself are listed by fast_part_list(). */
 const fast_part *cli_command_part(const cli_command *command)
 {
     const fast_part *part = command->kind ? fast_lab_part(command->kind) : NULL;
@@ -315,6 +341,7 @@ const cli_command *cli_command_find(const char *name)
     return NULL;
 }
 
+/* Tables are compared by address: parts that share options point to one table. */
 const fast_option *cli_shared_options(const fast_part *parts, int64_t count)
 {
     for (int64_t i = 1; i < count; i++)

@@ -3,6 +3,19 @@
  * `fast help --complete SHELL`: completion of commands, flags, choices and names of parts for bash,
  * zsh and fish, made of the tables. Flags that take a file complete to files. A script holds all
  * words, so that pressing a key does not start the program.
+ *
+ *   eval "$(fast help --complete bash)"                                        in ~/.bashrc
+ *   fast help --complete zsh > ~/.zfunc/_fast                                  a folder of $fpath
+ *   fast help --complete fish > ~/.config/fish/completions/fast.fish
+ *
+ * A script has to be made again after an update that adds commands, flags or parts.
+ *
+ *   type of the option           completed to
+ *   BOOL                         no value; the next word is another flag
+ *   CHOICE                       its choices
+ *   TEXT with a kind of part     names of parts: --model gives mlp lenet alexnet ...
+ *   TEXT of the kind "file"      files
+ *   other TEXT, INT, REAL        nothing in zsh and fish; files in bash, its default
  */
 #include "cli_tables.h"
 #include "manual.h"
@@ -68,7 +81,7 @@ static void each_flag(FILE *out, const cli_command *command,
         put(out, command, option);
 }
 
-/* The words that bash offers after a flag. */
+/* A flag as one of the words that bash offers. */
 static void bash_flag(FILE *out, const cli_command *command, const fast_option *option)
 {
     char flag[CLI_FLAG_MAX];
@@ -78,7 +91,10 @@ static void bash_flag(FILE *out, const cli_command *command, const fast_option *
     fprintf(out, " %s", flag);
 }
 
-/* A case for what follows a flag. */
+/* A case for the word that follows a flag:
+ *
+ *   train:--engine) words='cpu ref' ;;
+ */
 static void bash_value(FILE *out, const cli_command *command, const fast_option *option)
 {
     char flag[CLI_FLAG_MAX];
@@ -91,7 +107,9 @@ static void bash_value(FILE *out, const cli_command *command, const fast_option 
     fputs("' ;;\n", out);
 }
 
-/* Print the completion script for bash. */
+/* Print the completion script for bash: one function with a `case` over COMMAND:PREVIOUS-WORD. The
+ * cases of flags come before the command's own "train:*", which offers all flags and words. Values
+ * are completed after "--flag ", not after "--flag=". */
 static int complete_bash(FILE *out)
 {
     fputs("# bash completion of fast; made by: fast help --complete bash\n"
@@ -120,7 +138,11 @@ static int complete_bash(FILE *out)
     return CLI_DONE;
 }
 
-/* A flag as zsh describes it to _arguments. */
+/* A flag as zsh describes it to _arguments; "=" lets the value follow as a word or after "=".
+ *
+ *   '--json[print the result as one JSON object, the last line of standard output]'
+ *   '--save=[save the weights to this file at the end (safetensors)]:save:_files'
+ */
 static void zsh_flag(FILE *out, const cli_command *command, const fast_option *option)
 {
     char flag[CLI_FLAG_MAX];
@@ -145,7 +167,8 @@ static void zsh_flag(FILE *out, const cli_command *command, const fast_option *o
     fputs("' \\\n", out);
 }
 
-/* Print the completion script for zsh. */
+/* Print the completion script for zsh. The second word is described as a command; for all later
+ * words the command is shifted away, so that _arguments sees its flags from the first word on. */
 static int complete_zsh(FILE *out)
 {
     fputs("#compdef fast\n"
@@ -178,7 +201,10 @@ static int complete_zsh(FILE *out)
     return CLI_DONE;
 }
 
-/* A flag as a line of fish's complete. */
+/* A flag as a line of fish's complete: -r -F needs a value that is a file, -x a value of the list.
+ *
+ *   complete -c fast -n '__fish_seen_subcommand_from train' -l save -r -F -d 'save the weights ...'
+ */
 static void fish_flag(FILE *out, const cli_command *command, const fast_option *option)
 {
     char flag[CLI_FLAG_MAX];
@@ -202,7 +228,8 @@ static void fish_flag(FILE *out, const cli_command *command, const fast_option *
     fputs("'\n", out);
 }
 
-/* Print the completion script for fish. */
+/* Print the completion script for fish: a line for each command, one for its words, and one for
+ * each flag. Files are switched off for all (-f) and on again for the flags that take one. */
 static int complete_fish(FILE *out)
 {
     fputs("# fish completion of fast; made by: fast help --complete fish\n"
@@ -224,6 +251,7 @@ static int complete_fish(FILE *out)
     return CLI_DONE;
 }
 
+/* Print the script for a shell. Return CLI_DONE, or CLI_USAGE for a shell that has no script. */
 int cli_complete(FILE *out, const char *shell)
 {
     if (strcmp(shell, "bash") == 0)

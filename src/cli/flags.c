@@ -3,6 +3,24 @@
  * Flags: how an option is written on a command line, and a reader of command lines by table. A flag
  * is --name value, --name=value, or --name for yes where it is a BOOL; hyphens in a flag are
  * underscores in an option.
+ *
+ *   on the command line      passed to `set`
+ *   --clip-norm 1            clip_norm, "1"
+ *   --clip-norm=1            clip_norm, "1"
+ *   --json                   json, "yes"      (a BOOL without a value)
+ *   --json=off               json, "no"       (no, false, off and 0; yes, true, on and 1)
+ *   show                     NULL, "show"     (a word that is no flag)
+ *
+ * Errors, all with exit code 2:
+ *
+ *   fast: no option --modle; did you mean --model?
+ *   fast: no option -x; options begin with --
+ *   fast: --steps needs a value: steps in all, instead of epochs; 0: by epochs
+ *   fast: --json=maybe: write yes or no
+ *
+ * A flag may be repeated: each is given to `set` in the order of the command line. Options of a run
+ * are all appended to the list for the library. There the last one counts for a run, and all count
+ * as axes of a sweep for `fast compare`.
  */
 #include "cli_tables.h"
 
@@ -19,7 +37,10 @@ void cli_flag_name(const fast_option *option, char flag[CLI_FLAG_MAX])
 }
 
 /* The form of a value as help writes it: a letter for numbers, the choices, or the kind of part in
- * capitals. */
+ * capitals.
+ *
+ *   BOOL "yes|no"   INT "N"   REAL "X"   CHOICE "csv|jsonl"   TEXT "TEXT", "FILE", "MODEL"
+ */
 void cli_flag_value(const fast_option *option, char value[CLI_FLAG_MAX])
 {
     switch (option->type) {
@@ -43,12 +64,15 @@ void cli_flag_value(const fast_option *option, char value[CLI_FLAG_MAX])
     }
 }
 
+/* Completion offers file names for these flags. */
 bool cli_flag_is_file(const fast_option *option)
 {
     return option->type == FAST_OPTION_TEXT && option->choices &&
            strcmp(option->choices, "file") == 0;
 }
 
+/* Name and value are cut at 60 characters each, so that a long list of choices does not push the
+ * name out of the buffer. A BOOL is shown without a value: "--json". */
 void cli_flag_text(const fast_option *option, char flag[CLI_FLAG_MAX])
 {
     char name[CLI_FLAG_MAX], value[CLI_FLAG_MAX];
@@ -76,6 +100,10 @@ static void put_terms(const char *list, char sign, char *text, size_t size)
     }
 }
 
+/* A row of a part's table as two texts, which help prints in two columns:
+ *
+ *   slack=0 and lost=go     needs backup, because a round without backup workers needs all workers
+ */
 void cli_exclusion_text(const fast_exclusion *row, char when[CLI_FLAG_MAX], char rule[CLI_RULE_MAX])
 {
     when[0] = '\0';
@@ -128,7 +156,8 @@ static const char *flag_name_at(const void *ctx, int64_t i)
     return flag_at(ctx, i)->name;
 }
 
-/* Say, once for each option, that it was given by its former name. */
+/* Say that an option was given by its former name; not again while the same option repeats. The
+ * note goes to standard error, so that scripts which parse standard output still work. */
 static void note_former(const fast_option *option, const char *word, size_t length)
 {
     static const fast_option *noted;

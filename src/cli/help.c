@@ -2,6 +2,19 @@
 /*
  * `fast help`: what a person wants to read, made of the tables: examples first, options in groups,
  * defaults shown. A topic is a command, a kind of part (models, data, ...) or one part by its name.
+ *
+ *   adam (optimizer)
+ *     adam            momentum over a running mean of squares
+ *         beta1=X                 decay of the mean of gradients [0.9]
+ *         clip_norm=X             scale the gradient down to this norm; 0 does not
+ *                                 [0]
+ *
+ * Defaults are in brackets; flags that are off by default show none. Pages go to standard output,
+ * as wide as cli_page_init() finds. Exit codes: 0, or 2 for a topic that does not exist, with the
+ * nearest name among all commands, topics and parts.
+ *
+ * --man, --markdown and --complete print the same tables for other programs: manual.c, markdown.c
+ * and complete.c. If several are given, the first of this order is printed.
  */
 #include "cli_page.h"
 #include "cli_tables.h"
@@ -33,7 +46,8 @@ static void print_flag(cli_page *page, const fast_option *option)
     cli_page_row(page, 2, 26, flag, text);
 }
 
-/* Print the options of a run, group by group; groups without any are left out. */
+/* Print the options of a run, group by group; groups without any are left out. The last group,
+ * whose names are NULL, takes the options that no other group names. */
 static void print_groups(cli_page *page, const fast_option *options)
 {
     for (const cli_group *group = cli_groups;; group++) {
@@ -62,7 +76,8 @@ static void print_examples(cli_page *page, const cli_example *examples)
     }
 }
 
-/* Print the help of one command. */
+/* Print the help of one command: usage, summary, examples, its own flags under "Output", then the
+ * options of its part in their groups, and how parts are named. */
 static void print_command(cli_page *page, const cli_command *command)
 {
     const fast_part *part = cli_command_part(command);
@@ -155,7 +170,11 @@ static void print_overview(cli_page *page)
                   "fast --version prints the version.");
 }
 
-/* Options of a part that do not go together, with the reasons. */
+/* Options of a part that do not go together, with the reasons:
+ *
+ *       slack=0 and lost=go     needs backup, because a round without backup
+ *                               workers needs all workers
+ */
 static void print_exclusions(cli_page *page, const fast_exclusion *rows)
 {
     char when[CLI_FLAG_MAX], rule[CLI_RULE_MAX];

@@ -3,6 +3,19 @@
  * The program: finds the command by its name and hands over. `--help` anywhere asks for the help of
  * the command, before anything else is read. Exit codes: 0 done, 1 failed, 2 usage, 75 saved and to
  * be run again.
+ *
+ *   code  name          meaning
+ *      0  CLI_DONE      the command did its work
+ *      1  CLI_FAILED    it could not: a failed run, a full disk, no memory
+ *      2  CLI_USAGE     the command line, or a file that it names, is wrong; nothing ran
+ *     75  CLI_AGAIN     stopped by a signal, with a checkpoint to resume from
+ *    130  CLI_CANCELED  stopped by a signal, without a checkpoint
+ *
+ * A second Ctrl-C ends the program by the signal itself (cli_on_interrupt()), which a shell reports
+ * as 130 for SIGINT and 143 for SIGTERM.
+ *
+ * Standard output has the data of a command and nothing else, so that a pipe or a JSON parser can
+ * read it. Standard error has errors ("fast: ..."), notes ("note: ..."), progress and summaries.
  */
 #include "cli.h"
 
@@ -14,6 +27,10 @@
 
 enum { NOTE_MAX = 512 };
 
+/* One line on standard error, for example:
+ *
+ *   fast: no option --modle; did you mean --model?
+ */
 int cli_fail(int code, const char *format, ...)
 {
     va_list arguments;
@@ -25,6 +42,8 @@ int cli_fail(int code, const char *format, ...)
     return code;
 }
 
+/* The detail that the library recorded is preferred to the general text of the error code, because
+ * it names the value that is wrong: there is no run 99 in "s.db". */
 int cli_fail_err(fast_err err)
 {
     const char *detail = fast_error_detail();
@@ -33,6 +52,8 @@ int cli_fail_err(fast_err err)
     return cli_fail(usage ? CLI_USAGE : CLI_FAILED, "%s", detail[0] ? detail : fast_err_text(err));
 }
 
+/* The rule of no-color.org: any non-empty value of NO_COLOR switches colours off. Lines that are
+ * redrawn do not ask here: they need a terminal only, because clearing a line is no colour. */
 bool cli_has_color(FILE *file)
 {
     const char *no_color = getenv("NO_COLOR");
@@ -40,6 +61,8 @@ bool cli_has_color(FILE *file)
     return isatty(fileno(file)) && !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
 }
 
+/* Without memory the word is written as it is: the line is for people, and a wrong quote costs less
+ * than a missing word. */
 void cli_put_quoted(FILE *file, const char *word)
 {
     const size_t size = fast_text_quote(word, NULL, 0) + 1;
@@ -65,7 +88,8 @@ static bool is_help(const char *word)
 }
 
 /* A note of the library, such as why a first run waits. It may come for every
- * layer; a person reads it once. */
+ * layer; a person reads it once. Levels below FAST_LOG_INFO are not shown. On a terminal the note
+ * first clears the line of progress that may be there, which the next event draws again. */
 static void show_log(void *ctx, fast_log_level level, const char *line)
 {
     char *last = ctx;
@@ -75,7 +99,12 @@ static void show_log(void *ctx, fast_log_level level, const char *line)
     fprintf(stderr, "%snote: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", line);
 }
 
-/* Find the command and run it; a usage error names the nearest. */
+/* Find the command and run it; a usage error names the nearest:
+ *
+ *   fast: no command "trian"; did you mean "train"?
+ *
+ * All arguments are searched for --help before the command reads its first flag, so that help is
+ * printed even for a command line with a mistake in it. */
 static int run_command(int argc, char **argv)
 {
     static char last[NOTE_MAX];

@@ -3,6 +3,17 @@
  * `fast help --man`: the manual page fast(1) in man(7) roff, made of the tables. Text is escaped: a
  * backslash, a hyphen that is meant to be typed, and a line that would begin with a control
  * character.
+ *
+ *   .SH NAME
+ *   fast \- train deep neural networks, on any machine
+ *   ...
+ *   .TP
+ *   .B \-\-metrics\-port N
+ *   serve what is measured at /metrics (OpenMetrics) on this port of 127.0.0.1; 0: on a free one
+ *
+ * Sections: NAME, SYNOPSIS (a line a command), DESCRIPTION, COMMANDS (flags and examples of each),
+ * OPTIONS OF A RUN in their groups, a section for each kind of part, EXIT STATUS, ENVIRONMENT. The
+ * page has no date, so that equal tables give equal pages. To read it: fast help --man | man -l -
  */
 #include "manual.h"
 

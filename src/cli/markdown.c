@@ -2,6 +2,13 @@
 /*
  * `fast help --markdown`: docs/options.md, made of the tables, so that it cannot be out of date: a
  * test compares them.
+ *
+ *   | flag | default | meaning |
+ *   |---|---|---|
+ *   | `--json` | `no` | print the result as one JSON object, the last line of standard output |
+ *
+ * Numbers show their limits, "(0 to 65535)", where the table has any. The page must not depend on
+ * the build that makes it: engines are not listed, and systems have a page of their own.
  */
 #include "cli_tables.h"
 #include "manual.h"

@@ -3,6 +3,28 @@
  * Curves in characters, for a terminal: a grid whose columns are time and whose rows are accuracy,
  * or the test loss if it has no accuracy. A curve is the letter that its line has in the table;
  * where curves cross, the better line is seen. Between two evaluations a curve is a straight line.
+ *
+ *   accuracy over time, letters as in the table
+ *    63.2% |                     aaa
+ *          |..................aaaa.............................    the target, 60%
+ *          |               aaaa
+ *    52.4% |              aa
+ *          |             aa                       bbbbbbbbbbbbb
+ *          |           aaa            bbbbbbbbbbbbb
+ *    41.6% |           a           bbbb
+ *     ...
+ *    16.2% |    b
+ *          +---------------------------------------------------
+ *           0                                           5.942 s
+ *
+ * The grid has 14 rows, and the columns of the page less 9, at most 90. Every third row and the
+ * last one are labelled. The left edge is time 0, the right one the last evaluation of any line;
+ * top and bottom are the largest and the smallest value. A row of dots marks the target of an
+ * accuracy. Nothing is drawn where all values are equal, at a single point of time 0, or below 20
+ * columns.
+ *
+ * Lines after the 26th have no letter and are not drawn. Only `fast compare` on a terminal draws
+ * curves.
  */
 #include "plot.h"
 
@@ -57,7 +79,9 @@ static void put(plot *p, double time, double height, char letter)
         p->cells[y][x] = letter;
 }
 
-/* Draw the curve of one run with its letter. */
+/* Draw the curve of one run with its letter. A straight line between two evaluations is sampled at
+ * 181 points, twice the widest grid, so that no column stays empty. An evaluation without a finite
+ * value interrupts the curve. */
 static void draw(plot *p, const fast_compared_run *run, char letter)
 {
     for (int64_t k = 0; k < run->point_count; k++) {
@@ -75,6 +99,8 @@ static void draw(plot *p, const fast_compared_run *run, char letter)
     }
 }
 
+/* Lines are drawn from the last to the first: the table has the best first, and a later letter in a
+ * cell replaces an earlier one. */
 void cli_plot(const fast_compared *lines, int64_t count, double target, FILE *out)
 {
     plot p = { .loss = count > 0 && isnan(lines[0].accuracy.median) };

@@ -5,6 +5,16 @@
  * go from the right. Elsewhere a line an evaluation, and at most one every 30 seconds between them.
  *
  *   epoch  3/10 [=========>          ] loss 0.2841  acc 89.6%  7412 samples/s  0:52 left
+ *
+ * A line that stays, after an evaluation:
+ *
+ *   step 40/40  loss 2.2756  acc 16.9%  test loss 2.2458  test acc 26.20%  18129 samples/s
+ *
+ * A terminal is decided by isatty() of standard error alone, so that `fast train --json | jq` still
+ * shows progress. Colour (a green bar, a bold test accuracy) also needs cli_has_color(). The width
+ * is asked for at each drawing, because a window may change; the last column stays empty, as some
+ * terminals wrap a line that fills it. Redrawing is "\r", the text, and ESC [ K, which clears the
+ * rest of the former line.
  */
 #include "progress.h"
 
@@ -28,6 +38,7 @@ void cli_progress_init(cli_progress *progress, FILE *file, bool quiet, int64_t e
                                 .epochs = epochs };
 }
 
+/* Rounded to whole seconds: 59.6 gives "1:00", 3723 gives "1:02:03". */
 void cli_progress_time(double seconds, char text[32])
 {
     text[0] = '\0';
@@ -56,7 +67,9 @@ void cli_progress_clear(cli_progress *progress)
     progress->drawn = false;
 }
 
-/* Where the run is: "epoch  3/10", or "step 120/500". */
+/* Where the run is: "epoch  3/10", or "step 120/500". Progress names the epoch that is being
+ * trained, an evaluation (`after`) the number of epochs that are complete. The number is padded to
+ * the width of the last epoch, so that the bar does not move. */
 static void where_text(const cli_progress *progress, const fast_event *event, bool after,
                        char text[64])
 {
@@ -83,7 +96,10 @@ static void draw_bar(FILE *file, bool color, double fraction, int size)
     fputs(color ? "\033[0m]" : "]", file);
 }
 
-/* Draw the line of progress, over the last one. */
+/* Draw the line of progress, over the last one. Numbers are added from the left while they fit:
+ * note, loss, accuracy, speed, time left. The first that does not fit ends the line, so a narrow
+ * window loses the time first. The bar takes 8 to 30 of the columns that remain, and is left out
+ * below 8. */
 static void draw(cli_progress *progress, const fast_event *event)
 {
     const fast_result *r = event->result;
@@ -120,7 +136,8 @@ static void draw(cli_progress *progress, const fast_event *event)
     progress->drawn = true;
 }
 
-/* A line that stays. */
+/* A line that stays: one for each evaluation, and elsewhere than on a terminal one for 30 seconds
+ * of the run's time without an evaluation. Numbers that are not finite are left out. */
 static void line(cli_progress *progress, const fast_event *event, bool evaluated)
 {
     const fast_result *r = event->result;
@@ -148,6 +165,8 @@ static void line(cli_progress *progress, const fast_event *event, bool evaluated
     progress->line_s = r->time_s;
 }
 
+/* Notes are printed with --quiet too: they tell of something that the user should know, such
+ * as a store that cannot be written. */
 void cli_progress_show(cli_progress *progress, const fast_event *event)
 {
     if (event->kind == FAST_EVENT_NOTE) {
@@ -191,6 +210,8 @@ void cli_bar_clear(cli_bar *bar)
     bar->drawn = false;
 }
 
+/* The bar has the room that the counts and the time leave, 8 to 30 columns; the note follows, cut
+ * at the edge, if more than 12 columns remain. A call that comes too early only stores its note. */
 void cli_bar_show(cli_bar *bar, const char *what, int64_t done, int64_t count, double seconds_left,
                   const char *note)
 {

@@ -3,6 +3,13 @@
  * `fast runs export`: runs, or the metrics of some runs, for other programs. CSV as RFC 4180 has
  * it: a line of names, texts in quotes where they need them, nothing where there is no value; or
  * one JSON object a line, null for a missing value.
+ *
+ *   run,seq,step,epoch,time_s,wall_s,samples,bytes,loss,train_accuracy,...
+ *   1,0,0,0,0.00023966600000000001,0.022248497000000002,0,0,,,...
+ *
+ * CSV has 17 digits, with which a reader gets the very double that was stored; JSON has 9. Lines of
+ * CSV end in CR LF. Several runs share one line of names, and their rows begin with the run's
+ * number. Without numbers of runs the rows are those of the list: the filters of `fast runs` apply.
  */
 #include "cmd_runs.h"
 

@@ -4,6 +4,21 @@
  * by side, of whose options only those are shown that differ.
  *
  * Options are a flat JSON object of texts and numbers.
+ *
+ *   Run 1: done                                       run                1             2
+ *     created             2026-11-16 08:33            status             done          done
+ *     ...                                             name               -             -
+ *   Result
+ *     test_accuracy       26.20%                      Options that differ
+ *     bytes_sent          53.8 MB                     workers            2             1
+ *                                                     steps              40            20
+ *   Links
+ *      sender  receiver  messages    bytes            Results
+ *           0         1        40  26.9 MB            test_accuracy      26.20%        9.35%
+ *
+ * `show` leaves out columns without a value, and shows the first 40 rows of each table, then "and
+ * 12 more". `compare` leaves out results that no run has. With --json both print one object a run,
+ * with all columns and options, but without the rows of other tables.
  */
 #include "cmd_runs.h"
 
@@ -185,7 +200,8 @@ int cli_runs_show(fast_store *store, int64_t id, bool json)
     return code;
 }
 
-/* The table of a comparison: a name, then a cell for each run. */
+/* The table of a comparison: a name of 18 columns, then a cell for each run. The cells share the
+ * page less 20 columns, at least 10 each: many runs make lines longer than the page. */
 static void put_cells(const cli_page *page, const char *name, const char *const *cells, int count)
 {
     const int width = (page->width - 20) / count - 1 > 10 ? (page->width - 20) / count - 1 : 10;

@@ -71,6 +71,15 @@ static bool ends_with(const char *text, const char *end)
     return length >= size && strcmp(text + length - size, end) == 0;
 }
 
+/* The unit follows from the name of the column:
+ *
+ *   created, finished    2026-11-16 08:33     local time
+ *   *_accuracy           26.20%
+ *   bytes, bytes_sent    53.8 MB, 672 kB      powers of 1000
+ *   samples_per_s        18125/s
+ *   other *_s            0.32 s, 75.2 s       from an hour on 1:05 h, which is hours and minutes
+ *   all others           2.27561              six digits
+ */
 void cli_value_text(const char *column, double value, char text[CLI_VALUE_MAX])
 {
     if (!isfinite(value))
@@ -161,6 +170,8 @@ int cli_run_get(fast_store *store, int64_t id, fast_stored_run *out)
     return err ? cli_fail_err(err) : CLI_DONE;
 }
 
+/* Missing numbers and texts are null. A JSON column (the options) is left out where it was not
+ * read, as in a list of runs. */
 void cli_row_json(fast_store_table table, int64_t run, const void *row, FILE *out)
 {
     int64_t count = 0;
