@@ -120,6 +120,7 @@ static void restart(fast_trainer *t, const fast_elastic_centre *e)
 /* Persistent numbers of a worker. */
 typedef struct sync_numbers {
     int64_t set;       /* 1: the numbers below are set */
+    double unused[4];  /* contributions, in checkpoints of version 0.1; now beside their vectors */
     double lr;         /* learning rate at the last restart */
     int64_t restarted; /* step of the last restart */
     int64_t versions;  /* moves of the centre */

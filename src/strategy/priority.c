@@ -275,6 +275,14 @@ static fast_err train(priority_plan *x)
     return err ? err : settle_all(x);
 }
 
+/* After a failure sums may be in flight: their wait frees them, whatever its outcome. */
+static void give_up(priority_plan *x)
+{
+    for (int64_t i = x->done; i < x->started; i++)
+        if (x->slices[x->order[i]].request)
+            (void)!fast_request_wait(&x->slices[x->order[i]].request, FAST_AT_ONCE);
+}
+
 fast_err fast__priority_train(fast_trainer *t, const char *algorithm, int64_t most)
 {
     priority_plan x = { .t = t, .most = most > 0 ? most : 1 };
@@ -289,7 +297,8 @@ fast_err fast__priority_train(fast_trainer *t, const char *algorithm, int64_t mo
     if (!err)
         err = train(&x);
     fast_trainer_settle(t, NULL, NULL);
-    fast_group_free(x.group); /* and the sums in flight after a failure */
+    give_up(&x);
+    fast_group_free(x.group);
     fast__free(x.slices);
     fast__free(x.order);
     return err;

@@ -367,8 +367,8 @@ static const forgery forgeries[] = {
     { "local", 6, 3, INT64_MAX },
     { "local", 6, 4, INT64_MAX },
     { "local", 6, 5, -1 },
-    { "elastic_sync", 4, 2, INT64_MIN },
-    { "elastic_sync", 4, 3, INT64_MAX },
+    { "elastic_sync", 8, 6, INT64_MIN },
+    { "elastic_sync", 8, 7, INT64_MAX },
 };
 static const forgery *forged;
 static const fast_strategy *begins; /* the strategy that it names */
