@@ -364,21 +364,20 @@ fast_err __wrap_fast_charge(fast_actor *actor, double operations, double bytes)
  * not. */
 static void count_sum(const fast_group *group, int64_t count)
 {
-    for (int64_t i = 0; current && i < current->options->workers; i++) {
-        fake_self *self = &current->selves[i];
-        const fast_context *c = &self->context;
+    const int64_t id = fast_actor_id(group->actor);
 
-        if (c->trainer.actor != group->actor)
-            continue;
-        if (!c->work.computing || group != c->trainer.group) {
-            self->summed += (double)count;
-            continue;
-        }
-        if (self->out->early_step != c->trainer.step)
-            self->out->summed_early = 0;
-        self->out->early_step = c->trainer.step;
-        self->out->summed_early += (double)count;
+    if (!current || id >= current->options->workers)
+        return;
+    fake_self *self = &current->selves[id]; /* this actor's own: others run at the same time */
+    const fast_context *c = &self->context;
+    if (!c->work.computing || group != c->trainer.group) {
+        self->summed += (double)count;
+        return;
     }
+    if (self->out->early_step != c->trainer.step)
+        self->out->summed_early = 0;
+    self->out->early_step = c->trainer.step;
+    self->out->summed_early += (double)count;
 }
 
 fast_err __real_fast_allreduce(fast_group *group, float *x, int64_t count, int64_t deadline);
