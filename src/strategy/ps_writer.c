@@ -226,10 +226,12 @@ static const float *selection(const ps_writer *wr)
 static fast_err announce(ps_writer *wr, const float *x)
 {
     const int64_t count = wr->t->count, bytes = (int64_t)sizeof *x * count;
-    const int64_t packed = 2 * (int64_t)sizeof *x * fast__space_count_nonzero(x, count);
 
-    FAST_ASSERT(packed <= 2 * bytes);
-    if (wr->c->barrier == 0 || (packed < bytes ? packed : bytes) <= wr->c->barrier)
+    FAST_ASSERT(wr->c->barrier >= 0);
+    if (wr->c->barrier == 0) /* before the pass over x that counts its entries */
+        return FAST_OK;
+    const int64_t packed = 2 * (int64_t)sizeof *x * fast__space_count_nonzero(x, count);
+    if ((packed < bytes ? packed : bytes) <= wr->c->barrier)
         return FAST_OK;
     return fast__ps_copies_write(&wr->copies, &(ps_operation){ .kind = PS_WRITE_ANNOUNCE, .x = x });
 }

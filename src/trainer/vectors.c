@@ -39,6 +39,29 @@ void fast_trainer_shares_of(const fast_trainer *t, int64_t rank, double *shares)
     shares[rank] = (double)t->workers;
 }
 
+/* y <- y + fraction (sum_k a_k x_k - y), y = x_0: the usual kernel, which writes one vector, as
+ * loops over the workers that a compiler turns into vector code. x_k may be y. */
+static void combine_shares(int64_t n, int vectors, const float *a, const fast_vector *v,
+                           double fraction)
+{
+    double *y = v[0].shares;
+    double own = 1 - fraction;
+
+    if (!y)
+        return;
+    for (int k = 0; k < vectors; k++)
+        own += v[k].shares == y ? fraction * (double)a[k] : 0;
+    for (int64_t j = 0; j < n; j++)
+        y[j] *= own;
+    for (int k = 1; k < vectors; k++) {
+        const double *x = v[k].shares;
+        const double weight = fraction * (double)a[k];
+
+        for (int64_t j = 0; x && x != y && j < n; j++)
+            y[j] += weight * x[j];
+    }
+}
+
 /* Apply a kernel to the contributions of one row, of which `fraction` changes. Run on unit vectors
  * it gives its own coefficients: y_i = sum_k a_ik x_k. */
 static void apply_shares(const fast_trainer *t, const fast_kernel *kernel, const void *ctx,
@@ -57,6 +80,10 @@ static void apply_shares(const fast_trainer *t, const fast_kernel *kernel, const
         return;
     FAST_ASSERT(fraction >= 0 && fraction <= 1);
     kernel->run(ctx, kernel->vectors, x);
+    if (kernel->written == 1) {
+        combine_shares(t->workers, kernel->vectors, a[0], v, fraction);
+        return;
+    }
     for (int64_t j = 0; j < t->workers; j++) {
         double old[FAST_KERNEL_VECTORS];
 
