@@ -63,9 +63,9 @@ static void print_steps(const fast_cpu_program *program, const int64_t *times)
     const fast_graph *graph = program->base.graph;
     const int S = program->step_count;
 
-    printf("%4s %-12s %9s %9s  %s\n", "step", "node", "there us", "back us", "by");
+    printf("%4s %-12s %10s %9s  %s\n", "step", "node", "forward us", "backward", "by");
     for (int s = 0; s < S; s++)
-        printf("%4d %-12s %9.1f %9.1f  %s\n", s,
+        printf("%4d %-12s %10.1f %9.1f  %s\n", s,
                fast__op_name(graph->nodes[program->steps[s].node].op), (double)times[s] / 1e3,
                (double)times[2 * S - s] / 1e3, program->steps[s].note);
     printf("     loss         %9.1f\n", (double)times[S] / 1e3);
@@ -134,7 +134,7 @@ int main(int argc, char **argv)
            "GFLOP/s of the textbook's at best; workspace %.1f MB; loss %g\n",
            model, (double)least[time_count - 1] / 1e3, mean / 1e3, (double)best / 1e3,
            1e9 * (double)batch / mean, 1e9 * (double)batch / (double)best,
-           program->base.flops_train * (double)batch / (double)best,
-           (double)program->memory_count * 4e-6, pass.loss);
+           program->flops_train * (double)batch / (double)best,
+           (double)((fast_cpu_program *)program)->memory_count * 4e-6, pass.loss);
     return 0;
 }
