@@ -37,7 +37,6 @@
  * codecs one encoding, or `degree` where links differ, and as many decodings as messages.
  */
 #include "base/err.h"
-#include "base/exclusion.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "strategy/links.h"
@@ -90,14 +89,6 @@ static const fast_exclusion exclusions[] = {
     { "sends=gradients", "rounds|correct", NULL, "gradients are mixed once" },
     { NULL, NULL, NULL, NULL },
 };
-
-/* Refuse pairs of options by the table above. */
-static fast_err check(const void *config, int64_t workers, const char *optimizer)
-{
-    (void)optimizer;
-    FAST_ASSERT(workers >= 1);
-    return fast__exclusions_check("gossip", options, exclusions, config);
-}
 
 /* Persistent numbers of a worker. */
 typedef struct gossip_numbers {
@@ -635,7 +626,7 @@ const fast_strategy fast__strategy_gossip = {
     .topology = "ring",
     .sends = "weights",
     .answers = "nothing",
-    .check = check,
+    .exclusions = exclusions,
     .cost = cost,
     .sends_by = sends,
     .worker = worker,

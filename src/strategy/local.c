@@ -34,7 +34,6 @@
  * Cost per worker: one allreduce of the weights in a period; memory: one or two more vectors.
  */
 #include "base/err.h"
-#include "base/exclusion.h"
 #include "strategy/exchange.h"
 #include "strategy/vector_kernels.h"
 
@@ -111,14 +110,6 @@ static const fast_exclusion exclusions[] = {
     { "noise", NULL, "delay=yes", "the noise is that of the gradients that one update collects" },
     { NULL, NULL, NULL, NULL },
 };
-
-/* Refuse pairs of options by the table above. */
-static fast_err check(const void *config, int64_t workers, const char *optimizer)
-{
-    (void)optimizer;
-    FAST_ASSERT(workers >= 1);
-    return fast__exclusions_check("local", options, exclusions, config);
-}
 
 /* Numbers of persistent blocks: local_numbers, then vectors. */
 enum { NUMBERS, LAST, MOMENTUM, BASE, SUM, MEAN };
@@ -408,6 +399,6 @@ const fast_strategy fast__strategy_local = {
     .resumable = true,
     .uses_codec = true,
     .sends = "weights",
-    .check = check,
+    .exclusions = exclusions,
     .worker = worker,
 };

@@ -68,7 +68,6 @@
 #include "strategy/ps.h"
 
 #include "base/err.h"
-#include "base/exclusion.h"
 #include "base/memory.h"
 #include "comm/sum.h"
 
@@ -235,14 +234,13 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
     return FAST_OK;
 }
 
-/* Refuse options that contradict each other or the number of workers. */
+/* Refuse periods that do not fit each other, and numbers that do not fit the workers. */
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
     const ps_config *c = config;
 
     (void)optimizer;
     FAST_ASSERT(c->fetch > 0 && c->push > 0);
-    FAST_TRY(fast__exclusions_check("ps", options, exclusions, c));
     if (c->send != PS_SEND_GRADIENTS && c->fetch != c->push)
         return fast__fail(FAST_EINVAL,
                           "ps: differences are to the weights that were read: fetch=%lld and "

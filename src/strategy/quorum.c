@@ -39,7 +39,6 @@
 #include "strategy/quorum.h"
 
 #include "base/err.h"
-#include "base/exclusion.h"
 #include "base/memory.h"
 #include "tensor/fold.h"
 #include "tensor/vector.h"
@@ -85,14 +84,13 @@ static int64_t servers(const void *config, int64_t workers)
     return c->servers ? c->servers : workers;
 }
 
-/* Refuse options that contradict each other or the number of workers. */
+/* Refuse options that contradict the number of workers. */
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
     const quorum_config *c = config;
 
     (void)optimizer;
     FAST_ASSERT(workers > 0);
-    FAST_TRY(fast__exclusions_check("quorum", options, exclusions, c));
     if (c->quorum > workers || c->backup >= workers)
         return fast__fail(FAST_EINVAL, "quorum: there are only %lld workers for %s=%lld",
                           (long long)workers, c->quorum ? "quorum" : "backup",
@@ -595,6 +593,7 @@ const fast_strategy fast__strategy_quorum = {
     .sends = "gradients",
     .answers = "sums",
     .servers = servers,
+    .exclusions = exclusions,
     .check = check,
     .cost = cost,
     .worker = worker,
