@@ -66,5 +66,10 @@ fast_err fast__data_open(const char *spec, uint64_t seed, fast_data **train_out,
  * without the test set. Both are unchanged on failure. */
 fast_err fast__data_hold_out(double fraction, fast_data **train, fast_data **test);
 
+/* Copy `all` into a training set and a validation set, which is a fraction (0 < fraction < 1) of
+ * it, the same samples in every run. `all` stays the caller's. FAST_EINVAL, FAST_ENOMEM. */
+fast_err fast__data_validation(const fast_data *all, double fraction, fast_data **train_out,
+                               fast_data **validation_out);
+
 /* Check that values are finite, labels in range and sizes consistent: every reader ends with it. */
 fast_err fast__data_check(const fast_data *data);
