@@ -36,6 +36,7 @@
 static const fast_option train_flags[] = {
     FLAG("json", "print the result as one JSON object, the last line of standard output"),
     FLAG("quiet", "say nothing while training"),
+    FLAG("confusion", "show the figures of each class and the confusion matrix at the end"),
     { "metrics_port", "",
       "serve what is measured at /metrics (OpenMetrics) on this port of "
       "127.0.0.1; 0: on a free one",
