@@ -418,6 +418,7 @@ static json_t *confusion_json(const fast_figures *figures)
 /* The figures of a classification. */
 static void put_classes(json_t **o, const fast_figures *figures, int64_t matrix_max)
 {
+    const bool many = figures->classes > FAST_FIGURES_CONFUSION_MAX; /* words of a language */
     json_t *list = json_array();
 
     fast__json_set(o, "accuracy", fast__json_real(figures->accuracy));
@@ -425,7 +426,7 @@ static void put_classes(json_t **o, const fast_figures *figures, int64_t matrix_
     fast__json_set(o, "recall", fast__json_real(figures->recall));
     fast__json_set(o, "f1", fast__json_real(figures->f1));
     fast__json_set(o, "auc", fast__json_real(figures->auc));
-    for (int64_t k = 0; k < figures->classes; k++)
+    for (int64_t k = 0; k < figures->classes && !many; k++)
         fast__json_append(&list, class_json(&figures->by_class[k]));
     fast__json_set(o, "by_class", list);
     fast__json_set(o, "confusion",

@@ -49,6 +49,6 @@ void fast__figures_add(fast_figure_sums *sums, int64_t rows, const float *output
 void fast__figures_compute(fast_figure_sums *sums, fast_figures *out);
 
 /* The figures as a JSON object: its keys are the fields of fast_figures, undefined ones null;
- * `by_class` is an array of objects. The matrix is null above `matrix_max` classes. NULL where
- * memory is missing (base/json.h). */
+ * `by_class` is an array of objects, empty above FAST_FIGURES_CONFUSION_MAX classes. The matrix is
+ * null above `matrix_max` classes. NULL where memory is missing (base/json.h). */
 json_t *fast__figures_json(const fast_figures *figures, int64_t matrix_max);
