@@ -373,6 +373,9 @@ typedef struct fast_strategy {
     fast_err (*server)(fast_trainer *t, const void *config);
     const fast_exclusion *exclusions; /* options that do not go together: refused before check();
                                          NULL if all pairs do */
+    /* Return whether workers take weighted means of their neighbours, so that the weights of
+     * a directed topology must sum to 1 in both directions. NULL: any graph will do. */
+    bool (*mixes)(const void *config);
 } fast_strategy;
 
 /* Open a run with a strategy of your own, borrowed until close. The option strategy is its name,
