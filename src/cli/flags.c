@@ -250,6 +250,9 @@ int cli_flags_read(const cli_command *command, int argc, char **argv, cli_set_fn
                 value = yes_or_no(value);
             if (!value)
                 return cli_fail(CLI_USAGE, "%s: write yes or no", word);
+            if (!value[0] && option->type == FAST_OPTION_TEXT && option->choices &&
+                strcmp(option->choices, "file") == 0)
+                return cli_fail(CLI_USAGE, "%s needs the name of a file", word);
         }
         code = set(ctx, option, value);
         if (code != CLI_DONE)
