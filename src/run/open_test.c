@@ -169,12 +169,12 @@ static void methods_fit_some_convolutions(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *options[] = { "data=digits:train=32,test=16",
-                                  "plan=no",
-                                  "batch=16",
-                                  cases[i].model,
-                                  cases[i].method,
-                                  NULL };
+        const char *given[] = { "data=digits:train=32,test=16",
+                                "plan=no",
+                                "batch=16",
+                                cases[i].model,
+                                cases[i].method,
+                                NULL };
         fast_run *run = NULL;
         const fast_err err = fast_run_open(given, &run);
         if (err != cases[i].err)
