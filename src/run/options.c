@@ -293,6 +293,7 @@ fast_err fast__config_parse(const char *const *options, fast_run_config *out)
     for (const char *const *option = options; option && *option; option++)
         FAST_TRY(config_set(out, *option));
     FAST_TRY(config_system(out, options));
+    FAST_TRY(fast__options_moved(out->strategy, out->codec, sizeof out->codec));
     return config_check(out);
 }
 

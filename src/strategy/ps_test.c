@@ -216,7 +216,7 @@ static void crashes_are_survived_or_named(void **state)
                                         "ps:slack=3,priority=yes",
                                         "ps:proxies=2",
                                         "ps:slack=0,backup=1" };
-    static const char *const stops[] = { "ps:slack=0", "ps:slack=3,lost=stop" };
+    static const char *const stops[] = { "ps:slack=0" };
     static const char *const crash = "faults=crash 2 at 3ms";
     char detail[256];
 
@@ -462,7 +462,6 @@ static void nonsense_is_refused(void **state)
         "ps:send=mean,push=2",
         "ps:send=mean,compensate=1",
         "ps:decay=0.9",
-        "ps:filter=1,send=mean",
         "ps:slack=0,aggregate=2",
         "ps:slack=0,push=2,fetch=2",
         "ps:eager=yes",
@@ -474,11 +473,8 @@ static void nonsense_is_refused(void **state)
         "ps:slack=0,value=1",
         "ps:slack=0,epochs=0.5",
         "ps:send=mean,epochs=0.5",
-        "ps:send=mean,budget=9",
-        "ps:send=mean,skip=0.5",
         "ps:send=mean,l1=0.5",
         "ps:kkt=yes",
-        "ps:cache=yes",
         "ps:priority=yes,replicas=1",
         "ps:priority=yes,slack=1,eager=yes",
         "ps:slack=0,barrier=1",
@@ -487,9 +483,7 @@ static void nonsense_is_refused(void **state)
         "ps:proxies=5",
         "ps:proxies=2,fetch=2",
         "ps:replicas=1,value=1",
-        "ps:slack=0,lost=go",
         "ps:slack=1,eager=yes,replicas=1",
-        "ps:overlap=yes,filter=0.1",
         "ps:slack=0,overlap=yes,proxies=2",
         "ps:overlap=yes,push=2",
         "ps:overlap=yes,value=1",

@@ -180,7 +180,7 @@ static fast_err open_encoded(opening *o, const fast_space_options *options, fast
     fast_context *c = o->context;
     const fast_codec_pair *pair = &c->codecs.pair;
     const fast_space_chains chains = {
-        { [FAST_SPACE_UP] = pair->up, [FAST_SPACE_DOWN] = pair->down }
+        { [FAST_SPACE_UP] = pair->up, [FAST_SPACE_DOWN] = pair->down }, fast__context_look, c
     };
     fast_space_options encoded = *options;
     fast_matrix *matrices = NULL;
