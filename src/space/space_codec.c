@@ -87,8 +87,14 @@ void fast__space_select(fast_space *space, const float **x)
     FAST_ASSERT(x != NULL);
     if (!*x || !codec || !codec->selects)
         return;
+    const int64_t begin = fast_now(space->actor), count = space->map.counts[0];
     fast__coder_select(codec->coders[FAST_SPACE_UP][0], *x, codec->x);
     *x = codec->x;
+    const int64_t entries = fast__space_count_nonzero(*x, count);
+    const int64_t sent = entries < count / 2 ? 2 * entries : count;
+    fast__count(&codec->figures->bytes_in, count * (int64_t)sizeof **x);
+    fast__count(&codec->figures->bytes_out, sent * (int64_t)sizeof **x);
+    fast__count(&codec->figures->encode_ns, fast_now(space->actor) - begin);
 }
 
 /* Set at open, by the traits of the codec of reads. */

@@ -341,11 +341,6 @@ static fast_err build(fast_space *space, const fast_space_options *options,
         return fast__fail(FAST_EINVAL,
                           "space \"%s\": pieces are added as they are; leave out sparse and layers",
                           options->name);
-    if (options->cache_indices && !space->sparse.enabled)
-        return fast__fail(FAST_EINVAL,
-                          "space \"%s\": indices are cached of sparse updates only; give a codec "
-                          "that selects elements, like kkt, and nothing after it",
-                          options->name);
     if (options->pieces && fast__space_is_coded(space, FAST_SPACE_UP, 0))
         FAST_TRY(fast__space_pieces_new(space));
     if (options->layer_count > 0)
