@@ -356,6 +356,32 @@ static void barriers_hold_reads(void **state)
     (void)train("ps:barrier=1,budget=400,value=0.01", 4, "cluster=hetero");
 }
 
+/* Gradients that the codec holds back move no weight, so that a bound on values is not met; a bound
+ * that is met costs two more reads of the model. The last step writes all, and they count. */
+static void values_that_wait_are_not_bounded(void **state)
+{
+    const fast_result met = train("ps:value=0.0001", 4, NULL),
+                      held = train("ps:value=0.0001,filter=1e6", 4, NULL),
+                      free = train("ps:value=1000,filter=1e6", 4, NULL);
+
+    (void)state;
+    assert_true(held.bytes_sent < met.bytes_sent / 2);
+    assert_true(held.bytes_sent > free.bytes_sent);
+}
+
+/* Selections of differences and of gradients that are sent early, which were refused once. */
+static void codecs_select_any_write(void **state)
+{
+    (void)state;
+    same("ps:send=differences,slack=2,fetch=2,push=2,filter=1e-30",
+         "ps:send=differences,slack=2,fetch=2,push=2", 1, NULL);
+    same("ps:slack=0,overlap=yes,filter=1e-30", "ps:slack=0", 4, NULL);
+    differ("ps:send=mean,fetch=2,push=2,budget=400", "ps:send=mean,fetch=2,push=2", 4, NULL);
+    differ("ps:slack=0,overlap=yes,skip=0.5", "ps:slack=0", 4, NULL);
+    (void)train("ps:factors=auto,filter=0.1", 4, NULL);
+    same("ps:cache=yes", "ps", 1, NULL); /* nothing is selected, nothing cached */
+}
+
 /* The next step begins with its first layers while the last are on their way: no other bits with
  * rounds, and sooner. */
 static void layers_are_read_in_order(void **state)
@@ -576,6 +602,8 @@ int main(void)
         cmocka_unit_test(momentum_is_the_rules),
         cmocka_unit_test(nothing_is_late_alone),
         cmocka_unit_test(kkt_changes_nothing_but_bytes),
+        cmocka_unit_test(values_that_wait_are_not_bounded),
+        cmocka_unit_test(codecs_select_any_write),
         cmocka_unit_test(cached_places_change_nothing),
         cmocka_unit_test(options_matter),
         cmocka_unit_test(backup_workers_outrun_stragglers),

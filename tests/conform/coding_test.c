@@ -105,6 +105,58 @@ static void every_codec_keeps_replicas_equal(void **state)
         }
 }
 
+/* A selection that holds nothing back is its strategy with a codec that loses nothing, to the bit;
+ * one that holds back something is another run, and repeats on other transports. */
+static void selections_work_everywhere(void **state)
+{
+    static const char *const strategies[] = {
+        "strategy=allreduce",
+        "strategy=allreduce:overlap=yes",
+        "strategy=local:period=2",
+        "strategy=local:period=2,delay=yes",
+        "strategy=gossip",
+        "strategy=gossip:sends=gradients",
+        "strategy=elastic_sync",
+        "strategy=quorum",
+        "strategy=ps:slack=0",
+        "strategy=ps:slack=0,overlap=yes,servers=2",
+        "strategy=distill",
+        "strategy=federated:period=2",
+        "strategy=partial:how=parts",
+    };
+    static const char *const none[] = { "codec=significance:threshold=0",
+                                        "codec=skip:probability=0", "codec=budget:bytes=100000000",
+                                        "codec=kkt:l1=0" };
+    static const char *const some[] = { "codec=significance:threshold=0.5",
+                                        "codec=skip:probability=0.5", "codec=budget:bytes=200",
+                                        "codec=significance:threshold=0.1+skip+int8" };
+
+    (void)state;
+    for (size_t s = 0; s < sizeof strategies / sizeof strategies[0]; s++)
+        for (size_t c = s % 2; c < 4; c += 2) { /* every pair of neighbours has all */
+            /* Models that depend on the times of messages repeat in the simulator. */
+            const bool timed =
+                strstr(strategies[s], "partial") || strstr(strategies[s], "federated");
+            const fast_result exact =
+                result_of(LIST(strategies[s], "codec=nonzero", "workers=3", "transport=sim"));
+            const fast_result all =
+                result_of(LIST(strategies[s], none[c], "workers=3", "transport=sim"));
+            const fast_result a =
+                result_of(LIST(strategies[s], some[c], "workers=3", "transport=sim"));
+            const fast_result b =
+                result_of(LIST(strategies[s], some[c], "workers=3", "transport=threads"));
+
+            /* A budget does not know that it is large enough: weights go as differences. */
+            if (all.params_hash != exact.params_hash && !strstr(none[c], "budget"))
+                fail_msg("%s %s loses something", strategies[s], none[c]);
+            if (a.params_hash == exact.params_hash)
+                fail_msg("%s %s holds nothing back", strategies[s], some[c]);
+            if (!timed && a.params_hash != b.params_hash)
+                fail_msg("%s %s: other bits on threads", strategies[s], some[c]);
+            assert_true(isfinite(a.loss) && isfinite(b.loss));
+        }
+}
+
 static void periodic_strategies_code_too(void **state)
 {
     static const char *const strategies[] = { "strategy=local:period=2",
@@ -345,6 +397,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_codec_keeps_replicas_equal),
         cmocka_unit_test(periodic_strategies_code_too),
+        cmocka_unit_test(selections_work_everywhere),
         cmocka_unit_test(nothing_changes_without),
         cmocka_unit_test(less_is_sent),
         cmocka_unit_test(feedback_learns),
