@@ -369,6 +369,20 @@ static void values_that_wait_are_not_bounded(void **state)
     assert_true(held.bytes_sent > free.bytes_sent);
 }
 
+/* The workers of a proxy use gradients that it holds back: with plain SGD at a constant learning
+ * rate they train as if nothing waited, up to rounding; workers without a proxy do not. */
+static void groups_use_gradients_that_wait(void **state)
+{
+    static const char *const rate = "schedule=constant";
+    const fast_result plain = train("ps:proxies=1", 1, rate),
+                      used = train("ps:proxies=1,filter=1e6", 1, rate),
+                      alone = train("ps:filter=1e6", 1, rate);
+
+    (void)state;
+    assert_true(fabs(used.test_loss - plain.test_loss) < 1e-4);
+    assert_true(fabs(alone.test_loss - plain.test_loss) > 1e-3);
+}
+
 /* Selections of differences and of gradients that are sent early, which were refused once. */
 static void codecs_select_any_write(void **state)
 {
@@ -603,6 +617,7 @@ int main(void)
         cmocka_unit_test(nothing_is_late_alone),
         cmocka_unit_test(kkt_changes_nothing_but_bytes),
         cmocka_unit_test(values_that_wait_are_not_bounded),
+        cmocka_unit_test(groups_use_gradients_that_wait),
         cmocka_unit_test(codecs_select_any_write),
         cmocka_unit_test(cached_places_change_nothing),
         cmocka_unit_test(options_matter),
