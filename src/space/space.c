@@ -161,7 +161,7 @@ static fast_err execute_update(fast_space *space, fast_space_operation *op)
             FAST_TRY(map->owners[owner].store.head ? update_local(space, &part)
                                                    : fast__remote_update(space, &part));
     }
-    if (map->remote_count > 0 && op->kind == FAST_SPACE_ADD && op->tensor == 0)
+    if (space->announce > 0 && op->kind == FAST_SPACE_ADD && op->tensor == 0)
         FAST_TRY(fast__remote_flush(space));
     return answer_remote(space);
 }

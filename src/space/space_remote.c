@@ -114,13 +114,13 @@ fast_err fast__space_announce(fast_space *space)
 fast_err fast__remote_flush(fast_space *space)
 {
     int64_t bytes = 0;
-    FAST_ASSERT(space->announce >= 0);
+    FAST_ASSERT(space->announce > 0);
     for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
         const fast_msg *msg = space->map.owners[owner].ready;
         for (int i = 0; msg && i < msg->part_count; i++)
             bytes += (int64_t)msg->parts[i].size;
     }
-    if (space->announce > 0 && bytes > space->announce)
+    if (bytes > space->announce)
         FAST_TRY(fast__space_announce(space));
     for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
         fast_space_owner *o = &space->map.owners[owner];
