@@ -147,6 +147,10 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_space(fast_trainer *t,
  * fast_space_serve() before. NULL is allowed. FAST_ENOMEM: the state is lost. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_space_close(fast_trainer *t, fast_space *space);
 
+/* Let codecs compare changes with these weights, borrowed until the program ends, where w holds the
+ * changes themselves while they are sent; NULL: with w. */
+FAST_API void fast_trainer_reference(fast_trainer *t, const float *weights);
+
 /* Flows: vectors in messages of the strategy's own, encoded if the run has a codec. One sends,
  * any number receive. A sender has one flow if all receivers get the same bytes, else one for each
  * receiver.

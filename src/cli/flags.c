@@ -102,7 +102,7 @@ static void put_terms(const char *list, char sign, char *text, size_t size)
 
 /* A row of a part's table as two texts, which help prints in two columns:
  *
- *   slack=0 and lost=go     needs backup, because a round without backup workers needs all workers
+ *   backup     needs slack=0, because backup workers are those that a round does not wait for
  */
 void cli_exclusion_text(const fast_exclusion *row, char when[CLI_FLAG_MAX], char rule[CLI_RULE_MAX])
 {

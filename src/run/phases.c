@@ -227,6 +227,7 @@ static fast_err add_phase(fast_team *team, const char *text)
     FAST_TRY(fast__options_parse("phases", when_options, &w, words));
     FAST_TRY(at == text ? as_before(&phase[-1], text, spec, &w)
                         : resolve_system(spec, sizeof spec, &w));
+    FAST_TRY(fast__options_moved(spec, w.codec, sizeof w.codec));
     FAST_TRY(step_of(team, text, &w, before, &begin));
     team->phases.count++; /* fast__phases_free() frees its contents from here on */
     FAST_TRY(open_phase(team, spec, w.topology, &w, phase));

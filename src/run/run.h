@@ -19,7 +19,8 @@
 /*
  * Types that the files of a run share. From options to results:
  *
- *   options.c        text -> fast_run_config; every option is in one table
+ *   options.c        text -> fast_run_config; every option is in one table; moved_options.c:
+ *                    options of strategies that became codecs
  *   run.c            config -> data, graph, program, loaders, learner, optimizer, schedule
  *   train.c          one worker: gradient, update, evaluation, target, cancel, events
  *   team.h           several workers: actors with a trainer each, on a transport; phases.c: a
@@ -135,6 +136,8 @@ extern const fast_part fast__run_part;
 /* Parse "name=value", ..., NULL over the defaults and check what one option alone, or two
  * together, can get wrong. */
 fast_err fast__config_parse(const char *const *options, fast_run_config *out);
+/* Move options of strategy ps that became codecs from its spec to the chain, with a warning. */
+fast_err fast__options_moved(char *strategy, char *codec, size_t codec_size);
 
 /* The value of one option of the table as canonical text: equal values give equal text. */
 void fast__config_text(const fast_option *option, const fast_run_config *config, char *text,

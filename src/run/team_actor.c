@@ -199,10 +199,13 @@ static fast_err make_learner(fast_team_actor *self, int64_t rank, fast_learner *
 static fast_context_phase current_phase(const fast_team *team)
 {
     const fast_phase *phase = &team->phases.list[team->phases.current];
+    const fast_strategy *s = phase->strategy;
+    const char *sends = s->sends_by ? s->sends_by(phase->config) : s->sends;
 
     return (fast_context_phase){ .strategy = phase->strategy->name,
                                  .resumes = phase->strategy->resumable,
                                  .synchronous = phase->strategy->synchronous,
+                                 .gradients = sends && strcmp(sends, "gradients") == 0,
                                  .config = phase->config,
                                  .cost = phase->strategy->cost,
                                  .topology = phase->topology,

@@ -143,6 +143,7 @@ void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t st
     context->work.settle = NULL;
     t->step = context->step_begun = step;
     t->centre = NULL;
+    fast_trainer_reference(t, NULL);
 }
 
 void fast__context_enter(fast_context *context, const fast_context_phase *phase, bool reset_rule)
@@ -158,6 +159,7 @@ void fast__context_enter(fast_context *context, const fast_context_phase *phase,
     t->step = context->step_begun = phase->step;
     t->free_running = false;
     t->centre = NULL;
+    fast_trainer_reference(t, NULL);
     t->centre_version = 0;
     /* Flows, blocks and spaces belong to the old strategy. */
     drop_strategy(context);

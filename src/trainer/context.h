@@ -49,6 +49,7 @@ typedef struct fast_context_phase {
     const char *strategy; /* name, for messages */
     bool resumes;         /* as in fast_strategy: closed spaces leave their state */
     bool synchronous;     /* as in fast_strategy: no gradient is late */
+    bool gradients;       /* workers send gradients, not weights or differences */
     const void *config;   /* of the strategy, for cost() */
     /* As in fast_strategy; may be NULL. */
     void (*cost)(const void *config, const fast_trainer *t, fast_cost *cost);
@@ -99,6 +100,7 @@ typedef struct fast_context_codecs {
     fast_coded_piece *pieces;   /* that a sum is cut into; NULL: it is not */
     int64_t piece_count;        /* length of pieces */
     int64_t pieces_left;        /* pieces of this step that are not finished */
+    const float *reference;     /* weights that changes are compared with; NULL: w */
 } fast_context_codecs;
 
 /* Contributions (vectors.c). NULL at servers. */
@@ -190,6 +192,8 @@ fast_err fast__context_block(fast_context *context, int64_t id, size_t size, voi
 /* Free all blocks. */
 void fast__context_drop_blocks(fast_context *context);
 
+/* The model as codecs of this actor's messages see it: `context` is a fast_context. */
+void fast__context_look(void *context, fast_codec_model *out);
 /* The sum's state, or that of a flow, as a checkpoint has it. FAST_EFORMAT. */
 fast_err fast__context_load_codec(fast_context *context, bool flow, const fast_pack_record *record);
 /* The pieces of a sum are given back. */
