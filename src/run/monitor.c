@@ -309,16 +309,17 @@ static int64_t open_vote(fast_team_actor *self)
 /* Evaluate and save at a step of worker 0, where all replicas are equal. */
 static void evaluate_alone(fast_team_actor *self, int64_t step)
 {
-    fast_team *team = self->team;
-    fast_run *run = team->run;
+    fast_run *run = self->team->run;
 
+    self->progress.step_voted = step;
+    if (!fast__run_is_due(run, run->config.evaluate_period, step) &&
+        !fast__run_is_due(run, run->config.checkpoint_period, step))
+        return;
     fast__team_lock(self);
-    if (!run->finished && (fast__run_is_due(run, run->config.evaluate_period, step) ||
-                           fast__run_is_due(run, run->config.checkpoint_period, step))) {
+    if (!run->finished) {
         take_replica(self);
         self->err = evaluate(self, step);
     }
-    self->progress.step_voted = step;
     fast__team_unlock(self);
 }
 
