@@ -299,6 +299,11 @@ void fast__team_measure(fast_team *team)
     const fast_staleness *s = &team->measures.staleness;
     fast_result *r = &team->run->result;
 
+    if (team->single) {
+        team->run->progress.times.compute_ns = fast__measure_tally(team, 0).compute_ns;
+        r->compute_s = (double)team->run->progress.times.compute_ns * 1e-9;
+        return;
+    }
     r->staleness_mean = s->count > 0 ? (double)s->sum / (double)s->count : NAN;
     r->staleness_max = s->count > 0 ? s->max : -1;
     r->staleness_p50 = quantile(s, 0.5);
@@ -318,7 +323,7 @@ void fast__team_measure(fast_team *team)
 bool fast_run_worker(const fast_run *run, int64_t rank, fast_worker *out)
 {
     FAST_ASSERT(run != NULL && out != NULL);
-    if (!run->team || rank < 0 || rank >= run->team->workers || !run->team->actors[rank])
+    if (run->team->single || rank < 0 || rank >= run->team->workers || !run->team->actors[rank])
         return false;
     const fast_tally tally = run->team->actors[rank]->measures.tally;
     *out = fast__measure_split(&tally);

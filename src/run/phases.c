@@ -127,7 +127,8 @@ static fast_err open_phase(fast_team *team, const char *spec, const char *topolo
     FAST_TRY(open_codecs(team, w, phase));
     FAST_TRY(fast__strategy_open(spec, team->run->strategy, &phase->strategy, &phase->config));
     strategy = phase->strategy;
-    FAST_TRY(fast__codec_check_strategy(team->run, strategy, phase->config));
+    if (!team->single)
+        FAST_TRY(fast__codec_check_strategy(team->run, strategy, phase->config));
     if (strategy->exclusions)
         FAST_TRY(fast__exclusions_check(strategy->name, strategy->options, strategy->exclusions,
                                         phase->config));
@@ -266,7 +267,8 @@ fast_err fast__phases_open(fast_team *team)
     fast__options_default(when_options, &w);
     FAST_TRY(fast__alloc("phases", FAST_PHASES_MAX, sizeof *team->phases.list, &team->phases.list));
     team->phases.count = 1;
-    FAST_TRY(open_phase(team, c->strategy, c->topology, &w, &team->phases.list[0]));
+    FAST_TRY(open_phase(team, team->single ? "allreduce" : c->strategy,
+                        team->single ? "auto" : c->topology, &w, &team->phases.list[0]));
     team->phases.list[0].end = team->run->step_count;
     snprintf(text, sizeof text, "%s", c->phases);
     for (char *part = text; part && *part; part = next) {

@@ -73,6 +73,7 @@ typedef struct fast_context_options {
     fast_learner *learner;      /* the worker's own; NULL at servers */
     const fast_learner *model;  /* of the run: the layout of vectors, and values to start with */
     const char *optimizer;      /* name:key=value,... */
+    fast_optimizer *rule;       /* of the run, where the worker trains `model`; NULL: its own */
     const fast_schedule *rates; /* learning rate by step */
     fast_shared_model *shared;  /* that workers of this process may share; NULL: they may not */
     fast_context_phase phase;   /* the first one */
