@@ -62,6 +62,8 @@ typedef struct fast_team_measures {
     bool live;                /* the actors' counters are of the current call */
     int64_t pause_before_ns;  /* of the run, when the current call started */
     int64_t *waited;          /* [workers + servers]: ns that others waited for each */
+    double *column_means;     /* [workers] scratch of completeness */
+    int64_t completeness_due; /* results until completeness is computed again; 0: at the next */
     char waited_for[64];      /* name of the actor that the others waited for most */
 } fast_team_measures;
 

@@ -52,6 +52,8 @@ void fast__run_measure(fast_run *run)
 
 void fast__run_measure_all(fast_run *run)
 {
+    if (run->team)
+        run->team->measures.completeness_due = 0;
     fast__run_measure(run);
     const fast_learner *learner = run->learner;
     fast_result *r = &run->result;

@@ -105,6 +105,8 @@ static fast_err open_memory(fast_team *team)
     FAST_TRY(fast__representative_open(team));
     FAST_TRY(fast__alloc("actors' numbers", actors, sizeof *team->ids, &team->ids));
     FAST_TRY(fast__alloc("the workers", actors, sizeof *team->actors, &team->actors));
+    FAST_TRY(fast__alloc("column means", team->workers, sizeof *team->measures.column_means,
+                         &team->measures.column_means));
     FAST_TRY(fast__alloc("waits by actor", actors, sizeof *team->measures.waited,
                          &team->measures.waited));
     for (int64_t i = 0; i < actors; i++)
@@ -290,6 +292,7 @@ void fast__team_free(fast_team *team)
     fast__mutex_fini(&team->mutex);
     fast__free(team->place.job);
     fast__free(team->actors);
+    fast__free(team->measures.column_means);
     fast__free(team->measures.waited);
     fast__free(team->ids);
     fast__free(team);
