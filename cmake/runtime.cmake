@@ -3,7 +3,7 @@
 # pack` puts a model behind it. Objects that do not depend on those libraries are shared with `fast`;
 # the others are compiled again without them.
 set(FAST_RUNTIME OFF)
-set(runtime_definitions FAST_HAVE_CPU_ENGINE FAST_RUNTIME)
+set(runtime_definitions FAST_HAVE_CPU_ENGINE)
 set(runtime_libraries "")
 foreach(pair "ZLIB:z" "FCONTEXT:boost_context" "YAML:fyaml" "PNG:png" "JPEG:jpeg")
   string(REPLACE ":" ";" pair "${pair}")
@@ -42,7 +42,7 @@ endif()
 if(FAST_RUNTIME)
   set(again "")
   foreach(source IN LISTS sources)
-    file(STRINGS ${source} found REGEX "FAST_HAVE_|FAST_RUNTIME" LIMIT_COUNT 1)
+    file(STRINGS ${source} found REGEX "FAST_HAVE_" LIMIT_COUNT 1)
     if(found AND NOT source MATCHES "/src/(transport/mpi/|serve/|store/(store|schema|owner|query|store_read|series)\\.c)")
       list(APPEND again ${source})
     endif()
