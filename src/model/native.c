@@ -303,6 +303,7 @@ static fast_err native_evaluate(fast_learner *learner, fast_evaluation *inout)
     if (!loader)
         return fast__fail(FAST_ENOTSUP, "there is no %s set to evaluate on",
                           inout->validation ? "validation" : "test");
+    /* Outputs are copied only for figures: the engine counts loss and accuracy by itself. */
     if (figures)
         fast__figures_clear(figures);
     for (int64_t i = 0; i < fast__loader_steps(loader); i++) {

@@ -8,9 +8,10 @@
  * which is when all workers together have taken as many steps as make one due. The last worker to
  * vote evaluates; workers that ended or crashed are not waited for.
  *
- * Stopping. Asynchronous workers stop one by one. Synchronous ones must stop at the same step, or
- * some would wait for workers that have stopped. A worker at step s that has not yet contributed to
- * the exchange that ends its period holds all others before the end of that period: so
+ * Stopping. A single worker and asynchronous ones stop by themselves. Synchronous ones must stop at
+ * the same step, or some would wait for workers that have stopped. A worker at step s that has not
+ * yet contributed to the exchange that ends its period holds all others before the end of that
+ * period: so
  *
  *     stop_step = (s / period + 1) period
  *
@@ -46,10 +47,6 @@
  *     TAG_VOTE    worker to worker 0          words[0] the bits of its loss; part 0: w, then s
  *     TAG_LAST    worker to worker 0          as TAG_VOTE, when its program ends
  *     TAG_STOP    worker to remote workers    words[0] bits of FAST_WHY_*: asynchronous, once
- *
- * Losses are summed as whole numbers in units of 2^-28, so that the sum does not depend on the
- * order of the workers: a loss below 2^16 takes 44 bits, and 2^19 of them fit. Two epochs are open
- * at a time, by parity; a worker more than one epoch behind is not counted.
  */
 #include "run/team.h"
 
@@ -63,11 +60,7 @@ enum { AGREE = 32 };
 enum { TAG_VOTE = 0x7ffffffd, TAG_STOP, TAG_LAST }; /* messages between processes */
 
 static const int64_t SHOW_NS = 100000000;     /* between looks at whether to show progress */
-static const int64_t COUNTED_NS = 1000000000; /* that worker 0 waits for the others' counts */
 static const int64_t HOUR_NS = 3600000000000; /* that an evaluation in another process may take */
-
-static const double LOSS_UNIT = 268435456.0; /* 2^28 */
-static const double LOSS_LARGE = 65536.0;    /* of which 2^19 fit */
 
 /* A worker's own loss, for the policies that compare replicas. */
 static void note_loss(fast_team_actor *self, double loss)
@@ -77,56 +70,16 @@ static void note_loss(fast_team_actor *self, double loss)
     self->progress.loss += (loss - self->progress.loss) / (double)self->progress.loss_count;
 }
 
-/* Add a batch to sums. A loss that is not finite ends the run, and is in no sum. */
-static void add_batch(fast_epoch_sums *sums, const fast_gradient *gradient)
-{
-    if (!isfinite(gradient->loss))
-        return;
-    if (fabs(gradient->loss) < LOSS_LARGE)
-        sums->loss += llround(gradient->loss * LOSS_UNIT);
-    else
-        sums->large += gradient->loss;
-    sums->batches++;
-    sums->correct += gradient->correct;
-    sums->positions += gradient->positions;
-}
-
-/* Count the step in the worker's own sums, and remember them where something is due. The mutex is
- * held. */
-static void count_own(fast_team_actor *self, int64_t epoch, const fast_gradient *gradient)
-{
-    const fast_run *run = self->team->run;
-    fast_worker_sums *own = &self->sums;
-
-    if (own->now.epoch != epoch)
-        own->now = (fast_epoch_sums){ .epoch = epoch };
-    if (gradient)
-        add_batch(&own->now, gradient);
-    own->step = self->context.trainer.step;
-    if (!fast__run_is_due(run, run->config.evaluate_period, own->step) &&
-        !fast__run_is_due(run, run->config.checkpoint_period, own->step))
-        return;
-    own->due[own->due_count++ % FAST_STEP_SUMS] = (fast_step_sums){ own->step, own->now };
-    atomic_fetch_add(&self->team->progress.counted, 1);
-    fast__futex_wake(&self->team->progress.counted);
-}
-
 void fast__monitor_step(fast_team_actor *self, const fast_gradient *gradient)
 {
     fast_team *team = self->team;
     fast_run *run = team->run;
-    const int64_t epoch = (self->context.trainer.step - 1) / self->context.trainer.epoch_steps;
-    fast_epoch_sums *sums = &team->progress.epochs[epoch % 2];
 
     fast__count(&self->measures.steps, 1);
     if (gradient)
         note_loss(self, gradient->loss);
     fast__team_lock(self);
-    if (sums->epoch < epoch)
-        *sums = (fast_epoch_sums){ .epoch = epoch };
-    if (gradient && sums->epoch == epoch)
-        add_batch(sums, gradient);
-    count_own(self, epoch, gradient);
+    fast__sums_count(self, gradient);
     team->progress.steps_sum++;
     /* Other processes count for themselves, and are as fast as this one. */
     if (gradient)
@@ -153,86 +106,6 @@ void fast__monitor_move(fast_team_actor *self, int64_t step)
     fast__team_unlock(self);
 }
 
-/* Sums become the run's. The mutex is held. */
-static void set_sums(fast_team *team, const fast_epoch_sums *sums)
-{
-    team->run->progress.sums =
-        (fast_run_sums){ .loss = (double)sums->loss / LOSS_UNIT + sums->large,
-                         .batches = sums->batches,
-                         .correct = sums->correct,
-                         .positions = sums->positions };
-}
-
-/* The newest epoch that has sums becomes the run's. The mutex is held. */
-static void take_sums(fast_team *team)
-{
-    const fast_epoch_sums *a = &team->progress.epochs[0];
-    const fast_epoch_sums *b = &team->progress.epochs[1];
-
-    set_sums(team, b->batches > 0 && b->epoch > a->epoch ? b : a);
-}
-
-/* The sums of a worker when it had taken `step` steps; its last ones if it has not. */
-static const fast_epoch_sums *sums_at(const fast_team_actor *self, int64_t step)
-{
-    for (int i = 0; i < FAST_STEP_SUMS; i++)
-        if (self->sums.due[i].step == step)
-            return &self->sums.due[i].sums;
-    return &self->sums.now;
-}
-
-/* The batches of all workers up to `step` become the run's sums, though some workers may be ahead:
- * so a synchronous run tells the same numbers whenever it is repeated. The mutex is held. */
-static void take_sums_at(fast_team *team, int64_t step)
-{
-    const fast_team_actor *first = team->actors[0];
-    fast_epoch_sums all = { .epoch = (step - 1) / first->context.trainer.epoch_steps };
-
-    for (int64_t i = 0; i < team->workers; i++) {
-        const fast_epoch_sums *own = team->actors[i] ? sums_at(team->actors[i], step) : NULL;
-
-        if (!own || own->epoch != all.epoch)
-            continue;
-        all.loss += own->loss;
-        all.large += own->large;
-        all.batches += own->batches;
-        all.correct += own->correct;
-        all.positions += own->positions;
-    }
-    set_sums(team, &all);
-}
-
-/* Is a worker of this process still to count `step`? */
-static bool is_uncounted(fast_team *team, int64_t step)
-{
-    bool found = false;
-
-    fast__mutex_lock(&team->mutex);
-    for (int64_t i = 0; i < team->workers; i++)
-        found = found ||
-                (team->actors[i] && !team->actors[i]->over && team->actors[i]->sums.step < step);
-    fast__mutex_unlock(&team->mutex);
-    return found;
-}
-
-/* Where replicas are identical, worker 0 evaluates without a vote. The gradients of all are in its
- * replica, but a thread may have been interrupted before it counted its own. It needs nobody for
- * that, so this takes microseconds; the bound only holds off a strategy of the caller's. Simulated
- * workers cannot wait here, and need not: their order repeats. */
-static void wait_until_counted(fast_team *team, int64_t step)
-{
-    const int64_t end_ns = fast__run_wall() + COUNTED_NS;
-
-    while (!team->run->clock.is_virtual) {
-        const unsigned seen = atomic_load(&team->progress.counted);
-        const int64_t left_ns = end_ns - fast__run_wall();
-
-        if (left_ns <= 0 || !is_uncounted(team, step))
-            return;
-        fast__futex_wait(&team->progress.counted, seen, left_ns);
-    }
-}
-
 /* Where a worker is now. */
 static fast_voter replica_of(const fast_team_actor *self)
 {
@@ -254,13 +127,16 @@ void fast__monitor_cast(fast_vote *vote, const fast_team_actor *self)
     vote->local++;
 }
 
-/* Worker 0's replica and its rule's state become the run's, which a checkpoint holds. */
+/* Worker 0's replica and its rule's state become the run's, which a checkpoint holds; a single
+ * worker's are. */
 static void take_replica(const fast_team_actor *self)
 {
     fast_run *run = self->team->run;
     const fast_trainer *t = &self->context.trainer;
 
     self->team->measures.divergence = 0;
+    if (self->team->single)
+        return;
     memcpy(run->learner->w, t->w, (size_t)t->count * sizeof *t->w);
     memcpy(run->learner->s, t->s, (size_t)t->state_count * sizeof *t->s);
     fast__rule_state_copy(run->optimizer, self->context.optimizer, t->count);
@@ -279,15 +155,12 @@ static fast_err evaluate(fast_team_actor *self, int64_t step)
         fast__world_hold(team->place.world, INT64_MAX);
     run->clock.actor = self->context.trainer.actor;
     run->step = step;
-    if (team->strategy->synchronous)
-        take_sums_at(team, step);
-    else
-        take_sums(team);
+    fast__sums_take_at(team, step);
     if (!run->finished && run->progress.step_evaluated != step &&
         fast__run_is_due(run, run->config.evaluate_period, step))
         err = fast__run_evaluate(run);
     if (!err)
-        err = fast__run_save_due(run);
+        fast__run_save_due(run);
     else
         fast__team_break(self, err);
     run->step = step_before > step ? step_before : step;
@@ -389,19 +262,18 @@ static int64_t open_vote(fast_team_actor *self)
 /* Evaluate and save at a step of worker 0, where all replicas are equal. */
 static void evaluate_alone(fast_team_actor *self, int64_t step)
 {
-    fast_team *team = self->team;
-    fast_run *run = team->run;
+    fast_run *run = self->team->run;
 
-    if (fast__run_is_due(run, run->config.evaluate_period, step) ||
-        fast__run_is_due(run, run->config.checkpoint_period, step))
-        wait_until_counted(team, step);
+    self->progress.step_voted = step;
+    if (!fast__run_is_due(run, run->config.evaluate_period, step) &&
+        !fast__run_is_due(run, run->config.checkpoint_period, step))
+        return;
+    fast__sums_wait(self->team, step);
     fast__team_lock(self);
-    if (!run->finished && (fast__run_is_due(run, run->config.evaluate_period, step) ||
-                           fast__run_is_due(run, run->config.checkpoint_period, step))) {
+    if (!run->finished) {
         take_replica(self);
         self->err = evaluate(self, step);
     }
-    self->progress.step_voted = step;
     fast__team_unlock(self);
 }
 
@@ -419,7 +291,7 @@ static void progress(fast_team_actor *self)
     fast__team_lock(self);
     if (fast__record_value(self->context.trainer.actor, fast__run_is_time(run))) {
         run->clock.actor = self->context.trainer.actor;
-        take_sums(team);
+        fast__sums_take(team);
         fast__run_tell(run, FAST_EVENT_PROGRESS, NULL);
         run->clock.actor = NULL;
     }
@@ -606,6 +478,8 @@ static bool is_last_step(fast_team_actor *self)
     const bool locked = team->topology || free_running;
     bool stop;
 
+    if (team->single) /* nobody waits for it */
+        return asked;
     if (locked)
         fast__mutex_lock(&team->mutex);
     if (asked)
@@ -632,6 +506,8 @@ static bool synchronous_next(fast_team_actor *self)
     bool stop = false;
 
     if (t->step >= t->step_count) /* the end is evaluated when all have come to it */
+        return false;
+    if (team->single && is_canceled(self)) /* before an evaluation, too */
         return false;
     if (!team->place.first)
         wait_for_evaluation(self);
@@ -735,8 +611,7 @@ fast_err fast__monitor_leave(fast_team_actor *self)
     FAST_ASSERT(!self->over);
     self->over = true;
     team->progress.workers_up--;
-    atomic_fetch_add(&team->progress.counted, 1);
-    fast__futex_wake(&team->progress.counted);
+    fast__sums_wake(team);
     /* The votes that only waited for this one are complete now. */
     for (int i = 0; i < FAST_VOTES; i++)
         if (team->ballot.votes[i].step >= 0 && team->ballot.votes[i].local > 0 &&
@@ -777,7 +652,7 @@ fast_err fast__monitor_finish(fast_team *team)
     const bool evaluated =
         run->progress.step_evaluated == run->step && run->progress.step_evaluated >= 0;
 
-    take_sums(team);
+    fast__sums_take(team);
     if (team->place.first && run->finished && fast__team_why(run->result.stop) != FAST_WHY_DIVERGED)
         return FAST_OK; /* the model of that evaluation stands */
     take_ends(team);
@@ -786,5 +661,7 @@ fast_err fast__monitor_finish(fast_team *team)
         run->config.evaluate_period.unit != FAST_PERIOD_NEVER &&
         (!fast__phases_left(team) || fast__run_is_due(run, run->config.evaluate_period, run->step)))
         FAST_TRY(fast__run_evaluate(run));
-    return fast__phases_left(team) ? fast__run_save_due(run) : FAST_OK;
+    if (fast__phases_left(team))
+        fast__run_save_due(run);
+    return FAST_OK;
 }

@@ -48,8 +48,7 @@ void fast__run_measure(fast_run *run)
                            ? (double)times->samples / ((double)training * 1e-9)
                            : NAN;
     r->step_s = (double)(run->config.batch * run->config.workers) / r->samples_per_s;
-    if (run->team)
-        fast__team_measure(run->team);
+    fast__team_measure(run->team);
 }
 
 /* Bytes that this program had resident at most. VmHWM starts with the program; ru_maxrss would
@@ -73,6 +72,8 @@ static int64_t memory_peak(void)
 
 void fast__run_measure_all(fast_run *run)
 {
+    if (run->team)
+        run->team->measures.completeness_due = 0;
     fast__run_measure(run);
     const fast_learner *learner = run->learner;
     fast_result *r = &run->result;
@@ -94,7 +95,7 @@ const fast_result *fast_run_result(const fast_run *run)
 bool fast_run_is_first(const fast_run *run)
 {
     FAST_ASSERT(run != NULL);
-    return !run->team || run->team->place.first;
+    return run->team->place.first;
 }
 
 int64_t fast_run_inputs(const fast_run *run)

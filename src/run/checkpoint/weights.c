@@ -114,13 +114,14 @@ static bool layout_has(const fast_layout *layout, const char *name)
 }
 
 /* A tensor that the model has not is a sign of the wrong file, but for what checkpoints hold of
- * optimizers, workers and the best model, and for PyTorch's batch counters. */
+ * optimizers, workers, servers and the best model, and for PyTorch's batch counters. */
 static fast_err check_foreign(const char *path, const fast_tensors *tensors, const fast_run *run)
 {
     for (int64_t i = 0; i < fast__tensors_count(tensors); i++) {
         const char *name = fast__tensors_at(tensors, i)->name;
         const char *dot = strrchr(name, '.');
         if (strncmp(name, "optimizer/", 10) == 0 || strncmp(name, "worker/", 7) == 0 ||
+            strncmp(name, "server/", 7) == 0 ||
             strncmp(name, FAST_BEST_PREFIX, strlen(FAST_BEST_PREFIX)) == 0 ||
             (dot && strcmp(dot, ".num_batches_tracked") == 0))
             continue;

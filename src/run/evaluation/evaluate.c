@@ -51,7 +51,7 @@ static fast_err check_monitor(const fast_run *run)
                           "monitor=f1 needs outputs, which learner %s does not show; use "
                           "monitor=accuracy",
                           run->foreign->name);
-    if (c->best == 1 && run->team && run->team->representative.policy == FAST_POLICY_ENSEMBLE)
+    if (c->best == 1 && run->team->representative.policy == FAST_POLICY_ENSEMBLE)
         return fast__fail(FAST_EINVAL,
                           "best=yes is of one model, and an ensemble stands for this run; give "
                           "best=no");
@@ -91,7 +91,7 @@ static void write_log(fast_run *run)
     const fast_result *r = &run->result;
     if (!file)
         return;
-    if (fast__run_json_log(r, run->team != NULL, file) == FAST_OK)
+    if (fast__run_json_log(r, !run->team->single, file) == FAST_OK)
         return;
     /* The log does not end hours of training, but a hole in it is said, once. */
     char note[FAST_PATH_MAX + 128];
