@@ -355,6 +355,9 @@ void fast__weights_fini(fast_weights *weights);
 /* Check that `tensors` has every segment of the layout, with its shape, under prefix + name. */
 fast_err fast__weights_check(const char *path, const struct fast_tensors *tensors,
                              const fast_layout *layout, const char *prefix);
+/* Check that every value of the layout's segments, which are there, is finite as a float. */
+fast_err fast__weights_check_finite(const char *path, const struct fast_tensors *tensors,
+                                    const fast_layout *layout);
 /* Copy them, checked before, into `vector`, converted where they are not F32. */
 void fast__weights_copy(const struct fast_tensors *tensors, const fast_layout *layout,
                         const char *prefix, float *vector);
