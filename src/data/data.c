@@ -76,7 +76,7 @@ fast_err fast__data_make(const fast_data *like, fast_data **out)
     sizes.x = NULL;
     sizes.mean = sizes.scale = sizes.targets = NULL;
     sizes.labels = NULL;
-    sizes.alphabet = NULL;
+    sizes.alphabet = sizes.class_names = sizes.recipe = NULL;
     FAST_TRY(derive(&sizes));
 
     fast_data *data;
@@ -101,7 +101,39 @@ void fast_data_free(fast_data *data)
     fast__free(data->labels);
     fast__free(data->targets);
     fast__free(data->alphabet);
+    fast__free(data->class_names);
+    fast__free(data->recipe);
     fast__free(data);
+}
+
+size_t fast__class_names_size(const char *names, int64_t classes)
+{
+    const char *end = names;
+
+    for (int64_t i = 0; i < classes; i++)
+        end += strlen(end) + 1;
+    return (size_t)(end - names);
+}
+
+/* Copy `size` bytes into memory of their own; NULL stays NULL. */
+static fast_err copy_bytes(const char *from, size_t size, char **out)
+{
+    if (from == NULL)
+        return FAST_OK;
+    FAST_TRY(fast__alloc("texts of a data set", (int64_t)size, 1, out));
+    memcpy(*out, from, size);
+    return FAST_OK;
+}
+
+fast_err fast__data_copy_texts(const fast_data *from, fast_data *to)
+{
+    FAST_ASSERT(to->alphabet == NULL && to->class_names == NULL && to->recipe == NULL);
+    FAST_TRY(copy_bytes(from->alphabet, (size_t)from->vocabulary, &to->alphabet));
+    if (from->class_names != NULL)
+        FAST_TRY(copy_bytes(from->class_names,
+                            fast__class_names_size(from->class_names, from->classes),
+                            &to->class_names));
+    return copy_bytes(from->recipe, from->recipe ? strlen(from->recipe) + 1 : 0, &to->recipe);
 }
 
 /* Copy the caller's arrays to a set of floats and check them. FAST_EINVAL for options that

@@ -40,6 +40,8 @@ struct fast_data {
     bool tokens;        /* x holds whole numbers below `vocabulary` */
     int64_t vocabulary; /* number of different tokens */
     char *alphabet;     /* text as characters: vocabulary bytes, or NULL */
+    char *class_names;  /* `classes` UTF-8 texts, each with its zero byte; NULL: numbers */
+    char *recipe;       /* JSON text: how the source became x, for files of models; or NULL */
 };
 
 /* A kind of data set, chosen by name: --data idx:images=...,labels=... */
@@ -65,6 +67,12 @@ fast_err fast__data_open(const char *spec, uint64_t seed, fast_data **train_out,
  * becomes *test, whose old samples are freed, and is removed from *train. So settings can be chosen
  * without the test set. Both are unchanged on failure. */
 fast_err fast__data_hold_out(double fraction, fast_data **train, fast_data **test);
+
+/* Return the bytes of `classes` names that lie one after the other, zero bytes included. */
+size_t fast__class_names_size(const char *names, int64_t classes);
+
+/* Copy alphabet, class_names and recipe to a set that has none of them. FAST_ENOMEM. */
+fast_err fast__data_copy_texts(const fast_data *from, fast_data *to);
 
 /* Check that values are finite, labels in range and sizes consistent: every reader ends with it. */
 fast_err fast__data_check(const fast_data *data);

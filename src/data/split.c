@@ -100,13 +100,10 @@ static fast_err make_part(const fast_data *all, bool shuffle, int64_t first, int
     like.count = count;
     fast_data *part;
     FAST_TRY(fast__data_make(&like, &part));
-    if (all->alphabet != NULL) {
-        const fast_err err = fast__alloc("alphabet", all->vocabulary, 1, &part->alphabet);
-        if (err) {
-            fast_data_free(part);
-            return err;
-        }
-        memcpy(part->alphabet, all->alphabet, (size_t)all->vocabulary);
+    const fast_err err = fast__data_copy_texts(all, part);
+    if (err) {
+        fast_data_free(part);
+        return err;
     }
     copy_part(all, shuffle, first, part);
     *out = part;

@@ -10,8 +10,8 @@
  *
  *     {"__metadata__": {"format": "pt", "fast_model": NAME}, SEGMENT: {"dtype": "F32", ...}, ...}
  *
- * FAST_EINVAL, and the run unchanged: a segment is missing, has another shape, a dtype that is not a
- * float or a value that is not finite, or the file has a tensor that is neither the model's nor in
+ * FAST_EINVAL, and the run unchanged: a segment is missing or has another shape, a dtype that is no
+ * float, or a value that is not finite; or the file has a tensor that is neither the model's nor in
  * the list of check_foreign().
  */
 #include "base/memory.h"
