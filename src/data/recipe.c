@@ -8,6 +8,17 @@
  * at most SAMPLE_MAX values, a text FAST_RECIPE_SIZE_MAX bytes.
  *
  * To add a kind of source: a function that opens it, and a line of `kinds`.
+ *
+ *   member        value                                  for
+ *   version       1                                      a reader that knows another one refuses
+ *   shape         1 to 3 numbers                         one sample: [C], [T, C], [C, H, W], [T]
+ *   dtype         "U8" or "F32"                          whether samples were bytes
+ *   channels      a divisor of the sample's size         mean and scale: one number for each
+ *   classes       0 for a regression                     with `outputs` and `positions`
+ *   class_names   one text for each class                left out where classes are numbers
+ *   vocabulary    number of tokens                       left out where samples are numbers
+ *   alphabet      bytes in rising order                  text as characters
+ *   source        an object with a "kind"                the row of `kinds`
  */
 #include "data/recipe.h"
 
@@ -18,7 +29,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { VERSION = 1, SAMPLE_MAX = 1 << 26 };
+enum {
+    VERSION = 1,         /* of the description */
+    SAMPLE_MAX = 1 << 24 /* values of a sample: an image of 2,300 x 2,300 pixels in colour */
+};
 
 /* Kinds of sources, by the member "kind" of a recipe's source. */
 static const fast_source_kind kinds[] = {
@@ -66,6 +80,8 @@ static fast_err write_source(const fast_data *data, json_t **out)
     return fast__json_read("recipe", text, strlen(text), out);
 }
 
+/* Members follow the fields of fast_data; optional ones are left out where the set lacks them. The
+ * text is made whole and measured last: a set of a few columns takes less than a kilobyte. */
 fast_err fast__recipe_write(const fast_data *data, char **out)
 {
     json_t *tree = json_object(), *shape = json_array(), *source = NULL;
@@ -115,7 +131,8 @@ static fast_err fail(const recipe_reader *r, const char *member, const char *exp
     return fast__fail(FAST_EFORMAT, "%s: \"%s\" of its data is not %s", r->where, member, expected);
 }
 
-/* Read a whole number from `min` to `max`; a member that is missing is `min`. */
+/* Read a whole number from `min` to `max`; a member that is missing is `min`. Every limit is below
+ * 2^32, so that products of two of them do not overflow. */
 static fast_err read_int(const recipe_reader *r, const char *member, int64_t min, int64_t max,
                          int64_t *out)
 {
@@ -132,7 +149,10 @@ static fast_err read_int(const recipe_reader *r, const char *member, int64_t min
     return FAST_OK;
 }
 
-/* Read the sizes of a sample and of its answers. */
+/* Read the sizes of a sample and of its answers. The product of the shape is bounded factor by
+ * factor: a description of a hundred bytes can claim any size, and the first sample would take it.
+ * Whether the sizes fit each other is checked by fast__data_make(), whether they fit the network by
+ * the caller. */
 static fast_err read_sizes(const recipe_reader *r, fast_data *like)
 {
     const json_t *shape = json_object_get(r->tree, "shape");
@@ -165,7 +185,8 @@ static fast_err read_sizes(const recipe_reader *r, fast_data *like)
     return FAST_OK;
 }
 
-/* Read `count` finite floats. */
+/* Read `count` finite floats. A double that a float cannot hold becomes infinite, and is refused
+ * too. */
 static fast_err read_floats(const recipe_reader *r, const char *member, int64_t count, float *out)
 {
     const json_t *array = json_object_get(r->tree, member);
@@ -182,7 +203,8 @@ static fast_err read_floats(const recipe_reader *r, const char *member, int64_t 
     return FAST_OK;
 }
 
-/* Read the names of classes, where there are any. */
+/* Read the names of classes, where there are any, into one block: texts with their zero bytes, one
+ * after the other. A text cannot have a zero byte inside: the parser refuses it. */
 static fast_err read_names(const recipe_reader *r, fast_data *like)
 {
     const json_t *array = json_object_get(r->tree, "class_names");
@@ -209,7 +231,8 @@ static fast_err read_names(const recipe_reader *r, fast_data *like)
     return FAST_OK;
 }
 
-/* Read the alphabet of a text, where there is one: different bytes in rising order. */
+/* Read the alphabet of a text, where there is one: different bytes in rising order, as text.c
+ * numbers them. Such a model predicts characters, so its classes are its tokens. */
 static fast_err read_alphabet(const recipe_reader *r, fast_data *like)
 {
     const json_t *array = json_object_get(r->tree, "alphabet");
@@ -244,7 +267,8 @@ static const fast_source_kind *find_kind(const json_t *source)
     return NULL;
 }
 
-/* Fill a recipe from a description that was parsed. */
+/* Fill a recipe from a description that was parsed. Parts that were made before an error are freed
+ * with the recipe. */
 static fast_err read_members(const recipe_reader *r, fast_recipe *recipe)
 {
     fast_data like = { 0 };
@@ -267,10 +291,12 @@ static fast_err read_members(const recipe_reader *r, fast_recipe *recipe)
     return find_kind(recipe->source) ? FAST_OK : fail(r, "source", "of a kind that is known");
 }
 
+/* The text is parsed once; jansson refuses members that occur twice and zero bytes in texts. What
+ * was read before an error is freed with the recipe. */
 fast_err fast__recipe_read(const char *where, const char *text, fast_recipe **out)
 {
     const size_t size = strlen(text);
-    fast_recipe *recipe;
+    fast_recipe *recipe = NULL;
     json_t *tree;
 
     if (size > FAST_RECIPE_SIZE_MAX)
@@ -289,6 +315,7 @@ fast_err fast__recipe_read(const char *where, const char *text, fast_recipe **ou
     return FAST_OK;
 }
 
+/* NULL is allowed. */
 void fast__recipe_free(fast_recipe *recipe)
 {
     if (recipe == NULL)
@@ -314,7 +341,8 @@ fast_err fast__recipe_set(const fast_recipe *recipe, fast_dtype dtype, int64_t c
     return FAST_OK;
 }
 
-/* Open a data set by name: all of its samples, or its test set where it has one. */
+/* Open a data set by name: all of its samples, or its test set where it has one. Files that would
+ * be split are read whole: a prediction is wanted for every sample, in the order of the file. */
 static fast_err open_named(const fast_recipe *recipe, const fast_data_kind *kind, const char *spec,
                            bool answers, fast_source **out)
 {

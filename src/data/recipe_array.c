@@ -35,7 +35,8 @@ typedef struct set_source {
     int64_t done;              /* samples that were handed out */
 } set_source;
 
-/* Compare two shapes without their dimensions of 1. */
+/* Compare two shapes without their dimensions of 1: an image of one channel may be saved with or
+ * without the channel, a single column with or without its dimension. */
 static bool shapes_agree(int rank, const int64_t *shape, const fast_data *like)
 {
     int j = 0;
@@ -91,7 +92,8 @@ static fast_err check_range(const char *name, const fast_data *like, const fast_
     return FAST_OK;
 }
 
-/* Read the next samples of a file. */
+/* Read the next samples of a file. Bytes stay bytes, as in a training set; other numbers become
+ * floats. Behind the last sample the file must end. */
 static fast_err array_next(fast_source *source, int64_t count, fast_data **out)
 {
     array_source *self = (array_source *)source;
@@ -132,7 +134,8 @@ static void array_close(fast_source *source)
     fast__free(self);
 }
 
-/* Read the header: NPY by its magic, else IDX. */
+/* Read the header: NPY by its magic, else IDX. The magic is read with a reader of its own, because
+ * a gzipped file cannot be rewound. */
 static fast_err read_header(array_source *self)
 {
     fast_byte_reader *reader = &self->reader;
@@ -189,7 +192,8 @@ fast_err fast__array_source_open(const fast_recipe *recipe, const char *path, bo
     return FAST_OK;
 }
 
-/* Copy the next samples of a set, under the constants of the recipe. */
+/* Copy the next samples of a set, under the constants of the recipe: those that the set came with
+ * are of its own values, and the model has not seen them. */
 static fast_err set_next(fast_source *source, int64_t count, fast_data **out)
 {
     set_source *self = (set_source *)source;

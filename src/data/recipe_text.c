@@ -25,7 +25,8 @@ typedef struct text_source {
     int64_t line;              /* of the next character, from 1 */
 } text_source;
 
-/* Read the next character as a token; -1 at the end of the text. */
+/* Read the next character as a token; -1 at the end of the text. Characters are read one by one: the
+ * buffer of stdio makes that cheap beside a forward pass, and a pipe may deliver any number. */
 static fast_err next_token(text_source *self, int *out)
 {
     const int c = fgetc(self->file);
@@ -43,7 +44,8 @@ static fast_err next_token(text_source *self, int *out)
     return FAST_OK;
 }
 
-/* Read one sample of T characters and their answers; *whole_out is false at the end. */
+/* Read one sample of T characters and their answers; *whole_out is false at the end. The last
+ * answer is the first character of the next sample. */
 static fast_err read_sample(text_source *self, uint8_t *x, int32_t *labels, int64_t T,
                             bool *whole_out)
 {
@@ -104,6 +106,7 @@ static void text_close(fast_source *source)
     fast__free(self);
 }
 
+/* The inverse of the alphabet: at most 256 bytes, each with its place in it. */
 void fast__text_numbers(const fast_recipe *recipe, int number[256])
 {
     for (int c = 0; c < 256; c++)
@@ -112,6 +115,8 @@ void fast__text_numbers(const fast_recipe *recipe, int number[256])
         number[(unsigned char)recipe->like->alphabet[i]] = (int)i;
 }
 
+/* Standard input is read as it arrives; a path may also be a pipe. The recipe is hostile, so an
+ * alphabet may be missing. */
 fast_err fast__text_source_open(const fast_recipe *recipe, const char *path, bool answers,
                                 fast_source **out)
 {

@@ -26,6 +26,7 @@
  *                    change of strategy; codec_checks.c, codec_auto.c: codecs
  *   evaluation/      the representative model of several replicas, ensembles, inference
  *   checkpoint/      a run -> file -> the run, to the bit; weights alone
+ *   predict/         a file of weights with its description (model_meta.h) -> predictions
  *   sink/            events -> the run store, TensorBoard
  *   result.c         measures; forecast.c: the forecast of a step's time; run_json.c: both as JSON
  *   parts.c          every registry as one kind of list; features.c: the parts of this build

@@ -8,13 +8,16 @@
  *
  * The file: an 8-byte length, a JSON header, then the floats (tensor/safetensors.h).
  *
- *     {"__metadata__": {"format": "pt", "fast_model": NAME}, SEGMENT: {"dtype": "F32", ...}, ...}
+ *     {"__metadata__": {"format": "pt", "fast_model": NAME, ...}, SEGMENT: {"dtype": "F32", ...}}
+ *
+ * Further metadata describe the network, its inputs and its training (model_meta.h).
  *
  * FAST_EINVAL, and the run unchanged: a segment is missing or has another shape, a dtype that is no
  * float, or a value that is not finite; or the file has a tensor that is neither the model's nor in
  * the list of check_foreign().
  */
 #include "base/memory.h"
+#include "run/model_meta.h"
 #include "run/representative.h"
 #include "run/run.h"
 #include "tensor/safetensors.h"
@@ -223,11 +226,15 @@ void fast__weights_fini(fast_weights *weights)
 
 fast_err fast__weights_save(const fast_run *run, const char *path)
 {
-    const char *const meta[] = { "format", "pt", "fast_model", run->config.model, NULL };
+    fast_model_meta meta;
     fast_weights weights;
-    FAST_TRY(fast__weights_list(run, 0, &weights));
-    const fast_err err = fast__tensors_save(path, weights.tensors, weights.count, meta);
-    fast__weights_fini(&weights);
+    FAST_TRY(fast__model_meta_init(run, &meta));
+    fast_err err = fast__weights_list(run, 0, &weights);
+    if (!err) {
+        err = fast__tensors_save(path, weights.tensors, weights.count, meta.pairs);
+        fast__weights_fini(&weights);
+    }
+    fast__model_meta_fini(&meta);
     FAST_TRY(err);
     return fast__members_stand(run) ? fast__members_save(run, path) : FAST_OK;
 }
