@@ -86,6 +86,39 @@ typedef struct fast_result {
                                 not a finite number); "" while it runs */
 } fast_result;
 
+/* Figures of one class against all others. */
+typedef struct fast_class_figures {
+    int64_t actual;    /* rows of this class (the support) */
+    int64_t predicted; /* rows for which the model predicted it */
+    int64_t correct;   /* rows in both counts */
+    double precision;  /* correct / predicted; 0 where it was never predicted */
+    double recall;     /* correct / actual; 0 where it never occurs */
+    double f1;         /* harmonic mean of both; all three NAN where both counts are 0 */
+    double auc;        /* area under the ROC curve; NAN without rows in and outside the class */
+} fast_class_figures;
+
+/* Figures of a model on a set, as scikit-learn defines them. A row is a sample, or a position of
+ * one. NAN means that a figure does not apply. */
+typedef struct fast_figures {
+    int64_t rows;                       /* counted */
+    int64_t invalid;                    /* rows with an output that is not a finite number */
+    int64_t classes;                    /* 0: regression */
+    const fast_class_figures *by_class; /* [classes]; NULL: regression */
+    const int64_t *confusion;           /* [classes][classes], rows actual, columns predicted; NULL:
+                                 regression, or more than 1,024 classes */
+    double accuracy;                    /* rows whose largest output is their class */
+    double precision; /* macro average: mean over the classes that occur or were predicted */
+    double recall;    /* macro average over the same classes */
+    double f1;        /* macro average over the same classes */
+    double auc;       /* mean of the classes' one against all others; of two classes that of
+                                 either. NAN: more than 64 classes, a set too large for the ranks,
+                                 or an invalid row */
+    double mae;       /* regression: mean absolute error over rows and outputs */
+    double rmse;      /* regression: root of the mean squared error */
+    double r2;        /* regression: 1 - squared errors / squared distances from the mean;
+                                 mean over the outputs */
+} fast_figures;
+
 /* Kinds of events that the callback of fast_run_watch() gets. */
 typedef enum fast_event_kind {
     FAST_EVENT_START,    /* everything is open; training begins */

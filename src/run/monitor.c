@@ -63,6 +63,7 @@ enum { AGREE = 32 };
 enum { TAG_VOTE = 0x7ffffffd, TAG_STOP, TAG_LAST }; /* messages between processes */
 
 static const int64_t SHOW_NS = 100000000;     /* between looks at whether to show progress */
+static const int64_t COUNTED_NS = 1000000000; /* that worker 0 waits for the others' counts */
 static const int64_t HOUR_NS = 3600000000000; /* that an evaluation in another process may take */
 
 static const double LOSS_UNIT = 268435456.0; /* 2^28 */
@@ -74,6 +75,40 @@ static void note_loss(fast_team_actor *self, double loss)
     if (self->progress.loss_count < self->team->representative.smooth)
         self->progress.loss_count++;
     self->progress.loss += (loss - self->progress.loss) / (double)self->progress.loss_count;
+}
+
+/* Add a batch to sums. A loss that is not finite ends the run, and is in no sum. */
+static void add_batch(fast_epoch_sums *sums, const fast_gradient *gradient)
+{
+    if (!isfinite(gradient->loss))
+        return;
+    if (fabs(gradient->loss) < LOSS_LARGE)
+        sums->loss += llround(gradient->loss * LOSS_UNIT);
+    else
+        sums->large += gradient->loss;
+    sums->batches++;
+    sums->correct += gradient->correct;
+    sums->positions += gradient->positions;
+}
+
+/* Count the step in the worker's own sums, and remember them where something is due. The mutex is
+ * held. */
+static void count_own(fast_team_actor *self, int64_t epoch, const fast_gradient *gradient)
+{
+    const fast_run *run = self->team->run;
+    fast_worker_sums *own = &self->sums;
+
+    if (own->now.epoch != epoch)
+        own->now = (fast_epoch_sums){ .epoch = epoch };
+    if (gradient)
+        add_batch(&own->now, gradient);
+    own->step = self->context.trainer.step;
+    if (!fast__run_is_due(run, run->config.evaluate_period, own->step) &&
+        !fast__run_is_due(run, run->config.checkpoint_period, own->step))
+        return;
+    own->due[own->due_count++ % FAST_STEP_SUMS] = (fast_step_sums){ own->step, own->now };
+    atomic_fetch_add(&self->team->progress.counted, 1);
+    fast__futex_wake(&self->team->progress.counted);
 }
 
 void fast__monitor_step(fast_team_actor *self, const fast_gradient *gradient)
@@ -89,15 +124,9 @@ void fast__monitor_step(fast_team_actor *self, const fast_gradient *gradient)
     fast__team_lock(self);
     if (sums->epoch < epoch)
         *sums = (fast_epoch_sums){ .epoch = epoch };
-    if (gradient && sums->epoch == epoch && isfinite(gradient->loss)) {
-        if (fabs(gradient->loss) < LOSS_LARGE)
-            sums->loss += llround(gradient->loss * LOSS_UNIT);
-        else
-            sums->large += gradient->loss;
-        sums->batches++;
-        sums->correct += gradient->correct;
-        sums->positions += gradient->positions;
-    }
+    if (gradient && sums->epoch == epoch)
+        add_batch(sums, gradient);
+    count_own(self, epoch, gradient);
     team->progress.steps_sum++;
     /* Other processes count for themselves, and are as fast as this one. */
     if (gradient)
@@ -124,18 +153,84 @@ void fast__monitor_move(fast_team_actor *self, int64_t step)
     fast__team_unlock(self);
 }
 
-/* The newest epoch that has sums becomes the run's. The mutex is held. */
-static void take_sums(fast_team *team)
+/* Sums become the run's. The mutex is held. */
+static void set_sums(fast_team *team, const fast_epoch_sums *sums)
 {
-    const fast_epoch_sums *a = &team->progress.epochs[0];
-    const fast_epoch_sums *b = &team->progress.epochs[1];
-    const fast_epoch_sums *sums = b->batches > 0 && b->epoch > a->epoch ? b : a;
-
     team->run->progress.sums =
         (fast_run_sums){ .loss = (double)sums->loss / LOSS_UNIT + sums->large,
                          .batches = sums->batches,
                          .correct = sums->correct,
                          .positions = sums->positions };
+}
+
+/* The newest epoch that has sums becomes the run's. The mutex is held. */
+static void take_sums(fast_team *team)
+{
+    const fast_epoch_sums *a = &team->progress.epochs[0];
+    const fast_epoch_sums *b = &team->progress.epochs[1];
+
+    set_sums(team, b->batches > 0 && b->epoch > a->epoch ? b : a);
+}
+
+/* The sums of a worker when it had taken `step` steps; its last ones if it has not. */
+static const fast_epoch_sums *sums_at(const fast_team_actor *self, int64_t step)
+{
+    for (int i = 0; i < FAST_STEP_SUMS; i++)
+        if (self->sums.due[i].step == step)
+            return &self->sums.due[i].sums;
+    return &self->sums.now;
+}
+
+/* The batches of all workers up to `step` become the run's sums, though some workers may be ahead:
+ * so a synchronous run tells the same numbers whenever it is repeated. The mutex is held. */
+static void take_sums_at(fast_team *team, int64_t step)
+{
+    const fast_team_actor *first = team->actors[0];
+    fast_epoch_sums all = { .epoch = (step - 1) / first->context.trainer.epoch_steps };
+
+    for (int64_t i = 0; i < team->workers; i++) {
+        const fast_epoch_sums *own = team->actors[i] ? sums_at(team->actors[i], step) : NULL;
+
+        if (!own || own->epoch != all.epoch)
+            continue;
+        all.loss += own->loss;
+        all.large += own->large;
+        all.batches += own->batches;
+        all.correct += own->correct;
+        all.positions += own->positions;
+    }
+    set_sums(team, &all);
+}
+
+/* Is a worker of this process still to count `step`? */
+static bool is_uncounted(fast_team *team, int64_t step)
+{
+    bool found = false;
+
+    fast__mutex_lock(&team->mutex);
+    for (int64_t i = 0; i < team->workers; i++)
+        found = found ||
+                (team->actors[i] && !team->actors[i]->over && team->actors[i]->sums.step < step);
+    fast__mutex_unlock(&team->mutex);
+    return found;
+}
+
+/* Where replicas are identical, worker 0 evaluates without a vote. The gradients of all are in its
+ * replica, but a thread may have been interrupted before it counted its own. It needs nobody for
+ * that, so this takes microseconds; the bound only holds off a strategy of the caller's. Simulated
+ * workers cannot wait here, and need not: their order repeats. */
+static void wait_until_counted(fast_team *team, int64_t step)
+{
+    const int64_t end_ns = fast__run_wall() + COUNTED_NS;
+
+    while (!team->run->clock.is_virtual) {
+        const unsigned seen = atomic_load(&team->progress.counted);
+        const int64_t left_ns = end_ns - fast__run_wall();
+
+        if (left_ns <= 0 || !is_uncounted(team, step))
+            return;
+        fast__futex_wait(&team->progress.counted, seen, left_ns);
+    }
 }
 
 /* Where a worker is now. */
@@ -184,7 +279,10 @@ static fast_err evaluate(fast_team_actor *self, int64_t step)
         fast__world_hold(team->place.world, INT64_MAX);
     run->clock.actor = self->context.trainer.actor;
     run->step = step;
-    take_sums(team);
+    if (team->strategy->synchronous)
+        take_sums_at(team, step);
+    else
+        take_sums(team);
     if (!run->finished && run->progress.step_evaluated != step &&
         fast__run_is_due(run, run->config.evaluate_period, step))
         err = fast__run_evaluate(run);
@@ -294,6 +392,9 @@ static void evaluate_alone(fast_team_actor *self, int64_t step)
     fast_team *team = self->team;
     fast_run *run = team->run;
 
+    if (fast__run_is_due(run, run->config.evaluate_period, step) ||
+        fast__run_is_due(run, run->config.checkpoint_period, step))
+        wait_until_counted(team, step);
     fast__team_lock(self);
     if (!run->finished && (fast__run_is_due(run, run->config.evaluate_period, step) ||
                            fast__run_is_due(run, run->config.checkpoint_period, step))) {
@@ -634,6 +735,8 @@ fast_err fast__monitor_leave(fast_team_actor *self)
     FAST_ASSERT(!self->over);
     self->over = true;
     team->progress.workers_up--;
+    atomic_fetch_add(&team->progress.counted, 1);
+    fast__futex_wake(&team->progress.counted);
     /* The votes that only waited for this one are complete now. */
     for (int i = 0; i < FAST_VOTES; i++)
         if (team->ballot.votes[i].step >= 0 && team->ballot.votes[i].local > 0 &&

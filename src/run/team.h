@@ -49,6 +49,34 @@
 /* Why a team stopped, as bits. */
 enum { FAST_WHY_CANCELED = 1, FAST_WHY_TARGET = 2, FAST_WHY_DIVERGED = 4, FAST_WHYS = 3 };
 
+/* Losses of one epoch: whole numbers, so that their order does not matter. */
+typedef struct fast_epoch_sums {
+    int64_t epoch;     /* from 0 */
+    int64_t loss;      /* sum of mean losses, times 2^28 */
+    double large;      /* sum of losses that are too large for that */
+    int64_t batches;   /* in the sums */
+    int64_t correct;   /* positions */
+    int64_t positions; /* evaluated */
+} fast_epoch_sums;
+
+/* A worker's sums when it had taken `step` steps. */
+typedef struct fast_step_sums {
+    int64_t step;         /* at which something was due; 0: unused */
+    fast_epoch_sums sums; /* of the worker's epoch so far */
+} fast_step_sums;
+
+/* Steps that a worker remembers: those of the open votes, the one before and the next. */
+enum { FAST_STEP_SUMS = 4 };
+
+/* Losses of one worker, so that an evaluation tells those of its own step whoever is ahead. Guarded
+ * by the team's mutex. */
+typedef struct fast_worker_sums {
+    int64_t step;                       /* the worker's, counted */
+    fast_epoch_sums now;                /* of its current epoch */
+    fast_step_sums due[FAST_STEP_SUMS]; /* at its last steps with an evaluation or a checkpoint */
+    int64_t due_count;                  /* of all such steps: the next one replaces the oldest */
+} fast_worker_sums;
+
 /* Where a worker is between its steps. */
 typedef struct fast_actor_progress {
     int64_t step_voted; /* of the last vote that it took part in; -1: none */
@@ -66,6 +94,7 @@ typedef struct fast_team_actor {
     fast_loader *loader;          /* the worker's shard of the data; NULL at servers */
     fast_workspace *workspace;    /* of the worker's own; NULL on sim and at servers */
     fast_actor_progress progress; /* between steps */
+    fast_worker_sums sums;        /* of its losses */
     fast_actor_measures measures; /* of all calls */
     fast_task asked;              /* a server of another process: answers worker 0's requests */
     fast_err err;                 /* of a call between steps; FAST_OK: none failed */
@@ -87,16 +116,6 @@ typedef struct fast_team_place {
     fast_workspaces workspaces; /* that simulated learners share */
 } fast_team_place;
 
-/* Losses of one epoch: whole numbers, so that their order does not matter. */
-typedef struct fast_epoch_sums {
-    int64_t epoch;     /* from 0 */
-    int64_t loss;      /* sum of mean losses, times 2^28 */
-    double large;      /* sum of losses that are too large for that */
-    int64_t batches;   /* in the sums */
-    int64_t correct;   /* positions */
-    int64_t positions; /* evaluated */
-} fast_epoch_sums;
-
 /* Steps of all workers of this process. Guarded by the team's mutex. */
 typedef struct fast_team_progress {
     fast_epoch_sums epochs[2]; /* the current one and the one before, by parity */
@@ -104,6 +123,8 @@ typedef struct fast_team_progress {
     int64_t workers_up;        /* workers whose program has not ended */
     int64_t step_begun;        /* synchronous, with a topology or without exchanges: the largest
                                   step that a worker was let to */
+    atomic_uint counted;       /* changes when a worker counts a step at which something is due, or
+                                  ends; worker 0 may sleep on it */
 } fast_team_progress;
 
 /* How a team stops. */
