@@ -54,6 +54,8 @@ fast_err fast__array_plan(const char *x_name, const fast_array *x, const char *y
         like->shape[0] = x->rank == 4 ? d[1] : 1;
         like->shape[1] = d[x->rank - 2];
         like->shape[2] = d[x->rank - 1];
+    } else {
+        like->channels = like->shape[0]; /* one per column */
     }
     like->dtype = x->width == 1 && x->kind != 'i' ? FAST_U8 : FAST_F32;
     const int64_t answers = y->rank == 2 ? y->shape[1] : 1;

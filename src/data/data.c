@@ -76,7 +76,7 @@ fast_err fast__data_make(const fast_data *like, fast_data **out)
     sizes.x = NULL;
     sizes.mean = sizes.scale = sizes.targets = NULL;
     sizes.labels = NULL;
-    sizes.alphabet = sizes.class_names = sizes.recipe = NULL;
+    sizes.alphabet = sizes.class_names = sizes.recipe = sizes.summary = NULL;
     FAST_TRY(derive(&sizes));
 
     fast_data *data;
@@ -103,6 +103,7 @@ void fast_data_free(fast_data *data)
     fast__free(data->alphabet);
     fast__free(data->class_names);
     fast__free(data->recipe);
+    fast__free(data->summary);
     fast__free(data);
 }
 
@@ -133,7 +134,8 @@ fast_err fast__data_copy_texts(const fast_data *from, fast_data *to)
         FAST_TRY(copy_bytes(from->class_names,
                             fast__class_names_size(from->class_names, from->classes),
                             &to->class_names));
-    return copy_bytes(from->recipe, from->recipe ? strlen(from->recipe) + 1 : 0, &to->recipe);
+    FAST_TRY(copy_bytes(from->recipe, from->recipe ? strlen(from->recipe) + 1 : 0, &to->recipe));
+    return copy_bytes(from->summary, from->summary ? strlen(from->summary) + 1 : 0, &to->summary);
 }
 
 /* Copy the caller's arrays to a set of floats and check them. FAST_EINVAL for options that

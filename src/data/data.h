@@ -27,7 +27,8 @@ struct fast_data {
     fast_dtype dtype; /* type of x: U8 or F32 */
     void *x;          /* [count][features] */
     /* x' = (x - mean[c]) * scale[c], where channel c is the c-th run of features / channels
-     * elements: C channels for [C, H, W], one per column of a table, else one channel. */
+     * elements: C channels for [C, H, W]; one per element of vectors and sequences that are read,
+     * where a sequence's column has the same constants at every position; else one channel. */
     int64_t channels; /* number of channels */
     float *mean;      /* [channels] */
     float *scale;     /* [channels] */
@@ -42,6 +43,7 @@ struct fast_data {
     char *alphabet;     /* text as characters: vocabulary bytes, or NULL */
     char *class_names;  /* `classes` UTF-8 texts, each with its zero byte; NULL: numbers */
     char *recipe;       /* JSON text: how the source became x, for files of models; or NULL */
+    char *summary;      /* one line for people: how the source was understood; or NULL */
 };
 
 /* A kind of data set, chosen by name: --data idx:images=...,labels=... */
@@ -71,7 +73,7 @@ fast_err fast__data_hold_out(double fraction, fast_data **train, fast_data **tes
 /* Return the bytes of `classes` names that lie one after the other, zero bytes included. */
 size_t fast__class_names_size(const char *names, int64_t classes);
 
-/* Copy alphabet, class_names and recipe to a set that has none of them. FAST_ENOMEM. */
+/* Copy alphabet, class_names, recipe and summary to a set that has none of them. FAST_ENOMEM. */
 fast_err fast__data_copy_texts(const fast_data *from, fast_data *to);
 
 /* Check that values are finite, labels in range and sizes consistent: every reader ends with it. */

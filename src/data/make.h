@@ -15,7 +15,7 @@ enum { FAST_CLASSES_MAX = 65536 };
 /* How x is normalised; an option of most kinds. */
 typedef enum fast_normalize {
     FAST_NORMALIZE_UNIT,     /* bytes: x / 255; floats as they are */
-    FAST_NORMALIZE_STANDARD, /* mean 0 and deviation 1 per channel of the training set */
+    FAST_NORMALIZE_STANDARD, /* mean 0 and deviation 1 per channel or column */
     FAST_NORMALIZE_NONE      /* unchanged */
 } fast_normalize;
 #define FAST_NORMALIZE_CHOICES "unit|standard|none"
@@ -27,8 +27,8 @@ typedef enum fast_normalize {
 fast_err fast__data_make(const fast_data *like, fast_data **out);
 
 /* Compute mean and scale from the training set for both sets; `test` may be NULL. Tokens are never
- * normalised. */
-void fast__data_normalize(fast_normalize how, fast_data *train, fast_data *test);
+ * normalised. FAST_ENOMEM. */
+fast_err fast__data_normalize(fast_normalize how, fast_data *train, fast_data *test);
 
 /* Move the last `fraction` of the samples, after a fixed shuffle if `shuffle`, to a test set: the
  * same split in every run. With fraction 0 the whole set moves to *train_out and *test_out is NULL.

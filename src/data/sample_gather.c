@@ -39,6 +39,15 @@ FAST_CLONES static void scale_columns(const float *restrict x, int64_t count,
         out[i] = (x[i] - mean[i]) * scale[i];
 }
 
+/* out = (x - mean) scale, for bytes in columns. */
+FAST_CLONES static void widen_columns(const uint8_t *restrict x, int64_t count,
+                                      const float *restrict mean, const float *restrict scale,
+                                      float *restrict out)
+{
+    for (int64_t i = 0; i < count; i++)
+        out[i] = ((float)x[i] - mean[i]) * scale[i];
+}
+
 /* Bytes of a sample. */
 static size_t row_size(const fast_data *data)
 {
@@ -74,8 +83,11 @@ void fast__gather(const fast_data *data, const uint32_t *samples, int64_t count,
             fast__gather_request(data, samples[n + AHEAD]);
         const char *x = row(data, samples[n]);
         float *y = out + n * data->features;
-        if (data->dtype == FAST_F32 && run == 1) {
-            scale_columns((const float *)x, data->features, data->mean, data->scale, y);
+        if (run == 1) {
+            if (data->dtype == FAST_U8)
+                widen_columns((const uint8_t *)x, data->features, data->mean, data->scale, y);
+            else
+                scale_columns((const float *)x, data->features, data->mean, data->scale, y);
             continue;
         }
         for (int64_t c = 0; c < data->channels; c++) {

@@ -20,29 +20,41 @@ static double element(const fast_data *data, int64_t i)
     return data->dtype == FAST_U8 ? ((const uint8_t *)data->x)[i] : ((const float *)data->x)[i];
 }
 
-/* Return the mean, or the mean square distance from `mean`, of one channel over all samples. */
-static double moment(const fast_data *data, int64_t channel, bool square, double mean)
+/* Add to sums[g] the elements of sample n that belong to group g, or the squares of their distances
+ * from means[g]. A group is a channel of images or a column: of a sequence, at all positions. */
+static void add_sample(const fast_data *data, int64_t n, int64_t groups, const double *means,
+                       double *sums)
 {
-    const int64_t run = data->features / data->channels;
-    double sum = 0;
-    for (int64_t n = 0; n < data->count; n++) {
-        const int64_t start = n * data->features + channel * run;
+    const int64_t start = n * data->features;
+    const int64_t run = data->rank == 3 ? data->features / groups : 1;
+    for (int64_t i = 0; i < data->features; i += run) {
+        const int64_t g = i / run % groups;
         double part = 0; /* sum of one sample: keeps the sum of a large set accurate */
-        for (int64_t i = start; i < start + run; i++) {
-            const double d = element(data, i) - mean;
-            part += square ? d * d : d;
+        for (int64_t k = start + i; k < start + i + run; k++) {
+            const double d = element(data, k) - (means != NULL ? means[g] : 0);
+            part += means != NULL ? d * d : d;
         }
-        sum += part;
+        sums[g] += part;
     }
-    return sum / (double)(data->count * run);
 }
 
 /* Set mean and scale so that every channel has mean 0 and deviation 1. */
-static void standardize(fast_data *data)
+static fast_err standardize(fast_data *data)
 {
+    const int64_t groups = data->rank == 2 && data->channels > 1 ? data->shape[1] : data->channels;
+    const double size = (double)data->count * (double)(data->features / groups);
+    double *means;
+    FAST_TRY(fast__alloc("sums of columns", groups, 2 * sizeof *means, &means));
+    double *squares = means + groups;
+    for (int64_t n = 0; n < data->count; n++)
+        add_sample(data, n, groups, NULL, means);
+    for (int64_t g = 0; g < groups; g++)
+        means[g] /= size;
+    for (int64_t n = 0; n < data->count; n++)
+        add_sample(data, n, groups, means, squares);
     for (int64_t c = 0; c < data->channels; c++) {
-        const double mean = moment(data, c, false, 0);
-        const double deviation = sqrt(moment(data, c, true, mean));
+        const double mean = means[c % groups];
+        const double deviation = sqrt(squares[c % groups] / size);
         data->mean[c] = (float)mean;
         data->scale[c] = deviation > 1e-12 * (1 + fabs(mean)) ? (float)(1 / deviation) : 1;
         /* Values near the limits of float overflow one of the two: such a channel is not
@@ -52,22 +64,25 @@ static void standardize(fast_data *data)
             data->scale[c] = 1;
         }
     }
+    fast__free(means);
+    return FAST_OK;
 }
 
 /* Set the constants of normalisation from the training set; the test set gets the same ones. */
-void fast__data_normalize(fast_normalize how, fast_data *train, fast_data *test)
+fast_err fast__data_normalize(fast_normalize how, fast_data *train, fast_data *test)
 {
     FAST_ASSERT(test == NULL || test->channels == train->channels);
     if (!train->tokens && how == FAST_NORMALIZE_STANDARD)
-        standardize(train);
+        FAST_TRY(standardize(train));
     if (!train->tokens && how == FAST_NORMALIZE_UNIT && train->dtype == FAST_U8) {
         for (int64_t c = 0; c < train->channels; c++)
             train->scale[c] = 1.0f / 255.0f;
     }
     if (test == NULL)
-        return;
+        return FAST_OK;
     memcpy(test->mean, train->mean, (size_t)train->channels * sizeof(float));
     memcpy(test->scale, train->scale, (size_t)train->channels * sizeof(float));
+    return FAST_OK;
 }
 
 /* Copy `part->count` samples of `all`, from position `first` of the shuffle. */
@@ -211,13 +226,14 @@ fast_err fast__data_finish(fast_normalize how, fast_data **train_move, fast_data
     fast_data *test = *test_move;
     *train_move = *test_move = NULL;
     FAST_ASSERT(train != NULL);
-    const fast_err err = check_pair(train, test);
+    fast_err err = check_pair(train, test);
+    if (!err)
+        err = fast__data_normalize(how, train, test);
     if (err) {
         fast_data_free(train);
         fast_data_free(test);
         return err;
     }
-    fast__data_normalize(how, train, test);
     *train_out = train;
     *test_out = test;
     return FAST_OK;
