@@ -40,6 +40,7 @@ typedef struct fast_predictor_options {
     const char *engine; /* name; NULL: the fastest */
     const char *plan;   /* as --plan; NULL: auto */
     int64_t batch;      /* samples of a pass; 0: as it was trained */
+    bool describe;      /* read the description alone: fast_predictor_json() is all that works */
 } fast_predictor_options;
 
 /* Open a model file; `path` names it in messages where it is in memory. FAST_EINVAL if it does not
@@ -66,9 +67,9 @@ FAST_API const fast_predictor_sizes *fast_predictor_get_sizes(const fast_predict
 /* Return the name of a class; NULL where classes are numbers. */
 FAST_API const char *fast_predictor_class(const fast_predictor *predictor, int64_t i);
 
-/* Return the file's description as one JSON object: "network", "data", "training", "params". Lent
- * until close; NULL where memory is missing. */
-FAST_API const char *fast_predictor_json(fast_predictor *predictor);
+/* Return the file's description as one JSON object: "model", "network", "data" and "training", null
+ * where the file has none, and its "tensors" with shapes and types. */
+FAST_API const char *fast_predictor_json(const fast_predictor *predictor);
 
 /* Compute the outputs of `count` samples, [count][inputs] as the source of the training data holds
  * them (bytes from 0 to 255 as floats, unscaled columns): they are normalised here. `outputs`
@@ -101,6 +102,19 @@ typedef struct fast_prediction {
 
 /* Read and predict the next batch. FAST_EFORMAT names the place in the source. */
 FAST_API FAST_MUST_CHECK fast_err fast_samples_next(fast_samples *samples, fast_prediction *out);
+
+/* Loss and figures of a model on samples with answers. */
+typedef struct fast_scores {
+    int64_t samples;      /* of the source */
+    double loss;          /* mean over the samples, as in training */
+    fast_figures figures; /* accuracy, F1, AUC; or MAE, R2. Its arrays are lent until close */
+    const char *json;     /* all of it as one JSON object in one line; lent until close */
+} fast_scores;
+
+/* Predict all samples of a source, which has answers, and compare. As fast_samples_open() and
+ * fast_samples_next(); FAST_EFORMAT if the source has no sample. */
+FAST_API FAST_MUST_CHECK fast_err fast_predictor_evaluate(fast_predictor *predictor,
+                                                          const char *source, fast_scores *out);
 
 /* How text is generated. */
 typedef struct fast_generate_options {

@@ -53,6 +53,9 @@ const fast_part *cli_command_part(const cli_command *command);
 
 /* The commands. Each reads its command line, does its work and returns the program's exit code. */
 int cli_train(int argc, char **argv);
+int cli_predict(int argc, char **argv);
+int cli_evaluate(int argc, char **argv);
+int cli_show(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_simulate(int argc, char **argv);

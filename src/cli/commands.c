@@ -43,6 +43,52 @@ static const fast_option train_flags[] = {
     FLAG_END,
 };
 
+/* Flags of predict and evaluate: how a model is opened. */
+#define FLAG_TEXT(name, help, kind)                        \
+    {                                                      \
+        name, "", help, FAST_OPTION_TEXT, 0, 0, 0, 0, kind \
+    }
+#define MODEL_FLAGS                                                                               \
+    FLAG_TEXT("model", "the network, for a file that does not describe itself", "model"),         \
+        FLAG_TEXT("data", "the training data, for a file that does not describe itself", "data"), \
+        FLAG_TEXT("engine", "compute with this engine; else the fastest", "engine"),              \
+    {                                                                                             \
+        "batch", "0", "samples of a pass; 0: as in training", FAST_OPTION_INT, 0, 0, 0, 65536,    \
+            NULL                                                                                  \
+    }
+
+static const fast_option predict_flags[] = {
+    FLAG_TEXT("out", "write to this file; .npy, .json and .csv name the format", "file"),
+    { "format", "auto", "how predictions are written; auto: by the name of --out, else CSV",
+      FAST_OPTION_CHOICE, 0, 0, 0, 0, "auto|csv|json|npy" },
+    { "values", "class",
+      "for classes: the most probable one, all probabilities, or logits (before the softmax)",
+      FAST_OPTION_CHOICE, 0, 0, 0, 0, "class|probabilities|logits" },
+    { "top", "1", "write the K most probable classes", FAST_OPTION_INT, 0, 0, 1, 65536, NULL },
+    FLAG_TEXT("prompt", "text that a language model continues; else the text of DATA", NULL),
+    { "length", "200", "characters to generate", FAST_OPTION_INT, 0, 0, 0, 1e9, NULL },
+    { "temperature", "1",
+      "below 1: more often the probable characters; 0: always the most probable", FAST_OPTION_REAL,
+      0, 0, 0, 1000, NULL },
+    { "top_k", "0", "draw among the K most probable characters; 0: among all", FAST_OPTION_INT, 0,
+      0, 0, 256, NULL },
+    { "seed", "1", "of the draws: the same seed gives the same text", FAST_OPTION_INT, 0, 0, 0,
+      1e15, NULL },
+    MODEL_FLAGS,
+    FLAG_END,
+};
+
+static const fast_option evaluate_flags[] = {
+    FLAG("json", "print loss and all figures as one JSON object"),
+    MODEL_FLAGS,
+    FLAG_END,
+};
+
+static const fast_option show_flags[] = {
+    FLAG("json", "print the description as one JSON object"),
+    FLAG_END,
+};
+
 static const fast_option compare_flags[] = {
     { "seeds", "3", "runs of each line, with seeds that follow one another", FAST_OPTION_INT, 0, 0,
       1, 1000, NULL },
@@ -102,11 +148,6 @@ static const fast_option ui_flags[] = {
 };
 
 /* A flag with a value that the command reads itself. */
-#define FLAG_TEXT(name, help, kind)                        \
-    {                                                      \
-        name, "", help, FAST_OPTION_TEXT, 0, 0, 0, 0, kind \
-    }
-
 static const fast_option runs_flags[] = {
     FLAG_TEXT("store", "the run store; else runs.db in your data folder", "file"),
     FLAG_TEXT("where", "only runs like status=done,workers>=4,model~net (= != < <= > >= ~)", NULL),
@@ -146,6 +187,29 @@ static const cli_example train_examples[] = {
     { "fast train --checkpoint run.safetensors",
       "Ctrl-C saves; --resume run.safetensors continues" },
     { "fast train --quiet --json", "for programs: the result as one JSON object" },
+    { NULL, NULL },
+};
+
+static const cli_example predict_examples[] = {
+    { "fast predict iris.safetensors new.csv", "the class of each row, with its probability" },
+    { "fast predict lenet.safetensors x.npy --values probabilities --out p.npy",
+      "probabilities of all classes as a numpy array" },
+    { "fast predict lenet.safetensors fashion-mnist --top 3 --format json",
+      "the three most probable classes of each test image, an object a line" },
+    { "cat rows.csv | fast predict iris.safetensors -", "a table from standard input" },
+    { "fast predict gpt.safetensors --prompt 'Once upon' --length 400 --temperature 0.8",
+      "text of a language model" },
+    { NULL, NULL },
+};
+
+static const cli_example evaluate_examples[] = {
+    { "fast evaluate iris.safetensors test.csv", "loss, accuracy, F1 and the confusion matrix" },
+    { "fast evaluate lenet.safetensors npy:x=x.npy,y=y.npy --json", "the same for programs" },
+    { NULL, NULL },
+};
+
+static const cli_example show_examples[] = {
+    { "fast show iris.safetensors", "what a saved model is, and the command that trained it" },
     { NULL, NULL },
 };
 
@@ -238,6 +302,13 @@ static const cli_example help_examples[] = {
 const cli_command cli_commands[] = {
     { "train", "[OPTIONS]", "train a model", "train", train_flags, NULL, train_examples,
       cli_train },
+    { "predict", "MODEL [DATA] [OPTIONS]",
+      "use a saved model on new data: classes, probabilities, values, text", NULL, predict_flags,
+      NULL, predict_examples, cli_predict },
+    { "evaluate", "MODEL DATA [OPTIONS]", "measure a saved model on data with answers", NULL,
+      evaluate_flags, NULL, evaluate_examples, cli_evaluate },
+    { "show", "MODEL [--json]", "describe a saved model", NULL, show_flags, NULL, show_examples,
+      cli_show },
     { "compare", "[OPTIONS]",
       "train the same job in several ways, and say which to choose; options take lists a,b and "
       "ranges 2..16x2",
@@ -257,7 +328,8 @@ const cli_command cli_commands[] = {
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
-      "train|compare|bench|simulate|systems|runs|ui|info|help|models|data|layers|optimizers|"
+      "train|predict|evaluate|show|compare|bench|simulate|systems|runs|ui|info|help|models|data|"
+      "layers|optimizers|"
       "schedules|engines|"
       "clusters|faults|strategies|topologies|codecs|representatives",
       help_examples, cli_help },

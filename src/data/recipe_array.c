@@ -71,7 +71,8 @@ static fast_err check_shape(const char *name, int rank, const int64_t *shape, co
                       (long long)like->features, (long long)like->shape[like->rank - 1]);
 }
 
-/* FAST_EFORMAT if floats look like bytes that were divided by 255 already. */
+/* FAST_EFORMAT if floats look like bytes that were divided by 255 already: no value is above 1, and
+ * some are between 0 and 1. A black image alone is no sign of it. */
 static fast_err check_range(const char *name, const fast_data *like, const fast_data *data)
 {
     const float *x = data->x;
@@ -228,7 +229,8 @@ static void set_close(fast_source *source)
     fast__free(self);
 }
 
-/* FAST_EFORMAT if a set has other samples than the model, or other answers where they count. */
+/* FAST_EFORMAT if a set has other samples than the model, or other answers where they count. A set
+ * may have fewer classes: the last ones need not occur in it. */
 static fast_err check_set(const fast_recipe *recipe, bool answers, const fast_data *data)
 {
     const fast_data *like = recipe->like;

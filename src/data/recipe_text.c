@@ -25,8 +25,8 @@ typedef struct text_source {
     int64_t line;              /* of the next character, from 1 */
 } text_source;
 
-/* Read the next character as a token; -1 at the end of the text. Characters are read one by one: the
- * buffer of stdio makes that cheap beside a forward pass, and a pipe may deliver any number. */
+/* Read the next character as a token; -1 at the end of the text. Characters are read one by one:
+ * the buffer of stdio makes that cheap beside a forward pass, and a pipe may deliver any number. */
 static fast_err next_token(text_source *self, int *out)
 {
     const int c = fgetc(self->file);

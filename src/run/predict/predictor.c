@@ -38,14 +38,58 @@ typedef struct model_file {
     fast_tensors *tensors;                 /* the file */
 } model_file;
 
-/* Copy a text of the file, which is closed before the model is used. */
-static fast_err copy_text(const char *text, char **out)
+/* A member of the description that is JSON itself; null where the file has no such text. */
+static fast_err set_json(const model_file *file, const char *key, json_t **tree, const char *member)
 {
-    const size_t size = strlen(text) + 1;
+    const char *text = fast__tensors_meta(file->tensors, key);
+    json_t *value = json_null();
 
-    FAST_TRY(fast__alloc("a text", (int64_t)size, 1, out));
-    memcpy(*out, text, size);
+    if (text && strlen(text) > FAST_RECIPE_SIZE_MAX)
+        return fast__fail(FAST_EFORMAT, "%s: %s has %zu bytes; at most %d are read", file->path,
+                          key, strlen(text), FAST_RECIPE_SIZE_MAX);
+    if (text)
+        FAST_TRY(fast__json_read(file->path, text, strlen(text), &value));
+    fast__json_set(tree, member, value);
     return FAST_OK;
+}
+
+/* The tensors of the file: names, types and shapes. */
+static json_t *list_tensors(const fast_tensors *tensors)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < fast__tensors_count(tensors); i++) {
+        const fast_tensor *tensor = fast__tensors_at(tensors, i);
+        json_t *entry = json_object(), *shape = json_array();
+
+        for (int d = 0; d < tensor->rank; d++)
+            fast__json_append(&shape, json_integer(tensor->shape[d]));
+        fast__json_set(&entry, "name", fast__json_text(tensor->name));
+        fast__json_set(&entry, "dtype", fast__json_text(fast__dtype_name(tensor->dtype)));
+        fast__json_set(&entry, "shape", shape);
+        fast__json_append(&list, entry);
+    }
+    return list;
+}
+
+/* Describe the file; its JSON is parsed and printed again, so that a damaged one is refused. */
+static fast_err describe(const model_file *file, char **out)
+{
+    json_t *tree = json_object();
+
+    fast__json_set(&tree, "model",
+                   fast__json_text(fast__tensors_meta(file->tensors, "fast_model")));
+    fast__json_set(&tree, "network",
+                   fast__json_text(fast__tensors_meta(file->tensors, "fast_network")));
+    fast_err err = set_json(file, "fast_data", &tree, "data");
+    if (!err)
+        err = set_json(file, "fast_training", &tree, "training");
+    if (err) {
+        json_decref(tree);
+        return err;
+    }
+    fast__json_set(&tree, "tensors", list_tensors(file->tensors));
+    return fast__json_print(&tree, out);
 }
 
 /* The recipe of the file, or of the training data that the options name. */
@@ -84,10 +128,14 @@ static fast_err open_graph(const model_file *file, fast_predictor *p)
                                .regression = like->classes == 0,
                                .positions = like->positions };
     fast_network *network = NULL;
+    char *made = NULL;
 
     memcpy(input.shape, like->shape, sizeof input.shape);
-    if (file->options->model)
-        return fast__model_open(file->options->model, &input, &p->graph, &p->network);
+    if (file->options->model) {
+        FAST_TRY(fast__model_open(file->options->model, &input, &p->graph, &made));
+        fast__free(made);
+        return FAST_OK;
+    }
     if (!text)
         return fast__fail(FAST_EINVAL,
                           "%s does not describe its network; give --model as in its training",
@@ -95,7 +143,6 @@ static fast_err open_graph(const model_file *file, fast_predictor *p)
     if (strlen(text) > FAST_TEXT_MAX)
         return fast__fail(FAST_EFORMAT, "%s has a network of %zu bytes; at most %d are read",
                           file->path, strlen(text), FAST_TEXT_MAX);
-    FAST_TRY(copy_text(text, &p->network));
     fast_err err = fast__network_parse(text, strlen(text), &network);
     if (!err)
         err = fast__network_fit(network, &input, &p->graph);
@@ -119,14 +166,15 @@ static fast_err check_weights(const model_file *file, const fast_graph *graph)
  */
 static fast_err choose_batch(const model_file *file, const fast_predictor *p, int64_t *out)
 {
+    const char *text = fast__tensors_meta(file->tensors, "fast_training");
     json_t *training = NULL;
     int64_t batch = file->options->batch, values = 0;
 
     if (batch < 0 || batch > BATCH_MAX)
         return fast__fail(FAST_EINVAL, "a batch has 1 to %d samples, not %lld", BATCH_MAX,
                           (long long)batch);
-    if (batch == 0 && p->training) {
-        FAST_TRY(fast__json_read(file->path, p->training, strlen(p->training), &training));
+    if (batch == 0 && text) {
+        FAST_TRY(fast__json_read(file->path, text, strlen(text), &training));
         batch = json_integer_value(json_object_get(training, "batch"));
         json_decref(training);
     }
@@ -179,13 +227,12 @@ static fast_err open_program(const model_file *file, fast_predictor *p)
 /* Open all parts of a file that was read. */
 static fast_err open_parts(const model_file *file, fast_predictor *p)
 {
-    const char *training = fast__tensors_meta(file->tensors, "fast_training");
-
+    FAST_TRY(describe(file, &p->json));
+    if (file->options->describe)
+        return FAST_OK;
     FAST_TRY(open_recipe(file, p));
     FAST_TRY(open_graph(file, p));
     FAST_TRY(check_weights(file, p->graph));
-    if (training && strlen(training) <= FAST_TEXT_MAX)
-        FAST_TRY(copy_text(training, &p->training));
     FAST_TRY(open_program(file, p));
     fast__weights_copy(file->tensors, &p->graph->params, "", p->w);
     fast__weights_copy(file->tensors, &p->graph->state, "", p->s);
@@ -228,8 +275,6 @@ void fast_predictor_close(fast_predictor *predictor)
     }
     fast__graph_free(p->graph);
     fast__recipe_free(p->recipe);
-    fast__free(p->network);
-    fast__free(p->training);
     fast__free(p->w);
     fast__free(p->s);
     fast__free(p->x);
@@ -237,6 +282,8 @@ void fast_predictor_close(fast_predictor *predictor)
     fast__free(p->probabilities);
     fast__free(p->numbers);
     fast__free(p->json);
+    fast__figures_free(p->sums);
+    fast__free(p->scores);
     fast__free(p);
 }
 
@@ -255,34 +302,9 @@ const char *fast_predictor_class(const fast_predictor *predictor, int64_t i)
     return name;
 }
 
-/* Parse JSON of the file; null where it is missing or wrong. */
-static json_t *parse_or_null(const char *text)
+const char *fast_predictor_json(const fast_predictor *predictor)
 {
-    json_t *tree = NULL;
-
-    if (text && fast__json_read("model", text, strlen(text), &tree) == FAST_OK)
-        return tree;
-    return json_null();
-}
-
-const char *fast_predictor_json(fast_predictor *predictor)
-{
-    fast_predictor *p = predictor;
-    json_t *tree = json_object();
-    char *data = NULL;
-
-    if (p->json)
-        return p->json;
-    fast__json_set(&tree, "network", fast__json_text(p->network));
-    fast__json_set(&tree, "params", json_integer(p->sizes.params));
-    fast__json_set(&tree, "data",
-                   fast__recipe_write(p->recipe->like, &data) == FAST_OK ? parse_or_null(data)
-                                                                         : NULL);
-    fast__free(data);
-    fast__json_set(&tree, "training", parse_or_null(p->training));
-    if (fast__json_print(&tree, &p->json) != FAST_OK)
-        return NULL;
-    return p->json;
+    return predictor->json;
 }
 
 fast_err fast__predictor_pass(fast_predictor *predictor, int64_t count, const int32_t *labels,

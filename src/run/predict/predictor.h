@@ -4,6 +4,7 @@
 #include "data/recipe.h"
 #include "engine/engine.h"
 #include "fast/predict.h"
+#include "learner/figures.h"
 #include "tensor/safetensors.h"
 
 /*
@@ -12,13 +13,12 @@
  *   ../model_meta.c   a run -> the metadata of its file
  *   predictor.c       file -> metadata -> recipe, graph -> program, weights; samples in memory
  *   samples.c         new data by the recipe -> batches -> predictions
+ *   scores.c          predictions and answers -> loss and figures
  *   generate.c        a prompt -> characters
  */
 struct fast_predictor {
     fast_predictor_sizes sizes; /* of the model */
     fast_recipe *recipe;        /* of the inputs */
-    char *network;              /* the network's text */
-    char *training;             /* JSON text of the file; or NULL */
     fast_graph *graph;          /* of the network */
     const fast_engine *engine;  /* that computes */
     fast_program *program;      /* the graph compiled */
@@ -29,7 +29,9 @@ struct fast_predictor {
     float *outputs;             /* [batch][positions][outputs] */
     float *probabilities;       /* [batch][positions][outputs] */
     uint32_t *numbers;          /* [batch]: 0, 1, 2, ... */
-    char *json;                 /* the description that was lent; or NULL */
+    char *json;                 /* the description */
+    fast_figure_sums *sums;     /* of the last evaluation; or NULL */
+    char *scores;               /* JSON of the last evaluation; or NULL */
 };
 
 /* Run one pass over predictor->x: `count` samples, whose answers may be NULL. Sets
