@@ -153,7 +153,7 @@ static void numbers_are_exact(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         double value;
         const fast_csv_field field = { .at = texts[i], .size = (int64_t)strlen(texts[i]) };
-        assert_true(fast__csv_number(&field, &value));
+        assert_true(fast__csv_number(&field, '.', &value));
         assert_true(value == strtod(texts[i], NULL));
     }
     static const char *const wrong[] = { "",    "-",     ".",    "1.2.3", "1x", "nan",
@@ -161,7 +161,7 @@ static void numbers_are_exact(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         double value;
         const fast_csv_field field = { .at = wrong[i], .size = (int64_t)strlen(wrong[i]) };
-        if (fast__csv_number(&field, &value))
+        if (fast__csv_number(&field, '.', &value))
             fail_msg("\"%s\" is a number", wrong[i]);
     }
 }
@@ -181,23 +181,23 @@ static void mistakes_are_named(void **state)
         { "1\n2\n", "", FAST_EFORMAT, "one column" },
         { "1,2,0\n1,2\n", "", FAST_EFORMAT, ":2: 2 fields, expected 3" },
         { "1,2,0\n1,2,3,4\n", "", FAST_EFORMAT, ":2: 4 fields, expected 3" },
-        { "1,2,0\n1,,0\n", "", FAST_EFORMAT, ":2: column 1 is empty" },
-        { "1,2,0\n\n1,nan,0\n", "", FAST_EFORMAT, ":3: column 1 is \"nan\"" },
+        { "1,2,0\n1,,0\n", ",missing=refuse", FAST_EFORMAT, ":2: column 1 is empty" },
+        { "1,2,0\n\n1,nan,0\n", ",missing=refuse", FAST_EFORMAT, ":3: column 1 is \"nan\"" },
         { "1,2,0\n1,inf,0\n", "", FAST_EFORMAT, "finite" },
-        { "1,nan,0\n3,4,1\n5,6,0\n", "", FAST_EFORMAT, ":1: column 1 is \"nan\"" },
+        { "1,nan,0\n3,4,1\n5,6,0\n", ",missing=refuse", FAST_EFORMAT, ":1: column 1 is \"nan\"" },
         { "-Inf,0\n4,1\n6,0\n", "", FAST_EFORMAT, ":1: column 0 is \"-Inf\"" },
         { "1,1e999,0\n3,4,1\n5,6,0\n", "", FAST_EFORMAT, ":1: column 1 is \"1e999\"" },
         { "1,x,0\n3,4,1\n5,6,0\n", "", FAST_EFORMAT, ":1: column 1 is \"x\"" },
         { "1,2,0\n1,1e39,0\n", "", FAST_EFORMAT, "column 1 is \"1e39\"" },
         { "1,2,0\nx,2,0\n", "", FAST_EFORMAT, ":2: column 0 is \"x\"" },
-        { "1,2,0\n1,2,\n", "", FAST_EFORMAT, ":2: column 2 is empty" },
+        { "1,2,0\n1,2,\n", ",missing_target=refuse", FAST_EFORMAT, ":2: column 2 is empty" },
         { "1,2,0\n1,\"2,0\n", "", FAST_EFORMAT, ":2: a quote is opened" },
         { "1,\"2\"x,0\n", "", FAST_EFORMAT, ":1: text follows" },
         { "1,2,x\n1,2,0\n", ",task=regression,header=no", FAST_EFORMAT, ":1: column 2" },
-        { "a,b\n1,2\n", ",label=c", FAST_EINVAL, "no column \"c\"" },
-        { "a,b\n1,2\n", ",label=2", FAST_EINVAL, "label=2" },
-        { "a,b\n1,2\n", ",label=-3", FAST_EINVAL, "label=-3" },
-        { "a,b\n1,2\n", ",label=a,header=no", FAST_EINVAL, "is a name" },
+        { "a,b\n1,2\n", ",target=c", FAST_EINVAL, "no column \"c\"" },
+        { "a,b\n1,2\n", ",target=2", FAST_EINVAL, "target=2" },
+        { "a,b\n1,2\n", ",target=-3", FAST_EINVAL, "target=-3" },
+        { "a,b\n1,2\n", ",target=a,header=no", FAST_EINVAL, "is a name" },
         { "a,b\n1,2\n", ",header=no", FAST_EFORMAT, ":1: column 0 is \"a\"" },
         { "1,2\n", ",test_fraction=0.5", FAST_EINVAL, "cannot be split" },
     };
@@ -230,7 +230,8 @@ static void test_files_use_the_same_classes(void **state)
     fast_data_free(test);
     open_without_memory(spec);
     snprintf(spec, sizeof spec, "csv:file=%s,test_file=%s", a.path, c.path);
-    open_badly(spec, FAST_EFORMAT, "label \"z\" does not occur", HEAP_MAX);
+    open_badly(spec, FAST_EFORMAT, ":2: column 1 (k) is \"z\", a class that does not occur",
+               HEAP_MAX);
     fixture_drop(&a);
     fixture_drop(&b);
     fixture_drop(&c);

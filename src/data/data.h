@@ -13,6 +13,11 @@
  *   idx.c, fashion_mnist.c       kinds that read files, with their helpers: csv_scan.c (fields),
  *   csv.c, numpy.c, text.c       npy.c (headers), array.c (numbers), zip.c (members of an NPZ),
  *                                byte_reader.c (bytes, gunzipped)
+ *   table_fit.c, table_task.c    a training table -> its encoder: first line, answers, classes or
+ *   table_columns.c              regression, kinds of columns; category_set.c collects texts
+ *   table.c, date.c              encoder + table -> samples; dates as numbers
+ *   table_json.c                 encoder -> JSON of a model file -> encoder
+ *   table_summary.c              encoder -> one line for people
  *   digits.c, points.c           kinds that are drawn, by synthetic.c: images, classes in space,
  *   regression.c, copy.c         regression, memory
  *   data.c, split.c              a set made and checked; divided and normalised (make.h)

@@ -36,6 +36,10 @@ fast_err fast__data_normalize(fast_normalize how, fast_data *train, fast_data *t
 fast_err fast__data_split(fast_data **move, double fraction, bool shuffle, fast_data **train_out,
                           fast_data **test_out);
 
+/* Set test[i] for the samples of `count` that fast__data_split() moves to the test set after the
+ * shuffle; `test` is zeroed. */
+void fast__data_split_mark(int64_t count, double fraction, bool *test);
+
 /* Finish an open(): check both sets and that they fit each other, normalise, hand out. Takes both,
  * also when it fails. *test_move may be NULL. */
 fast_err fast__data_finish(fast_normalize how, fast_data **train_move, fast_data **test_move,

@@ -85,6 +85,13 @@ fast_err fast__data_normalize(fast_normalize how, fast_data *train, fast_data *t
     return FAST_OK;
 }
 
+/* Sample at a position of the fixed shuffle. The run's seed has no effect: every run tests on the
+ * same samples. */
+static size_t shuffled(int64_t count, int64_t at)
+{
+    return fast__rng_permute(0, FAST_PURPOSE_SYNTHETIC, 0, (uint64_t)count, (uint64_t)at);
+}
+
 /* Copy `part->count` samples of `all`, from position `first` of the shuffle. */
 static void copy_part(const fast_data *all, bool shuffle, int64_t first, fast_data *part)
 {
@@ -92,11 +99,7 @@ static void copy_part(const fast_data *all, bool shuffle, int64_t first, fast_da
     const size_t label_size = (size_t)all->positions * sizeof(int32_t);
     const size_t target_size = (size_t)all->outputs * sizeof(float);
     for (int64_t i = 0; i < part->count; i++) {
-        const uint64_t at = (uint64_t)(first + i);
-        /* The run's seed has no effect: every run tests on the same samples. */
-        const size_t from =
-            shuffle ? fast__rng_permute(0, FAST_PURPOSE_SYNTHETIC, 0, (uint64_t)all->count, at)
-                    : at;
+        const size_t from = shuffle ? shuffled(all->count, first + i) : (size_t)(first + i);
         memcpy((char *)part->x + (size_t)i * x_size, (const char *)all->x + from * x_size, x_size);
         if (all->labels != NULL)
             memcpy((char *)part->labels + (size_t)i * label_size,
@@ -125,15 +128,29 @@ static fast_err make_part(const fast_data *all, bool shuffle, int64_t first, int
     return FAST_OK;
 }
 
+/* Number of samples of a test set that is `fraction` of the whole: at least one. */
+static int64_t count_test(int64_t count, double fraction)
+{
+    const int64_t test = (int64_t)(fraction * (double)count + 0.5);
+    return test < 1 ? 1 : test;
+}
+
+/* The same shuffle and the same count as divide(), without samples. */
+void fast__data_split_mark(int64_t count, double fraction, bool *test)
+{
+    const int64_t first = count - count_test(count, fraction);
+    /* A split that leaves nothing to train on fails when it is made. */
+    for (int64_t i = first; first > 0 && i < count; i++)
+        test[shuffled(count, i)] = true;
+}
+
 /* Divide `all` into training set and test set, which is `fraction` of it; `all` stays the
  * caller's. */
 static fast_err divide(const fast_data *all, const char *option, double fraction, bool shuffle,
                        fast_data **train_out, fast_data **test_out)
 {
     FAST_ASSERT(fraction > 0 && fraction < 1);
-    int64_t test_count = (int64_t)(fraction * (double)all->count + 0.5);
-    if (test_count < 1)
-        test_count = 1;
+    const int64_t test_count = count_test(all->count, fraction);
     if (all->count < 2)
         return fast__fail(FAST_EINVAL, "one sample cannot be split; set %s=0", option);
     if (test_count >= all->count)
