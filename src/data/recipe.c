@@ -37,6 +37,7 @@ enum {
 /* Kinds of sources, by the member "kind" of a recipe's source. */
 static const fast_source_kind kinds[] = {
     { "array", "an NPY or IDX file, or a data set by name", fast__array_source_open },
+    { "table", "a CSV file, or - for standard input", fast__table_source_open },
     { "text", "a text file, or - for standard input", fast__text_source_open },
 };
 enum { KIND_COUNT = sizeof kinds / sizeof *kinds };

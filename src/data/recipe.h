@@ -17,7 +17,7 @@
  * the set alone knows (fast_data.recipe); its "kind" chooses a row of the table in recipe.c. A
  * description is hostile input: sizes, lengths and numbers are checked before they are used.
  */
-enum { FAST_RECIPE_SIZE_MAX = 8 << 20 }; /* bytes of the JSON text */
+enum { FAST_RECIPE_SIZE_MAX = 20 << 20 }; /* bytes of the JSON text */
 
 typedef struct fast_recipe {
     fast_data *like; /* a set of one sample: sizes, constants, texts; its sample is zeros */
@@ -40,8 +40,9 @@ fast_err fast__recipe_set(const fast_recipe *recipe, fast_dtype dtype, int64_t c
 typedef struct fast_source fast_source;
 struct fast_source {
     bool answers; /* labels or targets of the sets are those of the source, not zeros */
-    /* Read the next `count` samples, fewer only at the end; *out is then NULL if no sample is left.
-     * The caller frees the set, whose values were checked. Errors name the place in the source. */
+    /* Read the next `count` samples, fewer only at the end and where a record has no answer; *out
+     * is NULL if no sample is left. The caller frees the set, whose values were checked. Errors
+     * name the place in the source. */
     fast_err (*next)(fast_source *source, int64_t count, fast_data **out);
     void (*close)(fast_source *source); /* frees the source */
 };
@@ -62,6 +63,8 @@ typedef struct fast_source_kind {
 
 /* The kinds, one line of the table each. */
 fast_err fast__array_source_open(const fast_recipe *recipe, const char *path, bool answers,
+                                 fast_source **out);
+fast_err fast__table_source_open(const fast_recipe *recipe, const char *path, bool answers,
                                  fast_source **out);
 fast_err fast__text_source_open(const fast_recipe *recipe, const char *path, bool answers,
                                 fast_source **out);

@@ -177,6 +177,105 @@ static void text_is_read_by_its_alphabet(void **state)
     fixture_drop(&other);
 }
 
+/* Read all `samples` of a file with batches of `count`, and compare them with `want`. */
+static void check_table(const fast_recipe *recipe, const char *text, int64_t count,
+                        const float *want, int64_t samples)
+{
+    data_fixture f = fixture_make(text, strlen(text));
+    fast_source *source = NULL;
+    fast_data *batch = NULL;
+    int64_t seen = 0;
+
+    if (fast__source_open(recipe, f.path, false, &source))
+        fail_msg("%s", fast_error_detail());
+    for (;;) {
+        if (source->next(source, count, &batch))
+            fail_msg("%s", fast_error_detail());
+        if (!batch)
+            break;
+        assert_true(batch->count == count || seen + batch->count == samples);
+        assert_true(seen + batch->count <= samples);
+        assert_memory_equal(batch->x, want + 2 * seen, (size_t)batch->count * 2 * sizeof *want);
+        seen += batch->count;
+        fast_data_free(batch);
+    }
+    assert_int_equal(seen, samples);
+    source->close(source);
+    fixture_drop(&f);
+}
+
+/* Columns are matched by name whatever their order; quotes, blank lines, and no names at all. */
+static void tables_are_read_in_blocks(void **state)
+{
+    (void)state;
+    static const char training[] = "a,b,kind\n1,2,x\n3,4,y\n5,7,x\n2,2,y\n";
+    static const float want[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 };
+    static const char *const same[] = {
+        "a,b,kind\n1,2,x\n3,4,x\n5,6,y\n7,8,y\n9,10,x\n",
+        "b,a\n2,1\n4,3\n6,5\n8,7\n10,9",
+        "1,2\n3,4\n5,6\n7,8\n9,10\n",
+        "note,b,a\r\n\"one\ntwo, \"\"three\"\"\",2,1\r\n\r\n,4,3\r\n\n5\" "
+        "nail,6,5\nx,8,7\n\"\",10,9\n \n",
+    };
+    data_fixture f = fixture_make(training, strlen(training));
+    char spec[FIXTURE_SPEC];
+    fast_data *train, *test;
+
+    snprintf(spec, sizeof spec, "csv:file=%s,test_fraction=0,normalize=none", f.path);
+    open_well(spec, &train, &test);
+    fast_recipe *recipe = recipe_of(train);
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        for (int64_t count = 1; count < 8; count++)
+            check_table(recipe, same[i], count, want, 5);
+    fast__recipe_free(recipe);
+    fast_data_free(train);
+    fixture_drop(&f);
+}
+
+/* Lines of errors are those of the file, in any block. */
+static void errors_of_tables_have_lines(void **state)
+{
+    (void)state;
+    static const char training[] = "a,b,kind\n1,2,x\n3,4,y\n5,7,x\n2,2,y\n";
+    static const char *const cases[][2] = {
+        { "", "is empty" },
+        { "a,c\n1,2\n", "no column \"b\"" },
+        { "a,b\n1,2\n3,4\n5,6\n7,oops\n", ":5:" },
+        { "a,b\n1,2\n3,4\n5\n7,8\n", ":4:" },
+        { "a,b\n1,2\n\"3,4\n5,6\n", "quote" },
+    };
+    data_fixture f = fixture_make(training, strlen(training));
+    char spec[FIXTURE_SPEC];
+    fast_data *train, *test;
+
+    snprintf(spec, sizeof spec, "csv:file=%s,test_fraction=0", f.path);
+    open_well(spec, &train, &test);
+    fast_recipe *recipe = recipe_of(train);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        data_fixture bad = fixture_make(cases[i][0], strlen(cases[i][0]));
+        fast_source *source = NULL;
+        fast_data *batch = NULL;
+        fast_err err = fast__source_open(recipe, bad.path, false, &source);
+
+        while (!err) {
+            err = source->next(source, 2, &batch);
+            if (!err && !batch)
+                fail_msg("case %zu was read", i);
+            fast_data_free(batch);
+            batch = NULL;
+        }
+        assert_int_equal(err, FAST_EFORMAT);
+        if (!strstr(fast_error_detail(), cases[i][1]))
+            fail_msg("case %zu: %s", i, fast_error_detail());
+        if (source)
+            source->close(source);
+        fixture_drop(&bad);
+    }
+    fast__recipe_free(recipe);
+    fast_data_free(train);
+    fixture_drop(&f);
+}
+
 /* Every member that is wrong is named. */
 static void wrong_members_are_named(void **state)
 {
@@ -223,10 +322,9 @@ static void wrong_members_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(descriptions_are_read_back),
-        cmocka_unit_test(arrays_are_checked),
-        cmocka_unit_test(text_is_read_by_its_alphabet),
-        cmocka_unit_test(wrong_members_are_named),
+        cmocka_unit_test(descriptions_are_read_back),   cmocka_unit_test(arrays_are_checked),
+        cmocka_unit_test(text_is_read_by_its_alphabet), cmocka_unit_test(tables_are_read_in_blocks),
+        cmocka_unit_test(errors_of_tables_have_lines),  cmocka_unit_test(wrong_members_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
