@@ -107,6 +107,8 @@ void fast_data_free(fast_data *data)
     fast__free(data);
 }
 
+/* The names end where the last zero byte is: the number of classes is known, the size is not
+ * stored. */
 size_t fast__class_names_size(const char *names, int64_t classes)
 {
     const char *end = names;
@@ -126,6 +128,7 @@ static fast_err copy_bytes(const char *from, size_t size, char **out)
     return FAST_OK;
 }
 
+/* Texts that `from` lacks stay NULL. After a failure the set is freed with those that it has. */
 fast_err fast__data_copy_texts(const fast_data *from, fast_data *to)
 {
     FAST_ASSERT(to->alphabet == NULL && to->class_names == NULL && to->recipe == NULL);

@@ -63,6 +63,8 @@ static void check_round(const char *spec)
     fast_data_free(test);
 }
 
+/* Sets that differ in what a description holds: bytes with one and the other normalisation, floats,
+ * a regression, tokens with an answer at each position. */
 static void descriptions_are_read_back(void **state)
 {
     (void)state;
@@ -210,6 +212,8 @@ static void tables_are_read_in_blocks(void **state)
     (void)state;
     static const char training[] = "a,b,kind\n1,2,x\n3,4,y\n5,7,x\n2,2,y\n";
     static const float want[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 };
+    /* The same five samples: with answers, in another order, without names, and among columns that
+     * the model does not know. */
     static const char *const same[] = {
         "a,b,kind\n1,2,x\n3,4,x\n5,6,y\n7,8,y\n9,10,x\n",
         "b,a\n2,1\n4,3\n6,5\n8,7\n10,9",
@@ -237,6 +241,7 @@ static void errors_of_tables_have_lines(void **state)
 {
     (void)state;
     static const char training[] = "a,b,kind\n1,2,x\n3,4,y\n5,7,x\n2,2,y\n";
+    /* A file and a part of the sentence; blocks of two records. */
     static const char *const cases[][2] = {
         { "", "is empty" },
         { "a,c\n1,2\n", "no column \"b\"" },
@@ -281,6 +286,7 @@ static void wrong_members_are_named(void **state)
 {
     (void)state;
 #define TAIL "\"mean\": [0], \"scale\": [1], \"source\": {\"kind\": \"array\"}}"
+    /* A description and the member that its error names. */
     static const char *const cases[][2] = {
         { "nothing", "at byte" },
         { "{\"version\": 2}", "version 2" },
