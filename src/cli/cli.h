@@ -68,7 +68,15 @@ int cli_help(int argc, char **argv);
 /* Help on a command or a topic, to standard output. */
 int cli_help_topic(const char *topic);
 
-/* Say one sentence of trouble on standard error: "fast: ...", and return `code`. */
+/* Print the options of this name, of all commands and parts; false if there is no such option. */
+bool cli_help_option(const char *word);
+
+/* Return the command for a word that people try instead of its name, with a command line; NULL for
+ * any other word. */
+const char *cli_other_word(const char *word, const char **how_out);
+
+/* Say one sentence of trouble on standard error: "fast: ...", and return `code`. Control characters
+ * of names and files are written as "?": a terminal would obey them. */
 int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Say why a call of the library failed; the exit code for it: CLI_USAGE where the user's words or

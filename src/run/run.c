@@ -361,6 +361,10 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
 {
     FAST_TRY(fast__config_parse(options, &run->config));
     FAST_TRY(fast__command_words(options, &run->text.command));
+    if (!own->kind && !own->network)
+        FAST_TRY(fast__bare_path("model", run->config.model));
+    if (!own->train)
+        FAST_TRY(fast__bare_path("data", run->config.data));
     FAST_TRY(check_words(run));
     if (!fast__codec_is_auto(run))
         FAST_TRY(fast__run_codec_open(run));

@@ -137,6 +137,10 @@ extern const fast_part fast__run_part;
  * together, can get wrong. */
 fast_err fast__config_parse(const char *const *options, fast_run_config *out);
 
+/* Make a path a spec by its ending: option "data", "my.csv" -> "csv:file=my.csv". Names of parts
+ * are unchanged. FAST_ENOENT; FAST_EINVAL says how to write a file that needs more; bare_path.c. */
+fast_err fast__bare_path(const char *option, char value[FAST_PATH_MAX]);
+
 /* The value of one option of the table as canonical text: equal values give equal text. */
 void fast__config_text(const fast_option *option, const fast_run_config *config, char *text,
                        size_t size);

@@ -26,6 +26,7 @@
 #include "run/run.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { BATCH_DEFAULT = 64, BATCH_MAX = 65536 };
@@ -92,12 +93,20 @@ static fast_err describe(const model_file *file, char **out)
     return fast__json_print(&tree, out);
 }
 
+/* Copy an option; a path becomes a spec by its ending, as in a run. */
+static fast_err copy_spec(const char *option, const char *value, char spec[FAST_PATH_MAX])
+{
+    if (snprintf(spec, FAST_PATH_MAX, "%s", value) >= FAST_PATH_MAX)
+        return fast__fail(FAST_EINVAL, "%s %.60s... is too long", option, value);
+    return fast__bare_path(option, spec);
+}
+
 /* The recipe of the file, or of the training data that the options name. */
 static fast_err open_recipe(const model_file *file, fast_predictor *p)
 {
     const char *text = fast__tensors_meta(file->tensors, "fast_data");
     fast_data *train = NULL, *test = NULL;
-    char *made = NULL;
+    char *made = NULL, spec[FAST_PATH_MAX];
 
     if (!file->options->data && text)
         return fast__recipe_read(file->path, text, &p->recipe);
@@ -106,7 +115,8 @@ static fast_err open_recipe(const model_file *file, fast_predictor *p)
                           "%s does not describe its inputs, as files of other programs and of "
                           "earlier versions; give --model and --data as they were in its training",
                           file->path);
-    FAST_TRY(fast__data_open(file->options->data, 1, &train, &test, NULL));
+    FAST_TRY(copy_spec("data", file->options->data, spec));
+    FAST_TRY(fast__data_open(spec, 1, &train, &test, NULL));
     fast_err err = fast__recipe_write(train, &made);
     if (!err)
         err = fast__recipe_read(file->path, made, &p->recipe);
@@ -128,11 +138,12 @@ static fast_err open_graph(const model_file *file, fast_predictor *p)
                                .regression = like->classes == 0,
                                .positions = like->positions };
     fast_network *network = NULL;
-    char *made = NULL;
+    char *made = NULL, spec[FAST_PATH_MAX];
 
     memcpy(input.shape, like->shape, sizeof input.shape);
     if (file->options->model) {
-        FAST_TRY(fast__model_open(file->options->model, &input, &p->graph, &made));
+        FAST_TRY(copy_spec("model", file->options->model, spec));
+        FAST_TRY(fast__model_open(spec, &input, &p->graph, &made));
         fast__free(made);
         return FAST_OK;
     }
