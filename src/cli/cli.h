@@ -68,8 +68,9 @@ int cli_help(int argc, char **argv);
 /* Help on a command or a topic, to standard output. */
 int cli_help_topic(const char *topic);
 
-/* Print the options of this name, of all commands and parts; false if there is no such option. */
-bool cli_help_option(const char *word);
+/* Print the options of this name, of all commands and parts, after an empty line where `behind`;
+ * false if there is no such option. */
+bool cli_help_option(const char *word, bool behind);
 
 /* Return the command for a word that people try instead of its name, with a command line; NULL for
  * any other word. */

@@ -226,12 +226,22 @@ static int read_prompt(const char *path, char **out)
     return CLI_DONE;
 }
 
-/* Write a generated character at once: a reader wants to see the text grow. */
+/* A text that is generated. */
+typedef struct predict_text {
+    FILE *out;          /* where it goes */
+    const char *prompt; /* not written yet; NULL: it was */
+} predict_text;
+
+/* Write a generated character at once: a reader wants to see the text grow. The prompt comes before
+ * the first one, so that a prompt that is refused leaves no output. */
 static bool put_character(void *ctx, char character)
 {
-    FILE *out = ctx;
+    predict_text *text = ctx;
 
-    return fputc(character, out) != EOF && fflush(out) == 0;
+    if (text->prompt)
+        fputs(text->prompt, text->out);
+    text->prompt = NULL;
+    return fputc(character, text->out) != EOF && fflush(text->out) == 0;
 }
 
 /* Continue a prompt. */
@@ -254,8 +264,8 @@ static int generate(const predict_line *line, fast_predictor *predictor, FILE *o
         return cli_fail(CLI_USAGE,
                         "a language model continues a text: give --prompt TEXT, a file, or - for "
                         "standard input");
-    fputs(options.prompt, out);
-    const fast_err err = fast_predictor_generate(predictor, &options, put_character, out);
+    predict_text written = { out, options.prompt };
+    const fast_err err = fast_predictor_generate(predictor, &options, put_character, &written);
     if (!err)
         fputc('\n', out);
     free(text);

@@ -262,7 +262,7 @@ int cli_help_topic(const char *name)
         return CLI_DONE;
     }
     const bool part = print_parts_named(&page, name);
-    if (cli_help_option(name) || part)
+    if (cli_help_option(name, part) || part)
         return CLI_DONE;
     if (strcmp(name, "version") == 0) {
         fputs("fast --version prints the version, fast info what this build has.\n", stdout);

@@ -73,7 +73,7 @@ static void print_hit(cli_page *page, option_hits *hits, int first)
         snprintf(left, sizeof left, "%s=%s", hit->option->name, value);
     else
         cli_flag_text(hit->option, left);
-    fprintf(page->out, "%s%s   (", first > 0 ? "\n" : "", left);
+    fprintf(page->out, "%s   (", left);
     for (int i = first; i < hits->count; i++) {
         option_hit *other = &hits->list[i];
 
@@ -91,7 +91,7 @@ static void print_hit(cli_page *page, option_hits *hits, int first)
     cli_page_text(page, 6, text);
 }
 
-bool cli_help_option(const char *word)
+bool cli_help_option(const char *word, bool behind)
 {
     static option_hits hits;
     char name[CLI_FLAG_MAX];
@@ -106,8 +106,11 @@ bool cli_help_option(const char *word)
     search_all(&hits, name);
     cli_page_init(&page, stdout);
     for (int i = 0; i < hits.count; i++)
-        if (!hits.list[i].printed)
+        if (!hits.list[i].printed) {
+            if (i > 0 || behind)
+                fputc('\n', page.out);
             print_hit(&page, &hits, i);
+        }
     return hits.count > 0;
 }
 
