@@ -59,7 +59,7 @@ static void days_follow_each_other(void **state)
     for (int year = 1800; year < 2201; year++) {
         for (int month = 1; month <= 12; month++) {
             for (int day = 1; day <= 31; day++) {
-                char text[16];
+                char text[40];
                 bool clock;
                 snprintf(text, sizeof text, "%04d-%02d-%02d", year, month, day);
                 const double days = days_of(text, FAST_DATE_YMD, &clock);

@@ -256,6 +256,38 @@ static void recipes_read_new_files(void **state)
     fast_data_free(train);
 }
 
+/* Targets far from 1 are standardised by the training set, and a recipe reads others so. */
+static void targets_are_scaled(void **state)
+{
+    (void)state;
+    static const char text[] = "a,y\n1,100000\n2,300000\n";
+    fast_data *data = read_table(text, "");
+    assert_true(data->target_mean == 200000 && data->target_scale == 1e-5f);
+    assert_true(fabsf(data->targets[0] + 1) < 1e-6f && fabsf(data->targets[1] - 1) < 1e-6f);
+    assert_non_null(strstr(data->summary, "regression on `y` (2e+05 +- 1e+05, standardised)"));
+    fast_table *table = table_of(data->recipe);
+    static const char other[] = "y,a\n400000,7\n";
+    const fast_table_source source = { "other.csv", other, strlen(other), 0, 0 };
+    fast_data *again;
+    assert_int_equal(fast__table_read(table, &source, true, &again), FAST_OK);
+    assert_true(fabsf(again->targets[0] - 2) < 1e-6f && again->target_mean == 200000);
+    fast_data_free(again);
+    fast_data_free(data);
+    fast__table_free(table);
+    data = read_table(text, ",scale_target=no");
+    assert_true(data->targets[1] == 300000 && data->target_mean == 0 && data->target_scale == 1);
+    fast_data_free(data);
+    data = read_table("a,y\n1,1.5\n2,3.5\n", "");
+    assert_true(data->targets[1] == 3.5f && data->target_scale == 1);
+    fast_data_free(data);
+    data = read_table("a,y\n1,1.5\n2,3.5\n", ",scale_target=yes");
+    assert_true(data->targets[1] == 1 && data->target_mean == 2.5f);
+    fast_data_free(data);
+    data = read_table("a,y\n1,7.5\n2,7.5\n", ",scale_target=yes"); /* equal: as they are */
+    assert_true(data->targets[1] == 7.5f);
+    fast_data_free(data);
+}
+
 /* Every allocation of reading a description and a file may fail. */
 static void memory_may_run_out(void **state)
 {
@@ -302,6 +334,8 @@ static void descriptions_may_be_hostile(void **state)
         { "\"task\": \"classes\"", "\"task\": \"regression\"" },
         { "\"numbers\": false", "\"numbers\": true" },
         { "\"numbers\": false", "\"numbers\": 3" },
+        { "\"target_scale\": 1", "\"target_scale\": 0" },
+        { "\"target_mean\": 0", "\"target_mean\": \"x\"" },
         { "\"fill\": [", "\"fill\": [1, " },
         { "\"fill\": [", "\"fill\": [\"a\", " },
         { "\"kind\": \"category\", \"categories\": [",
@@ -381,6 +415,7 @@ int main(void)
         cmocka_unit_test(first_lines_are_understood),
         cmocka_unit_test(test_samples_decide_nothing),
         cmocka_unit_test(recipes_read_new_files),
+        cmocka_unit_test(targets_are_scaled),
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(descriptions_may_be_hostile),
         cmocka_unit_test(many_texts_take_bounded_memory),
