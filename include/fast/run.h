@@ -137,7 +137,8 @@ typedef struct fast_event {
     int64_t epoch;             /* from 0 */
     double seconds_left;       /* estimate; NAN at first */
     const fast_result *result; /* measures so far */
-    const char *text;          /* SAVE, NOTE, some PROGRESS; otherwise NULL */
+    const char *text;          /* SAVE, NOTE, some PROGRESS; START: how the files of the data were
+                                * understood; otherwise NULL */
 } fast_event;
 
 /* It may call fast_run_cancel() and what takes a const fast_run, and nothing else on the run. */

@@ -14,6 +14,7 @@
 #include "data/table_fit.h"
 #include "data/table_summary.h"
 
+#include <math.h>
 #include <string.h>
 
 static const size_t file_size_max = (size_t)1 << 34;
@@ -54,6 +55,9 @@ static const fast_option csv_options[] = {
                     "rows without an answer: left out, or an error"),
     FAST_OPT_CHOICE(fast_table_config, dates, "auto", "auto|ymd|dmy|mdy|text",
                     "order of year, month and day in dates, or read them as text"),
+    FAST_OPT_CHOICE(fast_table_config, scale_target, "auto", "auto|yes|no",
+                    "targets of a regression with mean 0 and deviation 1; auto where the deviation "
+                    "is below 0.01 or above 100"),
     FAST_OPT_REAL(fast_table_config, test_fraction, "0.2", 0, 0.9,
                   "fraction of the samples to test on if there is no test file"),
     FAST_OPT_CHOICE(fast_table_config, normalize, "standard", FAST_NORMALIZE_CHOICES,
@@ -123,6 +127,41 @@ static void leave_marks(const fast_table *table, fast_data *data)
     }
 }
 
+/* Apply the table's constants to the targets of a set that was read without them. */
+static void scale_set(const fast_table *table, fast_data *data)
+{
+    if (data == NULL)
+        return;
+    data->target_mean = table->target_mean;
+    data->target_scale = table->target_scale;
+    for (int64_t i = 0; i < data->count; i++)
+        data->targets[i] = (data->targets[i] - table->target_mean) * table->target_scale;
+}
+
+/* Standardise the targets by those of the training set: a network starts with outputs of about 1,
+ * and does not reach 200,000 with the learning rates that anything else needs. */
+static void scale_targets(const fast_table_config *c, fast_table *table, fast_data *train,
+                          fast_data *test)
+{
+    double sum = 0, squares = 0;
+    if (!table->regression || c->scale_target == 2)
+        return;
+    for (int64_t i = 0; i < train->count; i++)
+        sum += (double)train->targets[i];
+    const double mean = sum / (double)train->count;
+    for (int64_t i = 0; i < train->count; i++)
+        squares += ((double)train->targets[i] - mean) * ((double)train->targets[i] - mean);
+    const double deviation = sqrt(squares / (double)train->count);
+    /* Equal targets have no deviation, and numbers at the limits of float none that helps. */
+    if (!(deviation > 1e-30 && deviation < 1e30) ||
+        (c->scale_target == 0 && deviation >= 0.01 && deviation <= 100))
+        return;
+    table->target_mean = (float)mean;
+    table->target_scale = (float)(1 / deviation);
+    scale_set(table, train);
+    scale_set(table, test);
+}
+
 /* Give a set the names of its classes. */
 static fast_err name_classes(const fast_table *table, fast_data *data)
 {
@@ -167,8 +206,8 @@ static fast_err make_test(const fast_table_config *c, const fast_table *table, f
 }
 
 /* Make both sets from a training file that is understood. */
-static fast_err make_sets(const fast_table_config *c, const fast_table_fit *fit,
-                          fast_data **train_out, fast_data **test_out)
+static fast_err make_sets(const fast_table_config *c, fast_table_fit *fit, fast_data **train_out,
+                          fast_data **test_out)
 {
     fast_data *train, *test = NULL;
     int64_t missing[2] = { 0 };
@@ -183,6 +222,7 @@ static fast_err make_sets(const fast_table_config *c, const fast_table_fit *fit,
                                      &test, &train, &test));
     leave_marks(fit->table, train);
     leave_marks(fit->table, test);
+    scale_targets(c, fit->table, train, test);
     err = describe(c, fit, missing, train, test);
     if (err) {
         fast_data_free(train);

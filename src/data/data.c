@@ -43,6 +43,8 @@ static fast_err derive(fast_data *data)
     if (data->classes < 0 || data->classes > FAST_CLASSES_MAX)
         return fast__fail(FAST_EINVAL, "a data set has at most %d classes, not %lld",
                           FAST_CLASSES_MAX, (long long)data->classes);
+    if (data->target_scale == 0)
+        data->target_scale = 1;
     if (data->positions < 1)
         return fast__fail(FAST_EINVAL, "a sample has at least 1 position, not %lld",
                           (long long)data->positions);

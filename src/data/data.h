@@ -49,6 +49,9 @@ struct fast_data {
     char *class_names;  /* `classes` UTF-8 texts, each with its zero byte; NULL: numbers */
     char *recipe;       /* JSON text: how the source became x, for files of models; or NULL */
     char *summary;      /* one line for people: how the source was understood; or NULL */
+    /* targets are t' = (t - target_mean) * target_scale of the source's t; 0 and 1: unchanged. */
+    float target_mean;  /* mean of the source's targets */
+    float target_scale; /* 1 over their deviation */
 };
 
 /* A kind of data set, chosen by name: --data idx:images=...,labels=... */

@@ -291,7 +291,7 @@ fast_err fast__table_answer(const fast_table *table, const fast_table_view *view
     if (table->regression) {
         if (!fast__csv_number(field, table->decimal, &value) || !isfinite((float)value))
             return fast__table_fail(table, view, table->target, field, "not a finite number");
-        *target = (float)value;
+        *target = ((float)value - table->target_mean) * table->target_scale;
         return FAST_OK;
     }
     int64_t class = -1;
@@ -315,7 +315,9 @@ fast_err fast__table_make(const fast_table *table, int64_t rows, fast_data **out
                              .dtype = FAST_F32,
                              .channels = table->features,
                              .classes = table->regression ? 0 : table->classes.count,
-                             .outputs = 1 };
+                             .outputs = 1,
+                             .target_mean = table->target_mean,
+                             .target_scale = table->target_scale };
     return fast__data_make(&like, out);
 }
 

@@ -57,6 +57,8 @@ typedef struct fast_table {
     bool refuse;                /* a missing field is an error */
     int64_t target;             /* column of the answer */
     bool regression;            /* the answer is a number, not a class */
+    float target_mean;          /* regression: t' = (t - target_mean) * target_scale is read */
+    float target_scale;         /* never 0 */
     bool numbers;               /* classes are numbers: "1" and "1.0" are one class */
     fast_table_words classes;   /* names of the classes: sorted texts, or numbers in order */
     double *values;             /* [classes] if they are numbers, else NULL */

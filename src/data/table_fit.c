@@ -240,6 +240,7 @@ static fast_err fit_parts(const fast_table_config *config, fast_table_fit *fit)
 {
     fast_csv names;
     FAST_TRY(fast__alloc("a table", 1, sizeof *fit->table, &fit->table));
+    fit->table->target_scale = 1;
     FAST_TRY(look(config, &fit->view, fit->table, &names));
     FAST_TRY(fast__table_count(&fit->view));
     FAST_TRY(find_labels(config, fit));

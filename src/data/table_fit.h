@@ -64,6 +64,7 @@ typedef struct fast_table_config {
     int missing;                            /* a fast_table_missing */
     int missing_target;                     /* 0: drop the row, 1: refuse */
     int dates;                              /* a fast_table_dates */
+    int scale_target;                       /* 0: where they are far from 1, 1: yes, 2: no */
     double test_fraction; /* fraction of the samples to test on, if there is no test file */
     int normalize;        /* a fast_normalize */
 } fast_table_config;

@@ -5,7 +5,8 @@
  * made.
  *
  *   {"kind": "table", "header": true, "decimal": ".", "missing": "replace", "target": 2,
- *    "task": "classes", "numbers": false, "classes": ["no", "yes"],
+ *    "task": "classes", "target_mean": 0, "target_scale": 1, "numbers": false,
+ *    "classes": ["no", "yes"],
  *    "columns": [{"name": "age", "kind": "numeric", "indicator": false, "fill": [29.5]},
  *                {"name": "town", "kind": "category", "categories": ["", "Bonn", "Ulm"]},
  *                {"name": "answer", "kind": "dropped"},
@@ -73,6 +74,8 @@ json_t *fast__table_json(const fast_table *table)
     fast__json_set(&object, "missing", fast__json_text(table->refuse ? "refuse" : "replace"));
     fast__json_set(&object, "target", json_integer(table->target));
     fast__json_set(&object, "task", fast__json_text(table->regression ? "regression" : "classes"));
+    fast__json_set(&object, "target_mean", fast__json_exact((double)table->target_mean));
+    fast__json_set(&object, "target_scale", fast__json_exact((double)table->target_scale));
     fast__json_set(&object, "numbers", json_boolean(table->numbers));
     fast__json_set(&object, "classes", words_json(&table->classes));
     fast__json_set(&object, "columns", columns);
@@ -219,6 +222,11 @@ static fast_err read_table(const char *where, const json_t *json, fast_table *ta
     table->refuse = choice == 1;
     FAST_TRY(read_choice(where, json, "task", tasks, 2, &choice));
     table->regression = choice == 1;
+    table->target_mean = (float)fast__json_number(json, "target_mean");
+    table->target_scale = (float)fast__json_number(json, "target_scale");
+    if (!isfinite(table->target_mean) || !(table->target_scale > 0) ||
+        !isfinite(table->target_scale))
+        return fail_member(where, "target_scale");
     FAST_TRY(read_bool(where, json, "numbers", &table->numbers));
     FAST_TRY(read_int(where, json, "target", 0, (int64_t)count - 1, &table->target));
     FAST_TRY(

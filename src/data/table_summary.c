@@ -69,6 +69,9 @@ static void say_task(const fast_table *table, summary_line *line)
         table->header ? "`" : "column ");
     say_name(line, table->columns[table->target].name);
     say(line, "%s", table->header ? "`" : "");
+    if (table->regression && table->target_scale != 1)
+        say(line, " (%.4g +- %.4g, standardised)", (double)table->target_mean,
+            1 / (double)table->target_scale);
     if (table->regression)
         return;
     say(line, " (%lld class%s", (long long)table->classes.count,
