@@ -24,21 +24,24 @@ enum { FAST_STALENESS_BUCKETS = 16 };
 
 /* Measures of a run. NAN and -1 mean that a measure does not apply. */
 typedef struct fast_result {
-    int64_t steps;           /* steps taken, those before a resume included */
-    int64_t samples;         /* samples seen, those before a resume included */
-    int64_t epoch;           /* epochs finished */
-    double samples_per_s;    /* of training: without loading, tuning and evaluation */
-    double time_s;           /* of this process's training, evaluation included */
-    double compute_s;        /* in gradients and updates; mean of the workers */
-    double loss;             /* mean of the last epoch's batches so far */
-    double train_accuracy;   /* mean of the last epoch's batches so far */
-    double test_loss;        /* of the last evaluation; NAN before one */
-    double test_accuracy;    /* of the last evaluation; NAN for regression */
-    double time_to_target_s; /* NAN while the target is not reached */
-    uint64_t params_hash;    /* of parameters and state */
-    uint64_t plan_hash;      /* of the engine's measured choices; 0 where none were made */
-    int64_t param_count;     /* trainable numbers of the model */
-    int64_t memory_peak;     /* bytes resident at most, of the whole process */
+    int64_t steps;              /* steps taken, those before a resume included */
+    int64_t samples;            /* samples seen, those before a resume included */
+    int64_t epoch;              /* epochs finished */
+    double samples_per_s;       /* of training: without loading, tuning and evaluation */
+    double time_s;              /* of this process's training, evaluation included */
+    double compute_s;           /* in gradients and updates; mean of the workers */
+    double loss;                /* mean of the last epoch's batches so far */
+    double train_accuracy;      /* mean of the last epoch's batches so far */
+    double test_loss;           /* of the last evaluation; NAN before one */
+    double test_accuracy;       /* of the last evaluation; NAN for regression */
+    double validation_loss;     /* of the last evaluation; NAN without a validation set */
+    double validation_accuracy; /* of the last evaluation; NAN for regression */
+    int64_t best_step;          /* of the best evaluation of the validation set; -1: none */
+    double time_to_target_s;    /* NAN while the target is not reached */
+    uint64_t params_hash;       /* of parameters and state */
+    uint64_t plan_hash;         /* of the engine's measured choices; 0 where none were made */
+    int64_t param_count;        /* trainable numbers of the model */
+    int64_t memory_peak;        /* bytes resident at most, of the whole process */
     /* Several workers; what another process did is not in these. On `sim` all times above and below
        are virtual, but for wall_time_s. */
     double virtual_time_s; /* equal to time_s on `sim`, else NAN */
@@ -82,8 +85,9 @@ typedef struct fast_result {
                                strategy does not tell */
     double momentum_error; /* its standard error */
     bool canceled;         /* fast_run_cancel() ended it; a checkpoint was saved where asked */
-    const char *stop;      /* why it ended: "done", "target", "canceled", "diverged" (the loss is
-                                not a finite number); "" while it runs */
+    const char *stop; /* why it ended: "done", "target","patience" (no better model for that many
+                                evaluations), "canceled", "diverged" (the loss is not a finite
+                                number); "" while it runs */
 } fast_result;
 
 /* Figures of one class against all others. */
@@ -124,7 +128,8 @@ typedef enum fast_event_kind {
     FAST_EVENT_START,    /* everything is open; training begins */
     FAST_EVENT_PROGRESS, /* at most ten a second; and with `text` before an evaluation that may be
                             long: the activity that interrupts training */
-    FAST_EVENT_EVALUATE, /* test_loss and test_accuracy are new */
+    FAST_EVENT_EVALUATE, /* test_loss and test_accuracy are new; with a validation set its loss and
+                            accuracy, and those of the test set are NAN until the end */
     FAST_EVENT_SAVE,     /* a file was written: `text` is its path */
     FAST_EVENT_NOTE      /* `text` says something that the user should know */
 } fast_event_kind;
@@ -170,6 +175,11 @@ FAST_API void fast_run_cancel(fast_run *run);
 
 /* Return the measures so far. Lent until the next call on the run. */
 FAST_API const fast_result *fast_run_result(const fast_run *run);
+
+/* Figures of the run's model on the test set, as of the end of fast_run_train(): of the best model
+ * where it is tested, else of the last evaluation. NULL before, without a test set and for a
+ * learner of the caller's. Lent until the next call on the run. */
+FAST_API const fast_figures *fast_run_figures(const fast_run *run);
 
 /* The result as one JSON object in one line, in the words of `fast train --json`; null is what has
  * no meaning. Lent until the next call of this function; NULL where memory is missing. */

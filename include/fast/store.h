@@ -91,6 +91,8 @@ typedef struct fast_stored_metric {
     double codec_s;        /* encoding and decoding */
     double staleness_mean; /* of updates applied so far */
     double divergence;     /* of the replicas */
+    double validation_loss;     /* NAN if the validation set was not evaluated at this step */
+    double validation_accuracy; /* NAN if the validation set was not evaluated at this step */
 } fast_stored_metric;
 
 /* A row of `events`. */
@@ -221,7 +223,7 @@ FAST_API FAST_MUST_CHECK fast_err fast_store_read(fast_store *store, fast_store_
                                                   fast_store_row_fn *each, void *ctx);
 
 /* Metrics of a run by column: values[i] is the i-th of fast_store_columns(FAST_STORE_METRICS). */
-enum { FAST_STORE_METRIC_COLUMNS = 18 };
+enum { FAST_STORE_METRIC_COLUMNS = 20 };
 typedef struct fast_store_series {
     int64_t count;                             /* number of rows */
     double *values[FAST_STORE_METRIC_COLUMNS]; /* [count] each; NAN where not measured */

@@ -36,6 +36,7 @@
 static const fast_option train_flags[] = {
     FLAG("json", "print the result as one JSON object, the last line of standard output"),
     FLAG("quiet", "say nothing while training"),
+    FLAG("confusion", "show the figures of each class and the confusion matrix at the end"),
     { "metrics_port", "",
       "serve what is measured at /metrics (OpenMetrics) on this port of "
       "127.0.0.1; 0: on a free one",
@@ -101,6 +102,13 @@ static const fast_option compare_flags[] = {
       FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
     FLAG("json", "print one JSON object a line for each way of training"),
     FLAG("quiet", "say nothing while it runs"),
+    FLAG_END,
+};
+
+static const fast_option find_lr_flags[] = {
+    { "lr_min", "1e-5", "learning rate of the first step", FAST_OPTION_REAL, 0, 0, 0, 0, NULL },
+    { "lr_max", "10", "learning rate of the last step", FAST_OPTION_REAL, 0, 0, 0, 0, NULL },
+    FLAG("json", "print one JSON object a line: a step each, then the result"),
     FLAG_END,
 };
 
@@ -255,6 +263,14 @@ static const cli_example simulate_examples[] = {
     { NULL, NULL },
 };
 
+static const cli_example find_lr_examples[] = {
+    { "fast find-lr --model lenet", "the loss over growing learning rates, and one to start with" },
+    { "fast find-lr --optimizer adam --lr-max 1", "another update rule and range" },
+    { "fast find-lr --workers 4 --batch 64", "for a global batch of 256" },
+    { "fast find-lr --steps 300 --json", "finer, for programs" },
+    { NULL, NULL },
+};
+
 static const cli_example systems_examples[] = {
     { "fast systems", "all systems in the columns of the taxonomy, with their flags" },
     { "fast systems downpour", "one of them, with what is missing and its aliases" },
@@ -313,6 +329,8 @@ const cli_command cli_commands[] = {
       "train the same job in several ways, and say which to choose; options take lists a,b and "
       "ranges 2..16x2",
       "train", compare_flags, NULL, compare_examples, cli_compare },
+    { "find-lr", "[OPTIONS]", "find a learning rate to start with, in a hundred steps", "train",
+      find_lr_flags, NULL, find_lr_examples, cli_find_lr },
     { "bench", "[engine|allreduce|codec|sim] [OPTIONS]", "measure the speed of this machine",
       "train", bench_flags, "engine|allreduce|codec|sim", bench_examples, cli_bench },
     { "simulate", "[OPTIONS]",
@@ -328,8 +346,8 @@ const cli_command cli_commands[] = {
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
-      "train|predict|evaluate|show|compare|bench|simulate|systems|runs|ui|info|help|models|data|"
-      "layers|optimizers|"
+      "train|predict|evaluate|show|compare|find-lr|bench|simulate|systems|runs|ui|info|help|models|"
+      "data|layers|optimizers|"
       "schedules|engines|"
       "clusters|faults|strategies|topologies|codecs|representatives",
       help_examples, cli_help },
@@ -343,8 +361,9 @@ const cli_group cli_groups[] = {
     { "What to train", "|model|data|augment|" },
     { "What to simulate", "|program|rounds|size|algorithm|work|" },
     { "Random numbers", "|seed|seeds|shrink|tune|jobs|" },
-    { "How to learn", "|batch|global_batch|lr|optimizer|schedule|" },
-    { "How long", "|epochs|steps|target|evaluate|holdout|" },
+    { "How to learn", "|batch|global_batch|lr|lr_min|lr_max|optimizer|schedule|class_weights|" },
+    { "How long",
+      "|epochs|steps|target|evaluate|holdout|validation|monitor|patience|min_delta|best|" },
     { "Files",
       "|save|load|checkpoint|checkpoint_every|resume|log|tensorboard|store|name|batch_of|" },
     { "Workers", "|workers|system|strategy|phases|topology|representative|shard|alpha|" },

@@ -84,5 +84,10 @@ size_t fast__class_names_size(const char *names, int64_t classes);
 /* Copy alphabet, class_names, recipe and summary to a set that has none of them. FAST_ENOMEM. */
 fast_err fast__data_copy_texts(const fast_data *from, fast_data *to);
 
+/* Copy `all` into a training set and a validation set, which is a fraction (0 < fraction < 1) of
+ * it, the same samples in every run. `all` stays the caller's. FAST_EINVAL, FAST_ENOMEM. */
+fast_err fast__data_validation(const fast_data *all, double fraction, fast_data **train_out,
+                               fast_data **validation_out);
+
 /* Check that values are finite, labels in range and sizes consistent: every reader ends with it. */
 fast_err fast__data_check(const fast_data *data);

@@ -183,19 +183,32 @@ fast_err fast__data_split(fast_data **move, double fraction, bool shuffle, fast_
     return err;
 }
 
+/* Divide a training set that is open. Both parts are normalised by the constants of the whole. */
+static fast_err divide_open(const fast_data *all, const char *option, double fraction,
+                            fast_data **train_out, fast_data **part_out)
+{
+    FAST_TRY(divide(all, option, fraction, true, train_out, part_out));
+    fast_data *const parts[] = { *train_out, *part_out };
+    for (int i = 0; i < 2; i++) {
+        memcpy(parts[i]->mean, all->mean, (size_t)all->channels * sizeof(float));
+        memcpy(parts[i]->scale, all->scale, (size_t)all->channels * sizeof(float));
+    }
+    return FAST_OK;
+}
+
+fast_err fast__data_validation(const fast_data *all, double fraction, fast_data **train_out,
+                               fast_data **validation_out)
+{
+    return divide_open(all, "validation", fraction, train_out, validation_out);
+}
+
 /* Replace the test set by a fraction of the training set, for choices that must not see the test
  * set. */
 fast_err fast__data_hold_out(double fraction, fast_data **train, fast_data **test)
 {
     fast_data *remaining;
     fast_data *held;
-    FAST_TRY(divide(*train, "holdout", fraction, true, &remaining, &held));
-    /* Normalised by the constants of the whole training set, as it was opened. */
-    fast_data *const parts[] = { remaining, held };
-    for (int i = 0; i < 2; i++) {
-        memcpy(parts[i]->mean, (*train)->mean, (size_t)(*train)->channels * sizeof(float));
-        memcpy(parts[i]->scale, (*train)->scale, (size_t)(*train)->channels * sizeof(float));
-    }
+    FAST_TRY(divide_open(*train, "holdout", fraction, &remaining, &held));
     fast_data_free(*train);
     fast_data_free(*test);
     *train = remaining;

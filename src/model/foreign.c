@@ -328,10 +328,10 @@ static fast_err evaluate_batch(const foreign_learner *self, const fast_batch *ba
 }
 
 /* The contract's evaluate(). */
-static fast_err foreign_evaluate(fast_learner *learner, fast_evaluation *out)
+static fast_err foreign_evaluate(fast_learner *learner, fast_evaluation *inout)
 {
     foreign_learner *self = (foreign_learner *)learner;
-    fast_loader *test = self->options.test;
+    fast_loader *test = inout->validation ? self->options.validation : self->options.test;
     const int64_t batches = test ? fast__loader_steps(test) : 1;
     double loss = 0;
     int64_t correct = 0, counted = 0, samples = 0;
@@ -351,9 +351,9 @@ static fast_err foreign_evaluate(fast_learner *learner, fast_evaluation *out)
         samples += e.request.samples;
     }
     FAST_ASSERT(samples > 0);
-    *out = (fast_evaluation){ .loss = loss / (double)samples,
-                              .accuracy = counted > 0 ? (double)correct / (double)counted : NAN,
-                              .samples = samples };
+    inout->loss = loss / (double)samples;
+    inout->accuracy = counted > 0 ? (double)correct / (double)counted : NAN;
+    inout->samples = samples;
     return FAST_OK;
 }
 

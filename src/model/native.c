@@ -20,6 +20,7 @@
 #include "model/native.h"
 
 #include "base/memory.h"
+#include "learner/figures.h"
 #include "model/network.h"
 #include "tensor/fold.h"
 #include "tensor/vector.h"
@@ -33,7 +34,7 @@ typedef struct native_learner {
     fast_native_options options; /* the caller's options; all pointers borrowed */
     fast_teachers teachers;      /* distillation teachers; count 0 without */
     float *taught;   /* [batch][outputs]: targets mixed with the teachers' outputs; or NULL */
-    float *outputs;  /* [batch][outputs]: outputs of one teacher; or NULL */
+    float *outputs;  /* [batch][outputs]: of one teacher, or of an evaluation; or NULL */
     fast_batch soft; /* the batch with these targets */
     fast_fold fold;  /* of micro-batches' gradients; unused if there is one */
 } native_learner;
@@ -288,30 +289,40 @@ static bool native_reads(const fast_learner *learner, int64_t i, fast_reading *o
 }
 
 /* The contract's evaluate(). */
-static fast_err native_evaluate(fast_learner *learner, fast_evaluation *out)
+static fast_err native_evaluate(fast_learner *learner, fast_evaluation *inout)
 {
     native_learner *self = (native_learner *)learner;
+    fast_loader *loader = inout->validation ? self->options.validation : self->options.test;
+    fast_figure_sums *figures = inout->figures;
     const bool classes = self->options.graph->loss == FAST_LOSS_CROSS_ENTROPY;
     double loss = 0;
     int64_t correct = 0;
     int64_t positions = 0;
     int64_t samples = 0;
 
-    if (!self->options.test)
-        return fast__fail(FAST_ENOTSUP, "there is no test set to evaluate on");
-    for (int64_t i = 0; i < fast__loader_steps(self->options.test); i++) {
-        fast_pass pass = { .params = learner->w, .state = learner->s };
-        FAST_TRY(fast__loader_get(self->options.test, i, &pass.batch));
+    if (!loader)
+        return fast__fail(FAST_ENOTSUP, "there is no %s set to evaluate on",
+                          inout->validation ? "validation" : "test");
+    if (figures)
+        fast__figures_clear(figures);
+    for (int64_t i = 0; i < fast__loader_steps(loader); i++) {
+        fast_pass pass = { .params = learner->w,
+                           .state = learner->s,
+                           .outputs = figures ? self->outputs : NULL };
+        FAST_TRY(fast__loader_get(loader, i, &pass.batch));
         FAST_TRY(run_pass(self, &pass));
+        if (figures)
+            fast__figures_add(figures, pass.batch->count * self->options.graph->positions,
+                              self->outputs, pass.batch->labels, pass.batch->targets);
         loss += pass.loss * (double)pass.batch->count;
         correct += pass.correct;
         positions += pass.positions;
         samples += pass.batch->count;
     }
     FAST_ASSERT(samples > 0);
-    *out = (fast_evaluation){ .loss = loss / (double)samples,
-                              .accuracy = classes ? (double)correct / (double)positions : NAN,
-                              .samples = samples };
+    inout->loss = loss / (double)samples;
+    inout->accuracy = classes ? (double)correct / (double)positions : NAN;
+    inout->samples = samples;
     return FAST_OK;
 }
 
@@ -366,6 +377,10 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
         err = fast__alloc("the gradients", graph->params.count, sizeof(float), &self->base.g);
     if (!err)
         err = fast__alloc("the state", graph->state.count, sizeof(float), &self->base.s);
+    if (!err && (options->test || options->validation))
+        err = fast__alloc("outputs of an evaluation",
+                          options->program->batch * graph->positions * graph->outputs,
+                          sizeof(float), &self->outputs);
     if (!err && self->base.parts > 1)
         err = fast__fold_init(&self->fold, graph->params.count, self->base.parts, self->base.g);
     if (err) {

@@ -23,6 +23,7 @@ typedef struct fast_native_options {
     fast_workspaces *workspaces; /* workspaces of which each pass takes one */
     fast_loader *loader;         /* training batches */
     fast_loader *test;           /* evaluation batches: file order, partial; or NULL */
+    fast_loader *validation;     /* batches of the validation set, in the same form; or NULL */
     uint64_t seed;               /* seed of the run: initial values, dropout */
     int64_t accumulate;          /* the loader's: micro-batches of a gradient; 0 means 1 */
 } fast_native_options;

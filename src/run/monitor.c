@@ -447,9 +447,9 @@ static int why_stop(fast_team *team)
 
     if (atomic_load(&team->stop.finished)) {
         fast__mutex_lock(&team->mutex);
-        const bool target = strcmp(run->result.stop, "target") == 0;
+        const int why = fast__team_why(run->result.stop);
         fast__mutex_unlock(&team->mutex);
-        return target ? FAST_WHY_TARGET : FAST_WHY_DIVERGED;
+        return why;
     }
     return atomic_load(&run->cancel) ? FAST_WHY_CANCELED : 0;
 }
@@ -778,8 +778,8 @@ fast_err fast__monitor_finish(fast_team *team)
         run->progress.step_evaluated == run->step && run->progress.step_evaluated >= 0;
 
     take_sums(team);
-    if (team->place.first && strcmp(run->result.stop, "target") == 0)
-        return FAST_OK; /* the model that reached it stands */
+    if (team->place.first && run->finished && fast__team_why(run->result.stop) != FAST_WHY_DIVERGED)
+        return FAST_OK; /* the model of that evaluation stands */
     take_ends(team);
     /* Where workers were lost fewer steps were taken than asked for; it is the end all the same. */
     if (!run->finished && !run->result.canceled && !evaluated && team->place.first &&

@@ -353,7 +353,7 @@ static fast_err share_model(fast_team_actor *self, fast_group *all)
 static int why_stop(const fast_run *run)
 {
     if (run->finished)
-        return strcmp(run->result.stop, "target") == 0 ? FAST_WHY_TARGET : FAST_WHY_DIVERGED;
+        return fast__team_why(run->result.stop);
     return run->result.canceled ? FAST_WHY_CANCELED : 0;
 }
 

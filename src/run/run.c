@@ -87,11 +87,27 @@ static fast_err check_words(fast_run *run)
     FAST_TRY(fast__schedule_new(&(fast_schedule_options){ c->schedule, c->rate, 1, 1, c->batch },
                                 &schedule));
     fast__schedule_free(schedule);
+    if (c->best == 0)
+        c->best = c->patience > 0 ? 1 : 2;
     FAST_TRY(check_writable("save", c->save, true));
     FAST_TRY(check_writable("checkpoint", c->checkpoint, true));
     FAST_TRY(check_writable("trace", c->trace, true));
     FAST_TRY(check_writable("record", c->record, true));
     return check_writable("log", c->log, false);
+}
+
+/* Take the validation set out of the training set. */
+static fast_err open_validation(fast_run *run)
+{
+    fast_data *train = NULL;
+
+    if (!(run->config.validation > 0))
+        return FAST_OK;
+    FAST_TRY(fast__data_validation(run->data.train, run->config.validation, &train,
+                                   &run->data.validation));
+    fast_data_free(run->data.train_own);
+    run->data.train = run->data.train_own = train;
+    return FAST_OK;
 }
 
 /* Open the data sets, or take those of the caller, and hold out samples where asked for. */
@@ -117,7 +133,8 @@ static fast_err open_data(fast_run *run, const fast_data *train, const fast_data
     }
     run->data.train = train ? train : run->data.train_own;
     run->data.test = test ? test : train ? NULL : run->data.test_own;
-    if (!run->data.test)
+    FAST_TRY(open_validation(run));
+    if (!run->data.test && !run->data.validation)
         run->config.evaluate_period.unit = FAST_PERIOD_NEVER;
     FAST_ASSERT(run->data.train != NULL);
 
@@ -137,8 +154,8 @@ static fast_err open_data(fast_run *run, const fast_data *train, const fast_data
 static fast_err check_target(const fast_run *run)
 {
     const fast_data *a = run->data.train;
-    const bool counted = run->foreign ? run->foreign->kind.evaluate && (!a || run->data.test)
-                                      : run->data.test != NULL;
+    const bool has_set = run->data.test || run->data.validation;
+    const bool counted = run->foreign ? run->foreign->kind.evaluate && (!a || has_set) : has_set;
 
     if (run->config.target > 0 && !counted)
         return fast__fail(FAST_EINVAL, "target=%g needs a test set, and data %s has none",
@@ -159,11 +176,14 @@ static fast_err open_foreign(fast_run *run, const fast_learner_kind *kind)
         FAST_TRY(open_data(run, NULL, NULL));
     } else {
         snprintf(run->config.data, sizeof run->config.data, "own");
-        if (run->config.holdout > 0)
+        if (run->config.holdout > 0 || run->config.validation > 0)
             return fast__fail(FAST_EINVAL,
-                              "holdout=%g splits data that FAST opened, and learner "
+                              "%s=%g splits data that FAST opened, and learner "
                               "%s has its own",
-                              run->config.holdout, run->foreign->name);
+                              run->config.holdout > 0 ? "holdout" : "validation",
+                              run->config.holdout > 0 ? run->config.holdout
+                                                      : run->config.validation,
+                              run->foreign->name);
     }
     if (!run->foreign->kind.evaluate)
         run->config.evaluate_period.unit = FAST_PERIOD_NEVER;
@@ -187,7 +207,18 @@ static fast_err open_graph(fast_run *run, const fast_network *network)
     return fast__network_fit(network, &input, &run->graph);
 }
 
-/* Open the loaders of training and test batches. */
+/* Open the loader of a set that is evaluated: in its order, all samples. */
+static fast_err open_test(const fast_run *run, const fast_data *data, fast_loader **out)
+{
+    const fast_run_config *c = &run->config;
+    const fast_loader_options options = { .seed = (uint64_t)c->seed,
+                                          .batch = c->batch < data->count ? c->batch : data->count,
+                                          .partial = true };
+
+    return fast__loader_new(data, &options, out);
+}
+
+/* Open the loaders of training, test and validation batches. */
 static fast_err open_loaders(fast_run *run)
 {
     const fast_run_config *c = &run->config;
@@ -204,14 +235,10 @@ static fast_err open_loaders(fast_run *run)
     if (!run->data.train)
         return FAST_OK;
     FAST_TRY(fast__loader_new(run->data.train, &train, &run->data.loader));
-    if (!run->data.test)
-        return FAST_OK;
-    const fast_loader_options test = { .seed = (uint64_t)c->seed,
-                                       .batch = c->batch < run->data.test->count
-                                                    ? c->batch
-                                                    : run->data.test->count,
-                                       .partial = true };
-    return fast__loader_new(run->data.test, &test, &run->data.test_loader);
+    if (run->data.test)
+        FAST_TRY(open_test(run, run->data.test, &run->data.test_loader));
+    return run->data.validation ? open_test(run, run->data.validation, &run->data.validation_loader)
+                                : FAST_OK;
 }
 
 const fast_layout *fast__run_params(const fast_run *run)
@@ -279,6 +306,7 @@ fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loa
     const fast_foreign_options options = { .foreign = run->foreign,
                                            .loader = loader,
                                            .test = run->data.test_loader,
+                                           .validation = run->data.validation_loader,
                                            .data = run->data.train,
                                            .worker = worker,
                                            .workers = run->config.workers,
@@ -307,6 +335,7 @@ static fast_err open_learner(fast_run *run)
                                          .workspace = run->workspace,
                                          .loader = run->data.loader,
                                          .test = run->data.test_loader,
+                                         .validation = run->data.validation_loader,
                                          .accumulate = c->accumulate,
                                          .seed = (uint64_t)c->seed };
     return fast__native_new(&native, &run->learner);
@@ -375,6 +404,7 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
         FAST_TRY(open_graph(run, own->network));
     }
     FAST_TRY(check_target(run));
+    FAST_TRY(fast__run_class_weights(run));
     FAST_TRY(open_loaders(run));
     FAST_TRY(open_rule(run));
     FAST_TRY(open_learner(run));
@@ -384,6 +414,7 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
         FAST_TRY(fast__run_codec_auto(run, options, open_like, (void *)(uintptr_t)&same));
     }
     FAST_TRY(fast__team_new(run, &run->team));
+    FAST_TRY(fast__run_evaluation_open(run));
     FAST_TRY(open_texts(run));
     if (run->config.load[0])
         FAST_TRY(fast__weights_load(run, run->config.load));
@@ -402,6 +433,9 @@ static fast_err open_run(const char *const *options, const own_parts *own, fast_
     run->progress.step_saved = -1;
     run->progress.step_evaluated = -1;
     run->result.test_loss = run->result.test_accuracy = NAN;
+    run->result.validation_loss = run->result.validation_accuracy = NAN;
+    run->result.best_step = -1;
+    run->evaluation.best.value = NAN;
     run->result.time_to_target_s = NAN;
     run->result.staleness_mean = run->result.divergence = run->result.completeness = NAN;
     run->result.break_even_mbit_per_s = NAN;
@@ -472,6 +506,7 @@ void fast_run_close(fast_run *run)
     fast__store_sink_free(run);
     fast__free(run->text.command);
     fast__free(run->data.predict_x);
+    fast__run_evaluation_close(run);
     if (run->learner)
         run->learner->ops->free(run->learner);
     if (run->engine) {
@@ -480,11 +515,13 @@ void fast_run_close(fast_run *run)
     }
     fast__schedule_free(run->schedule);
     fast__optimizer_free(run->optimizer);
+    fast__loader_free(run->data.validation_loader);
     fast__loader_free(run->data.test_loader);
     fast__loader_free(run->data.loader);
     fast__graph_free(run->graph);
     fast__foreign_close(run->foreign);
     fast__free(run->text.model);
+    fast_data_free(run->data.validation);
     fast_data_free(run->data.test_own);
     fast_data_free(run->data.train_own);
     fast__free(run);

@@ -364,6 +364,13 @@ static void begin(fast_team *team)
     atomic_store(&team->stop.finished, false);
 }
 
+int fast__team_why(const char *stop)
+{
+    return strcmp(stop, "target") == 0     ? FAST_WHY_TARGET
+           : strcmp(stop, "patience") == 0 ? FAST_WHY_PATIENCE
+                                           : FAST_WHY_DIVERGED;
+}
+
 /* Set the stop reason of a run that was not stopped here; perhaps another process saw it. */
 static void name_the_end(fast_team *team)
 {
@@ -372,13 +379,14 @@ static void name_the_end(fast_team *team)
 
     if (run->finished)
         return;
-    run->finished = (why & (FAST_WHY_TARGET | FAST_WHY_DIVERGED)) != 0;
+    run->finished = (why & (FAST_WHY_TARGET | FAST_WHY_DIVERGED | FAST_WHY_PATIENCE)) != 0;
     run->result.canceled = !run->finished && run->step < run->step_count &&
                            (atomic_load(&run->cancel) || (why & FAST_WHY_CANCELED));
-    run->result.stop = (why & FAST_WHY_DIVERGED) ? "diverged"
-                       : run->finished           ? "target"
-                       : run->result.canceled    ? "canceled"
-                                                 : "done";
+    run->result.stop = (why & FAST_WHY_DIVERGED)   ? "diverged"
+                       : (why & FAST_WHY_TARGET)   ? "target"
+                       : (why & FAST_WHY_PATIENCE) ? "patience"
+                       : run->result.canceled      ? "canceled"
+                                                   : "done";
 }
 
 /* The failure that tells most: of a program that gave up on another, before one of an actor that
@@ -538,6 +546,8 @@ fast_err fast__team_train(fast_team *team)
     fast_run *run = team->run;
     bool stop = run->step >= run->step_count;
 
+    if (run->step == run->progress.step_evaluated) /* by the run that this one resumes */
+        fast__run_look(run);
     if (run->finished)
         return FAST_OK;
     if (stop) { /* nothing to train: evaluate the model as it is */

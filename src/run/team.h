@@ -47,7 +47,15 @@
  */
 
 /* Why a team stopped, as bits. */
-enum { FAST_WHY_CANCELED = 1, FAST_WHY_TARGET = 2, FAST_WHY_DIVERGED = 4, FAST_WHYS = 3 };
+enum {
+    FAST_WHY_CANCELED = 1,
+    FAST_WHY_TARGET = 2,
+    FAST_WHY_DIVERGED = 4,
+    FAST_WHY_PATIENCE = 8,
+    FAST_WHYS = 4 /* number of bits */
+};
+/* The bit of a stop reason that ends a run for good. */
+int fast__team_why(const char *stop);
 
 /* Losses of one epoch: whole numbers, so that their order does not matter. */
 typedef struct fast_epoch_sums {

@@ -24,7 +24,8 @@
  *     |   step                         a loss that is not finite: "diverged"
  *     +-- PROGRESS                     ten times a second at most
  *     forecast                         of a step's time, for the result
- *     checkpoint, weights              not after "diverged": older files stay as they are
+ *     checkpoint, best model, test     not after "diverged": older files stay as they are
+ *     weights                          of the best model, if it is asked for
  *     measures, last row of the store
  *
  * Errors of a learner or an evaluation end the call. A checkpoint in mid-run that fails is a note,
@@ -189,63 +190,6 @@ void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
         tell_main(&what);
 }
 
-/* Append a JSON line to the file of --log. */
-static void write_log(fast_run *run)
-{
-    FILE *file = run->sinks.log;
-    const fast_result *r = &run->result;
-    if (!file)
-        return;
-    if (fast__run_json_log(r, run->team != NULL, file) == FAST_OK)
-        return;
-    /* The log does not end hours of training, but a hole in it is said, once. */
-    char note[FAST_PATH_MAX + 128];
-    snprintf(note, sizeof note, "cannot write %s: %s; the log ends here", run->config.log,
-             strerror(errno));
-    fclose(file);
-    run->sinks.log = NULL;
-    fast__run_tell(run, FAST_EVENT_NOTE, note);
-}
-
-/* End the run where the last evaluation reached the target. */
-static void look_at_target(fast_run *run)
-{
-    if (run->config.target > 0 && run->result.test_accuracy >= run->config.target) {
-        run->finished = true;
-        run->result.stop = "target";
-        run->result.time_to_target_s = run->result.time_s;
-    }
-}
-
-/* The time of an evaluation is not training time. */
-fast_err fast__run_evaluate(fast_run *run)
-{
-    const int64_t slow_ns = 100000000; /* so that it is not said more often than progress is */
-
-    if (run->progress.times.evaluations == 0 || run->progress.times.tested_ns >= slow_ns)
-        fast__run_tell(run, FAST_EVENT_PROGRESS, "testing");
-    const int64_t wall_ns = fast__run_wall();
-    const int64_t begin_ns = fast__run_now(run);
-    fast_evaluation evaluation = { 0 };
-    if (fast__members_stand(run))
-        FAST_TRY(fast__members_evaluate(run, &evaluation));
-    else
-        FAST_TRY(run->learner->ops->evaluate(run->learner, &evaluation));
-    const int64_t spent_ns = fast__run_now(run) - begin_ns;
-    run->progress.times.tested_ns = fast__run_wall() - wall_ns;
-    run->progress.times.pause_ns += spent_ns;
-    run->progress.times.evaluate_ns += spent_ns;
-    run->progress.times.evaluations++;
-    run->progress.step_evaluated = run->step;
-    run->result.test_loss = evaluation.loss;
-    run->result.test_accuracy = evaluation.accuracy;
-    fast__run_measure(run);
-    look_at_target(run);
-    fast__run_tell(run, FAST_EVENT_EVALUATE, NULL);
-    write_log(run);
-    return FAST_OK;
-}
-
 /* Save a checkpoint; its time is not training time. */
 static fast_err save(fast_run *run, const char *path)
 {
@@ -282,7 +226,7 @@ fast_err fast__run_save_due(fast_run *run)
 static fast_err rest(fast_run *run)
 {
     if (run->step == run->progress.step_evaluated) /* by the run that this one resumes */
-        look_at_target(run);
+        fast__run_look(run);
     else if (fast__run_is_due(run, run->config.evaluate_period, run->step))
         FAST_TRY(fast__run_evaluate(run));
     return fast__run_save_due(run);
@@ -366,6 +310,7 @@ static fast_err write_files(fast_run *run)
             "is of the strategy before");
     else if (path[0] && run->step != run->progress.step_saved)
         FAST_TRY(save(run, path));
+    FAST_TRY(fast__run_finish(run));
     if (run->config.save[0]) {
         FAST_TRY(fast__weights_save(run, run->config.save));
         fast__run_tell(run, FAST_EVENT_SAVE, run->config.save);

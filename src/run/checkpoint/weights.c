@@ -27,9 +27,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Append the segments of a layout, over `vector`; `prefix` goes before their names. */
-static void describe(fast_weights *weights, const fast_layout *layout, const float *vector,
-                     const char *prefix)
+void fast__weights_add(fast_weights *weights, const fast_layout *layout, const float *vector,
+                       const char *prefix)
 {
     char(*names)[FAST_TENSOR_NAME_MAX] = weights->names + weights->count;
     fast_tensor *tensors = weights->tensors + weights->count;
@@ -149,13 +148,14 @@ static bool layout_has(const fast_layout *layout, const char *name)
 }
 
 /* A tensor that the model has not is a sign of the wrong file, but for what checkpoints hold of
- * optimizers and workers and for PyTorch's batch counters. */
+ * optimizers, workers and the best model, and for PyTorch's batch counters. */
 static fast_err check_foreign(const char *path, const fast_tensors *tensors, const fast_run *run)
 {
     for (int64_t i = 0; i < fast__tensors_count(tensors); i++) {
         const char *name = fast__tensors_at(tensors, i)->name;
         const char *dot = strrchr(name, '.');
         if (strncmp(name, "optimizer/", 10) == 0 || strncmp(name, "worker/", 7) == 0 ||
+            strncmp(name, FAST_BEST_PREFIX, strlen(FAST_BEST_PREFIX)) == 0 ||
             (dot && strcmp(dot, ".num_batches_tracked") == 0))
             continue;
         if (!layout_has(&run->learner->params, name) && !layout_has(&run->learner->state, name))
@@ -205,13 +205,14 @@ fast_err fast__weights_list(const fast_run *run, int slots, fast_weights *out)
         fast__weights_fini(&weights);
         return err;
     }
-    describe(&weights, &learner->params, learner->w, "");
+    fast__weights_add(&weights, &learner->params, learner->w, "");
     for (int slot = 0; slot < slots; slot++) {
         char prefix[FAST_SLOT_PREFIX_MAX];
         fast__weights_slot_prefix(slot, prefix);
-        describe(&weights, &learner->params, fast__optimizer_slot(run->optimizer, slot), prefix);
+        fast__weights_add(&weights, &learner->params, fast__optimizer_slot(run->optimizer, slot),
+                          prefix);
     }
-    describe(&weights, &learner->state, learner->s, "");
+    fast__weights_add(&weights, &learner->state, learner->s, "");
     FAST_ASSERT(weights.count == count);
     *out = weights;
     return FAST_OK;
