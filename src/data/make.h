@@ -58,7 +58,7 @@ bool fast__fashion_mnist_found(void);
 
 /* The kinds of data sets, one line of fast__data_kinds each. */
 extern const fast_data_kind fast__data_fashion_mnist, fast__data_idx, fast__data_csv;
-extern const fast_data_kind fast__data_folder, fast__data_cifar10;
+extern const fast_data_kind fast__data_folder, fast__data_cifar10, fast__data_shards;
 extern const fast_data_kind fast__data_npy, fast__data_npz, fast__data_text;
 extern const fast_data_kind fast__data_digits, fast__data_spirals, fast__data_blobs;
 extern const fast_data_kind fast__data_linear, fast__data_nonlinear, fast__data_copy;
