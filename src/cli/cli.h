@@ -63,6 +63,7 @@ int cli_simulate(int argc, char **argv);
 int cli_runs(int argc, char **argv);
 int cli_systems(int argc, char **argv);
 int cli_ui(int argc, char **argv);
+int cli_shard(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_help(int argc, char **argv);
 

@@ -171,6 +171,11 @@ static const fast_option runs_flags[] = {
     FLAG_END,
 };
 
+static const fast_option shard_flags[] = {
+    FLAG("json", "print the result as one JSON object"),
+    FLAG_END,
+};
+
 static const fast_option info_flags[] = {
     FLAG("json", "print one JSON object a line"),
     FLAG_END,
@@ -298,6 +303,14 @@ static const cli_example runs_examples[] = {
     { NULL, NULL },
 };
 
+static const cli_example shard_examples[] = {
+    { "fast shard digits --out digits-shards", "write a data set as files that can be streamed" },
+    { "fast train --data shards:dir=digits-shards,cache=64Mi", "train from them, in 64 MiB" },
+    { "fast shard folder:path=photos,size=64,decode=batch --out photos-shards --compression zstd",
+      "decode and resize pictures once; memory for one shard is enough" },
+    { NULL, NULL },
+};
+
 static const cli_example info_examples[] = {
     { "fast info", "the version, the machine, and what optional libraries bring" },
     { "fast info --json", "the same for programs" },
@@ -343,11 +356,14 @@ const cli_command cli_commands[] = {
       "list|show|compare|tag|untag|export|delete", runs_examples, cli_runs },
     { "ui", "[OPTIONS]", "see, compare and start runs in a browser", NULL, ui_flags, NULL,
       ui_examples, cli_ui },
+    { "shard", "DATA --out FOLDER [OPTIONS]",
+      "write a data set as shards on disk, to stream it through a bounded memory", "shard",
+      shard_flags, NULL, shard_examples, cli_shard },
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
-      "train|predict|evaluate|show|compare|find-lr|bench|simulate|systems|runs|ui|info|help|models|"
-      "data|layers|optimizers|"
+      "train|predict|evaluate|show|compare|find-lr|bench|simulate|systems|runs|ui|shard|info|help|"
+      "models|data|layers|optimizers|"
       "schedules|engines|"
       "clusters|faults|strategies|topologies|codecs|representatives",
       help_examples, cli_help },
@@ -360,6 +376,7 @@ const cli_command cli_commands[] = {
 const cli_group cli_groups[] = {
     { "What to train", "|model|data|augment|" },
     { "What to simulate", "|program|rounds|size|algorithm|work|" },
+    { "How to write shards", "|out|order|compression|" },
     { "Random numbers", "|seed|seeds|shrink|tune|jobs|" },
     { "How to learn", "|batch|global_batch|lr|lr_min|lr_max|optimizer|schedule|class_weights|" },
     { "How long",

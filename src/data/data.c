@@ -6,9 +6,13 @@
  * quarter of the memory and of the bandwidth of a gather; x' = (x - mean) * scale is applied when a
  * batch is made. Every set, read or drawn, passes fast__data_check(), so that later code can trust
  * labels, tokens and numbers.
+ *
+ * Samples that are not in memory (rows.h) are checked when they are read; everything else about
+ * such a set is the same.
  */
 #include "data/data.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "data/make.h"
 
@@ -53,6 +57,27 @@ static fast_err derive(fast_data *data)
     return FAST_OK;
 }
 
+/* Refuse a set that the machine has no memory for: the system would end the program instead. */
+static fast_err check_memory(const fast_data *data, int64_t values)
+{
+    enum { LARGE = 1 << 28 };
+    int64_t bytes;
+    if (!fast__mul_size(values, (int64_t)fast__dtype_size(data->dtype), &bytes))
+        bytes = INT64_MAX;
+    if (bytes < LARGE)
+        return FAST_OK;
+    const int64_t available = fast__memory_available();
+    if (bytes > available)
+        return fast__fail(FAST_ENOMEM,
+                          "%lld samples of %lld values take %.1f GB, and %.1f GB of memory are "
+                          "free: take fewer, or stream them from shards (fast help shards)",
+                          (long long)data->count, (long long)data->features, (double)bytes / 1e9,
+                          (double)available / 1e9);
+    fast__log(FAST_LOG_INFO, "%lld samples take %.1f GB of memory", (long long)data->count,
+              (double)bytes / 1e9);
+    return FAST_OK;
+}
+
 /* Allocate samples, answers and the constants of normalisation. */
 static fast_err alloc_arrays(fast_data *data)
 {
@@ -61,7 +86,10 @@ static fast_err alloc_arrays(fast_data *data)
         !fast__mul_size(data->count, data->classes > 0 ? data->positions : data->outputs, &answers))
         return fast__fail(FAST_ENOMEM, "%lld samples of %lld features are too many",
                           (long long)data->count, (long long)data->features);
-    FAST_TRY(fast__alloc("samples", values, fast__dtype_size(data->dtype), &data->x));
+    if (data->rows == NULL) {
+        FAST_TRY(check_memory(data, values));
+        FAST_TRY(fast__alloc("samples", values, fast__dtype_size(data->dtype), &data->x));
+    }
     FAST_TRY(fast__alloc("channel means", data->channels, sizeof(float), &data->mean));
     FAST_TRY(fast__alloc("channel scales", data->channels, sizeof(float), &data->scale));
     for (int64_t c = 0; c < data->channels; c++)
@@ -86,6 +114,7 @@ fast_err fast__data_make(const fast_data *like, fast_data **out)
     *data = sizes;
     const fast_err err = alloc_arrays(data);
     if (err) {
+        data->rows = NULL; /* still the caller's */
         fast_data_free(data);
         return err;
     }
@@ -97,6 +126,8 @@ void fast_data_free(fast_data *data)
 {
     if (data == NULL)
         return;
+    if (data->rows != NULL)
+        data->rows->ops->free(data->rows);
     fast__free(data->x);
     fast__free(data->mean);
     fast__free(data->scale);
@@ -207,13 +238,12 @@ static int64_t find_bad(const float *values, int64_t count)
     return -1;
 }
 
-/* Check that all samples are tokens below the vocabulary. */
-static fast_err check_tokens(const fast_data *data)
+/* Check that samples are tokens below the vocabulary. */
+static fast_err check_tokens(const fast_data *data, const void *x, int64_t count)
 {
-    const int64_t count = data->count * data->features;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count * data->features; i++) {
         const float token =
-            data->dtype == FAST_U8 ? ((const uint8_t *)data->x)[i] : ((const float *)data->x)[i];
+            data->dtype == FAST_U8 ? ((const uint8_t *)x)[i] : ((const float *)x)[i];
         if (!(token >= 0) || token >= (float)data->vocabulary || token != floorf(token))
             return fast__fail(FAST_EFORMAT,
                               "token %g of sample %lld is not a whole number from 0 to %lld", token,
@@ -222,19 +252,45 @@ static fast_err check_tokens(const fast_data *data)
     return FAST_OK;
 }
 
+/* Floats must be finite, tokens whole and in range; bytes are always fine. */
+fast_err fast__data_check_values(const fast_data *data, const void *x, int64_t count)
+{
+    if (data->dtype == FAST_F32) {
+        const int64_t bad = find_bad(x, count * data->features);
+        if (bad >= 0)
+            return fast__fail(FAST_EFORMAT, "element %lld of sample %lld is not a finite number",
+                              (long long)(bad % data->features), (long long)(bad / data->features));
+    }
+    return data->tokens ? check_tokens(data, x, count) : FAST_OK;
+}
+
+size_t fast__data_row_size(const fast_data *data)
+{
+    return (size_t)data->features * fast__dtype_size(data->dtype);
+}
+
+/* From memory, or as the rows read it. */
+fast_err fast__data_row(const fast_data *data, int64_t sample, void *out)
+{
+    FAST_ASSERT(sample >= 0 && sample < data->count);
+    if (data->rows != NULL)
+        return data->rows->ops->read(data->rows, sample, -1, out);
+    const size_t size = fast__data_row_size(data);
+    memcpy(out, (const char *)data->x + (size_t)sample * size, size);
+    return FAST_OK;
+}
+
 /* Check every number, label and token of a set. FAST_EFORMAT names the first that is wrong, by
  * sample. */
 fast_err fast__data_check(const fast_data *data)
 {
-    FAST_ASSERT(data->x != NULL && data->mean != NULL && data->scale != NULL);
+    FAST_ASSERT((data->x != NULL) == (data->rows == NULL));
+    FAST_ASSERT(data->mean != NULL && data->scale != NULL);
     FAST_ASSERT((data->labels != NULL) == (data->classes > 0));
     FAST_ASSERT((data->targets != NULL) == (data->classes == 0));
     int64_t bad = -1;
-    if (data->dtype == FAST_F32)
-        bad = find_bad(data->x, data->count * data->features);
-    if (bad >= 0)
-        return fast__fail(FAST_EFORMAT, "element %lld of sample %lld is not a finite number",
-                          (long long)(bad % data->features), (long long)(bad / data->features));
+    if (data->x != NULL)
+        FAST_TRY(fast__data_check_values(data, data->x, data->count));
     if (data->targets != NULL)
         bad = find_bad(data->targets, data->count * data->outputs);
     if (bad >= 0)
@@ -246,7 +302,5 @@ fast_err fast__data_check(const fast_data *data)
                               data->labels[i], (long long)(i / data->positions),
                               (long long)data->classes - 1);
     }
-    if (data->tokens)
-        return check_tokens(data);
     return FAST_OK;
 }

@@ -21,13 +21,14 @@ typedef enum fast_normalize {
 #define FAST_NORMALIZE_CHOICES "unit|standard|none"
 
 /* Make a set with zeroed arrays. `like` gives count, rank, shape, dtype, positions (0 means 1),
- * classes (0: regression), outputs, tokens, vocabulary and channels (0: by the shape); its pointers
- * are ignored. Normalisation is FAST_NORMALIZE_NONE. FAST_EINVAL if the sizes contradict each
- * other. */
+ * classes (0: regression), outputs, tokens, vocabulary, channels (0: by the shape) and rows, which
+ * the set owns on success and which take the place of x; its other pointers are ignored.
+ * Normalisation is FAST_NORMALIZE_NONE. FAST_EINVAL if the sizes contradict each other, FAST_ENOMEM
+ * if they need more memory than the machine has free. */
 fast_err fast__data_make(const fast_data *like, fast_data **out);
 
 /* Compute mean and scale from the training set for both sets; `test` may be NULL. Tokens are never
- * normalised. FAST_ENOMEM. */
+ * normalised. FAST_ENOMEM, and errors of reading samples that are not in memory. */
 fast_err fast__data_normalize(fast_normalize how, fast_data *train, fast_data *test);
 
 /* Move the last `fraction` of the samples, after a fixed shuffle if `shuffle`, to a test set: the
@@ -61,6 +62,7 @@ bool fast__fashion_mnist_found(void);
 
 /* The kinds of data sets, one line of fast__data_kinds each. */
 extern const fast_data_kind fast__data_fashion_mnist, fast__data_idx, fast__data_csv;
+extern const fast_data_kind fast__data_folder, fast__data_cifar10, fast__data_shards;
 extern const fast_data_kind fast__data_npy, fast__data_npz, fast__data_text;
 extern const fast_data_kind fast__data_digits, fast__data_spirals, fast__data_blobs;
 extern const fast_data_kind fast__data_linear, fast__data_nonlinear, fast__data_copy;

@@ -38,6 +38,19 @@ static void add_sample(const fast_data *data, int64_t n, int64_t groups, const d
     }
 }
 
+/* Set mean and scale of one channel. */
+static void set_constants(fast_data *data, int64_t c, double mean, double deviation)
+{
+    data->mean[c] = (float)mean;
+    data->scale[c] = deviation > 1e-12 * (1 + fabs(mean)) ? (float)(1 / deviation) : 1;
+    /* Values near the limits of float overflow one of the two: such a channel is not
+     * normalised. */
+    if (!isfinite(data->mean[c]) || !isfinite(data->scale[c])) {
+        data->mean[c] = 0;
+        data->scale[c] = 1;
+    }
+}
+
 /* Set mean and scale so that every channel has mean 0 and deviation 1. */
 static fast_err standardize(fast_data *data)
 {
@@ -53,19 +66,42 @@ static fast_err standardize(fast_data *data)
     for (int64_t n = 0; n < data->count; n++)
         add_sample(data, n, groups, means, squares);
     for (int64_t c = 0; c < data->channels; c++) {
-        const double mean = means[c % groups];
-        const double deviation = sqrt(squares[c % groups] / size);
-        data->mean[c] = (float)mean;
-        data->scale[c] = deviation > 1e-12 * (1 + fabs(mean)) ? (float)(1 / deviation) : 1;
-        /* Values near the limits of float overflow one of the two: such a channel is not
-         * normalised. */
-        if (!isfinite(data->mean[c]) || !isfinite(data->scale[c])) {
-            data->mean[c] = 0;
-            data->scale[c] = 1;
-        }
+        set_constants(data, c, means[c % groups], sqrt(squares[c % groups] / size));
     }
     fast__free(means);
     return FAST_OK;
+}
+
+/* Set mean and scale of samples that are not in memory, in one pass over them, since each pass
+ * reads and decodes: deviation^2 = mean of x^2 - mean^2. Sums of bytes are exact, and floats are
+ * summed in doubles. */
+static fast_err standardize_rows(fast_data *data)
+{
+    const int64_t run = data->features / data->channels;
+    void *row;
+    double *sums;
+    FAST_TRY(fast__alloc("a sample", 1, fast__data_row_size(data), &row));
+    fast_err err = fast__alloc("sums of channels", 2 * data->channels, sizeof *sums, &sums);
+    if (err)
+        goto undo_row;
+    for (int64_t n = 0; n < data->count && !err; n++) {
+        err = fast__data_row(data, n, row);
+        for (int64_t i = 0; i < data->features && !err; i++) {
+            const double v =
+                data->dtype == FAST_U8 ? ((uint8_t *)row)[i] : (double)((float *)row)[i];
+            sums[i / run * 2] += v;
+            sums[i / run * 2 + 1] += v * v;
+        }
+    }
+    for (int64_t c = 0; c < data->channels && !err; c++) {
+        const double mean = sums[2 * c] / (double)(data->count * run);
+        const double square = sums[2 * c + 1] / (double)(data->count * run) - mean * mean;
+        set_constants(data, c, mean, sqrt(square > 0 ? square : 0));
+    }
+    fast__free(sums);
+undo_row:
+    fast__free(row);
+    return err;
 }
 
 /* Set the constants of normalisation from the training set; the test set gets the same ones. */
@@ -73,7 +109,7 @@ fast_err fast__data_normalize(fast_normalize how, fast_data *train, fast_data *t
 {
     FAST_ASSERT(test == NULL || test->channels == train->channels);
     if (!train->tokens && how == FAST_NORMALIZE_STANDARD)
-        FAST_TRY(standardize(train));
+        FAST_TRY(train->rows != NULL ? standardize_rows(train) : standardize(train));
     if (!train->tokens && how == FAST_NORMALIZE_UNIT && train->dtype == FAST_U8) {
         for (int64_t c = 0; c < train->channels; c++)
             train->scale[c] = 1.0f / 255.0f;
@@ -150,6 +186,11 @@ static fast_err divide(const fast_data *all, const char *option, double fraction
                        fast_data **train_out, fast_data **test_out)
 {
     FAST_ASSERT(fraction > 0 && fraction < 1);
+    if (all->rows != NULL)
+        return fast__fail(FAST_EINVAL,
+                          "%s=%g divides samples in memory, and these are read from disk: give "
+                          "them a test set of their own",
+                          option, fraction);
     const int64_t test_count = count_test(all->count, fraction);
     if (all->count < 2)
         return fast__fail(FAST_EINVAL, "one sample cannot be split; set %s=0", option);

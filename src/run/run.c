@@ -137,6 +137,9 @@ static fast_err open_data(fast_run *run, const fast_data *train, const fast_data
     if (!run->data.test && !run->data.validation)
         run->config.evaluate_period.unit = FAST_PERIOD_NEVER;
     FAST_ASSERT(run->data.train != NULL);
+    /* Samples that are read from disk are worth a thread. */
+    if (strcmp(run->config.prefetch, "auto") == 0 && run->data.train->rows)
+        run->config.prefetch_count = FAST_PREFETCH_AUTO;
 
     const fast_data *a = run->data.train;
     const fast_data *b = run->data.test;

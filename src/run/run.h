@@ -52,7 +52,8 @@
  *   - result.params_hash is of learner->w and s as fast__run_measure_all() last saw them.
  */
 
-enum { FAST_SPEC_MAX = 512 }; /* bytes of name:key=value,... */
+enum { FAST_SPEC_MAX = 512 };    /* bytes of name:key=value,... */
+enum { FAST_PREFETCH_AUTO = 2 }; /* batches ahead where making them takes time */
 
 /* Steps of a run at most: random streams number them with 32 bits (base/rng.h). */
 #define FAST_STEPS_MAX ((int64_t)UINT32_MAX)
