@@ -140,6 +140,15 @@ void fast_data_free(fast_data *data)
     fast__free(data);
 }
 
+/* The inverse of the standardisation of a table's targets; one product and one sum a value. */
+void fast__data_restore_targets(const fast_data *data, int64_t count, float *values)
+{
+    if (data->classes > 0 || (data->target_scale == 1 && data->target_mean == 0))
+        return;
+    for (int64_t i = 0; i < count; i++)
+        values[i] = values[i] / data->target_scale + data->target_mean;
+}
+
 /* The names end where the last zero byte is: the number of classes is known, the size is not
  * stored. */
 size_t fast__class_names_size(const char *names, int64_t classes)

@@ -108,5 +108,9 @@ size_t fast__data_row_size(const fast_data *data);
  * FAST_EFORMAT names the first that is wrong. */
 fast_err fast__data_check_values(const fast_data *data, const void *x, int64_t count);
 
+/* Map `count` outputs of a regression back to the scale of the source's targets: t = t' /
+ * target_scale + target_mean. Classes and targets that are unchanged stay as they are. */
+void fast__data_restore_targets(const fast_data *data, int64_t count, float *values);
+
 /* Check that values are finite, labels in range and sizes consistent: every reader ends with it. */
 fast_err fast__data_check(const fast_data *data);

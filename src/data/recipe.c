@@ -16,6 +16,7 @@
  *   channels      a divisor of the sample's size         mean and scale: one number for each
  *   classes       0 for a regression                     with `outputs` and `positions`
  *   class_names   one text for each class                left out where classes are numbers
+ *   target_mean   with target_scale: of a regression     left out where targets are unchanged
  *   vocabulary    number of tokens                       left out where samples are numbers
  *   alphabet      bytes in rising order                  text as characters
  *   source        an object with a "kind"                the row of `kinds`
@@ -36,9 +37,10 @@ enum {
 
 /* Kinds of sources, by the member "kind" of a recipe's source. */
 static const fast_source_kind kinds[] = {
-    { "array", "an NPY or IDX file, or a data set by name", fast__array_source_open },
-    { "table", "a CSV file, or - for standard input", fast__table_source_open },
-    { "text", "a text file, or - for standard input", fast__text_source_open },
+    { "array", "an NPY or IDX file, or a data set by name", true, fast__array_source_open },
+    { "pictures", "a picture, a folder, or a data set by name", true, fast__picture_source_open },
+    { "table", "a CSV file, or - for standard input", false, fast__table_source_open },
+    { "text", "a text file, or - for standard input", false, fast__text_source_open },
 };
 enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
 
@@ -101,6 +103,10 @@ fast_err fast__recipe_write(const fast_data *data, char **out)
         fast__json_set(&tree, "class_names", write_names(data->class_names, data->classes));
     fast__json_set(&tree, "positions", json_integer(data->positions));
     fast__json_set(&tree, "outputs", json_integer(data->outputs));
+    if (data->target_scale != 1) {
+        fast__json_set(&tree, "target_mean", fast__json_exact((double)data->target_mean));
+        fast__json_set(&tree, "target_scale", fast__json_exact((double)data->target_scale));
+    }
     if (data->tokens)
         fast__json_set(&tree, "vocabulary", json_integer(data->vocabulary));
     if (data->alphabet)
@@ -183,6 +189,19 @@ static fast_err read_sizes(const recipe_reader *r, fast_data *like)
     FAST_TRY(read_int(r, "vocabulary", 0, FAST_CLASSES_MAX, &like->vocabulary));
     like->tokens = like->vocabulary > 0;
     like->count = 1;
+    return FAST_OK;
+}
+
+/* Read the constants of a regression's targets; without them targets are unchanged. */
+static fast_err read_target(const recipe_reader *r, fast_data *like)
+{
+    like->target_scale = 1;
+    if (!json_object_get(r->tree, "target_scale"))
+        return FAST_OK;
+    like->target_mean = (float)fast__json_number(r->tree, "target_mean");
+    like->target_scale = (float)fast__json_number(r->tree, "target_scale");
+    if (!isfinite(like->target_mean) || !isfinite(like->target_scale) || !(like->target_scale > 0))
+        return fail(r, "target_scale", "a number above 0, with a target_mean");
     return FAST_OK;
 }
 
@@ -283,6 +302,7 @@ static fast_err read_members(const recipe_reader *r, fast_recipe *recipe)
                           "%s describes its data in version %lld; this program reads version %d",
                           r->where, (long long)version, VERSION);
     FAST_TRY(read_sizes(r, &like));
+    FAST_TRY(read_target(r, &like));
     FAST_TRY(fast__data_make(&like, &recipe->like));
     FAST_TRY(read_floats(r, "mean", like.channels, recipe->like->mean));
     FAST_TRY(read_floats(r, "scale", like.channels, recipe->like->scale));
@@ -385,9 +405,9 @@ fast_err fast__source_open(const fast_recipe *recipe, const char *name, bool ans
 
     FAST_ASSERT(kind != NULL && out != NULL);
     /* Tables and texts are read by the recipe, also where a kind of data is before the path. */
-    if (data && file && kind->open != fast__array_source_open)
+    if (data && file && !kind->by_name)
         return kind->open(recipe, file + strlen(":file="), answers, out);
-    if (data && kind->open == fast__array_source_open)
+    if (data && kind->by_name)
         return open_named(recipe, data, name, answers, out);
     if (data)
         return fast__fail(FAST_EINVAL, "the model takes %s, not the data set %s", kind->expect,

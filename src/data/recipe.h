@@ -57,6 +57,7 @@ fast_err fast__source_open(const fast_recipe *recipe, const char *name, bool ans
 typedef struct fast_source_kind {
     const char *name;   /* "kind" of the recipe's source */
     const char *expect; /* inputs that it reads, for messages: "an NPY or IDX file" */
+    bool by_name;       /* a data set by name is read too: its samples need no encoder */
     /* Open a path or "-". `recipe->source` has this kind, and is otherwise unchecked. */
     fast_err (*open)(const fast_recipe *recipe, const char *path, bool answers, fast_source **out);
 } fast_source_kind;
@@ -64,6 +65,8 @@ typedef struct fast_source_kind {
 /* The kinds, one line of the table each. */
 fast_err fast__array_source_open(const fast_recipe *recipe, const char *path, bool answers,
                                  fast_source **out);
+fast_err fast__picture_source_open(const fast_recipe *recipe, const char *path, bool answers,
+                                   fast_source **out);
 fast_err fast__table_source_open(const fast_recipe *recipe, const char *path, bool answers,
                                  fast_source **out);
 fast_err fast__text_source_open(const fast_recipe *recipe, const char *path, bool answers,

@@ -78,7 +78,7 @@ static fast_err check_range(const char *name, const fast_data *like, const fast_
     const float *x = data->x;
     bool fractions = false;
 
-    if (like->dtype != FAST_U8 || like->tokens || data->dtype != FAST_F32)
+    if (like->dtype != FAST_U8 || like->tokens || data->dtype != FAST_F32 || !data->x)
         return FAST_OK;
     for (int64_t i = 0; i < data->count * data->features; i++) {
         if (x[i] > 1)
@@ -207,8 +207,15 @@ static fast_err set_next(fast_source *source, int64_t count, fast_data **out)
         return FAST_OK;
     count = count < left ? count : left;
     FAST_TRY(fast__recipe_set(self->recipe, all->dtype, count, &data));
-    const size_t sample = (size_t)all->features * fast__dtype_size(all->dtype);
-    memcpy(data->x, (const char *)all->x + (size_t)self->done * sample, (size_t)count * sample);
+    const size_t size = fast__data_row_size(all);
+    for (int64_t i = 0; i < count; i++) {
+        const fast_err err =
+            fast__data_row(all, self->done + i, (char *)data->x + (size_t)i * size);
+        if (err) {
+            fast_data_free(data);
+            return err;
+        }
+    }
     if (source->answers && all->labels)
         memcpy(data->labels, all->labels + self->done * all->positions,
                (size_t)(count * all->positions) * sizeof(int32_t));

@@ -331,6 +331,9 @@ fast_err fast__predictor_pass(fast_predictor *predictor, int64_t count, const in
 
     FAST_ASSERT(count > 0 && count <= predictor->sizes.batch);
     FAST_TRY(predictor->engine->run(predictor->program, predictor->workspace, &pass));
+    fast__data_restore_targets(predictor->recipe->like,
+                               count * predictor->sizes.positions * predictor->sizes.outputs,
+                               predictor->outputs);
     if (loss_out)
         *loss_out = pass.loss;
     return FAST_OK;

@@ -35,7 +35,7 @@ struct fast_predictor {
 };
 
 /* Run one pass over predictor->x: `count` samples, whose answers may be NULL. Sets
- * predictor->outputs, and *loss_out where it is not NULL. */
+ * predictor->outputs, on the scale of the source's targets, and *loss_out where it is not NULL. */
 fast_err fast__predictor_pass(fast_predictor *predictor, int64_t count, const int32_t *labels,
                               const float *targets, double *loss_out);
 

@@ -59,7 +59,7 @@ fast_err fast_samples_next(fast_samples *samples, fast_prediction *out)
     const bool answers = samples->source->answers;
 
     FAST_TRY(read_batch(samples));
-    const fast_data *batch = samples->batch;
+    fast_data *batch = samples->batch;
     fast_prediction prediction = { .first = samples->done, .loss = NAN };
     if (batch) {
         FAST_ASSERT(batch->features == sizes->inputs && batch->count <= sizes->batch);
@@ -69,6 +69,9 @@ fast_err fast_samples_next(fast_samples *samples, fast_prediction *out)
         fast__gather(batch, p->numbers, batch->count, p->x);
         FAST_TRY(fast__predictor_pass(p, batch->count, prediction.labels, prediction.targets,
                                       &prediction.loss));
+        /* The loss is on the scale of training, all values are on that of the source. */
+        if (batch->targets)
+            fast__data_restore_targets(batch, batch->count * sizes->outputs, batch->targets);
         prediction.outputs = p->outputs;
         if (sizes->classes > 0) {
             fast__softmax_rows(batch->count * sizes->positions, sizes->outputs, p->outputs,
