@@ -6,6 +6,7 @@
  *   --data my.csv:target=kind     csv:file=my.csv,target=kind
  *   --data book.txt               text:file=book.txt
  *   --data arrays.npz             npz:file=arrays.npz
+ *   --data pictures/              folder:path=pictures/         a folder
  *   --data x.npy                  refused: npy:x=x.npy,y=FILE names both files
  *   --model my.net                file:my.net                   any ending; .onnx names itself
  *
@@ -24,6 +25,7 @@ static const struct {
     const char *ending; /* with its dot */
     const char *before; /* text that makes the path a spec; NULL: a path is not enough */
     const char *how;    /* how to write it in that case, around the path */
+    bool folder;        /* it is a folder */
 } endings[] = {
     { "data", ".csv", "csv:file=", NULL },
     { "data", ".tsv", "csv:file=", NULL },
@@ -32,6 +34,7 @@ static const struct {
     { "data", ".npy", NULL, "npy:x=FILE,y=FILE" },
     { "data", ".gz", NULL, "idx:images=FILE,labels=FILE" },
     { "data", "-ubyte", NULL, "idx:images=FILE,labels=FILE" },
+    { "data", "", "folder:path=", NULL, true },
     { "data", "", NULL, "csv:file=FILE, text:file=FILE or npz:file=FILE" },
     { "model", ".onnx", "", NULL },
     { "model", ".safetensors", NULL, "--load FILE" },
@@ -53,8 +56,8 @@ static bool is_named(const char *kind, const char *value)
 }
 
 /* The length of the path that a value begins with: all of it, or up to a colon where a file ends
- * there; 0 if no such file exists. */
-static size_t path_length(const char *value)
+ * there; 0 if no such file exists. *folder_out tells a folder. */
+static size_t path_length(const char *value, bool *folder_out)
 {
     const size_t length = strlen(value);
     struct stat st;
@@ -64,8 +67,10 @@ static size_t path_length(const char *value)
         if (i != length && value[i] != ':')
             continue;
         snprintf(path, sizeof path, "%.*s", (int)i, value);
-        if (i < sizeof path && stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
-            return i;
+        if (i >= sizeof path || stat(path, &st) != 0)
+            continue;
+        *folder_out = S_ISDIR(st.st_mode);
+        return i;
     }
     return 0;
 }
@@ -76,13 +81,14 @@ fast_err fast__bare_path(const char *option, char value[FAST_PATH_MAX])
 
     if (is_named(option, value) || !value[0])
         return FAST_OK;
-    const size_t found = path_length(value);
+    bool folder = false;
+    const size_t found = path_length(value, &folder);
     const size_t length = found ? found : strcspn(value, ":");
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         const size_t ending = strlen(endings[i].ending);
 
-        if (strcmp(endings[i].option, option) != 0 || ending >= length ||
-            strncmp(value + length - ending, endings[i].ending, ending) != 0)
+        if (strcmp(endings[i].option, option) != 0 || folder != endings[i].folder ||
+            ending >= length || strncmp(value + length - ending, endings[i].ending, ending) != 0)
             continue;
         if (!found && (ending == 0 || !endings[i].before))
             return FAST_OK; /* a name that is wrong, for which the nearest will be told */
