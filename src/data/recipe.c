@@ -395,6 +395,24 @@ static const fast_data_kind *named_kind(const char *name)
     return NULL;
 }
 
+/* Copy the path of "csv:file=PATH,...", which may be in quotes, as options are written; false if it
+ * is empty or too long. Other options are left out: the model's encoder has its own. */
+static bool file_of(const char *value, char path[FAST_PATH_MAX])
+{
+    const bool quoted = *value == '"';
+    size_t used = 0;
+
+    for (value += quoted; *value && (quoted || *value != ','); value++) {
+        if (quoted && *value == '"' && *++value != '"')
+            break;
+        if (used + 1 == FAST_PATH_MAX)
+            return false;
+        path[used++] = *value;
+    }
+    path[used] = '\0';
+    return used > 0;
+}
+
 /* A name of a data set is looked for first, then the recipe's kind opens the path. */
 fast_err fast__source_open(const fast_recipe *recipe, const char *name, bool answers,
                            fast_source **out)
@@ -402,11 +420,12 @@ fast_err fast__source_open(const fast_recipe *recipe, const char *name, bool ans
     const fast_source_kind *kind = find_kind(recipe->source);
     const fast_data_kind *data = named_kind(name);
     const char *file = strstr(name, ":file=");
+    char path[FAST_PATH_MAX];
 
     FAST_ASSERT(kind != NULL && out != NULL);
     /* Tables and texts are read by the recipe, also where a kind of data is before the path. */
-    if (data && file && !kind->by_name)
-        return kind->open(recipe, file + strlen(":file="), answers, out);
+    if (data && file && !kind->by_name && file_of(file + strlen(":file="), path))
+        return kind->open(recipe, path, answers, out);
     if (data && kind->by_name)
         return open_named(recipe, data, name, answers, out);
     if (data)

@@ -75,9 +75,28 @@ static size_t path_length(const char *value, bool *folder_out)
     return 0;
 }
 
+/* Write a path as the value of a key: in quotes where it has commas or quotes; those are
+ * doubled. */
+static void quote(const char *path, size_t length, char out[2 * FAST_PATH_MAX])
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < length && used < 2 * FAST_PATH_MAX - 2; i++) {
+        out[used++] = path[i];
+        if (path[i] == '"')
+            out[used++] = '"';
+    }
+    out[used] = '\0';
+    if (!strpbrk(out, ",\"") || used > 2 * FAST_PATH_MAX - 4)
+        return;
+    memmove(out + 1, out, used);
+    out[0] = out[used + 1] = '"';
+    out[used + 2] = '\0';
+}
+
 fast_err fast__bare_path(const char *option, char value[FAST_PATH_MAX])
 {
-    char text[FAST_PATH_MAX];
+    char text[FAST_PATH_MAX], path[2 * FAST_PATH_MAX];
 
     if (is_named(option, value) || !value[0])
         return FAST_OK;
@@ -98,9 +117,12 @@ fast_err fast__bare_path(const char *option, char value[FAST_PATH_MAX])
         if (!endings[i].before)
             return fast__fail(FAST_EINVAL, "%s %s is a file; write %s", option, value,
                               endings[i].how);
-        const int size =
-            snprintf(text, sizeof text, "%s%.*s%s%s", endings[i].before, (int)length, value,
-                     value[length] ? "," : "", value[length] ? value + length + 1 : "");
+        snprintf(path, sizeof path, "%.*s", (int)length, value);
+        if (strchr(endings[i].before, '=')) /* file:PATH is not split */
+            quote(value, length, path);
+        const char *rest = value + length;
+        const int size = snprintf(text, sizeof text, "%s%s%s%s", endings[i].before, path,
+                                  *rest ? "," : "", *rest ? rest + 1 : "");
         if (size < 0 || (size_t)size >= sizeof text)
             return fast__fail(FAST_EINVAL, "%s %.60s... is too long", option, value);
         memcpy(value, text, (size_t)size + 1);
