@@ -297,7 +297,9 @@ static fast_err finish_text(const fast_table_config *c, const fast_table_fit *fi
         fit->dropped_own[i] = true;
         return FAST_OK;
     }
-    if (fits && c->text != FAST_TEXT_HASH)
+    const bool own =
+        c->text == FAST_TEXT_AUTO && !facts->text && fast__category_unique(&facts->set);
+    if (fits && c->text != FAST_TEXT_HASH && !own)
         return fast__category_words(&facts->set, empty, &column->categories);
     if (c->text == FAST_TEXT_ONEHOT)
         return fast__fail(FAST_EINVAL,
@@ -305,7 +307,7 @@ static fast_err finish_text(const fast_table_config *c, const fast_table_fit *fi
                           "raise it, or give text=hash",
                           fit->view.name, (long long)i, column->name, (long long)c->categories);
     column->kind = FAST_COLUMN_HASHED;
-    if (c->text != FAST_TEXT_HASH && !facts->text && fast__category_unique(&facts->set)) {
+    if (own) {
         column->kind = FAST_COLUMN_DROPPED;
         fit->dropped_own[i] = true;
     }
