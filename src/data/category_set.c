@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAPACITY_FIRST = 4 };
+enum { CAPACITY_FIRST = 4, FEW = 20 };
 
 /* Return the slot of a text, or the free one where it belongs. */
 static fast_category_slot *find_slot(const fast_category_set *set, uint64_t hash, const char *word)
@@ -79,7 +79,7 @@ fast_err fast__category_put(fast_category_set *set, const fast_csv_field *field)
 /* A full set was filled by different texts, most of them seen once. */
 bool fast__category_unique(const fast_category_set *set)
 {
-    return set->full || 2 * set->count > set->seen;
+    return set->full || (set->count > FEW && 2 * set->count > set->seen);
 }
 
 /* Order of texts, for qsort(). */

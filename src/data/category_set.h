@@ -26,8 +26,8 @@ typedef struct fast_category_set {
 /* Put a field's text into the set. FAST_ENOMEM. */
 fast_err fast__category_put(fast_category_set *set, const fast_csv_field *field);
 
-/* Return whether the set is full, or has more texts than half the fields: then a text is the
- * record's own, as a name or a number is, and says nothing about other records. */
+/* Return whether the set is full, or has more than 20 texts and more than half as many as fields:
+ * then a text is the record's own, as a name or a number is, and says nothing of other records. */
 bool fast__category_unique(const fast_category_set *set);
 
 /* Make sorted words of the set's texts, with "" before them if `empty`. FAST_ENOMEM. */

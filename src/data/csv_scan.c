@@ -208,6 +208,9 @@ bool fast__csv_missing(const fast_csv_field *field)
     static const char *const words[] = { "?",    "na",  "n/a",  "#n/a", "<na>",
                                          "null", "nan", "-nan", "none" };
     bool found = field->size == 0;
+    /* Nearly all fields end here. */
+    if (!found && (field->size > 4 || (field->at[0] >= '0' && field->at[0] <= '9')))
+        return false;
     for (size_t i = 0; i < sizeof words / sizeof *words && !found; i++)
         found = spells(field->at, field->size, words[i]);
     return found;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kinds of data sets by name, and opening one from a user's text: "digits",
- * "csv:file=iris.csv,label=species". "auto" is the default of a program without options: it never
+ * "csv:file=iris.csv,target=species". "auto" is the default of a program without options: it never
  * needs a file that does not exist.
  */
 #include "base/memory.h"

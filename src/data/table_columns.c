@@ -9,8 +9,9 @@
  *   otherwise                   text: one-hot up to `categories` different ones, else hashed, or
  *                               dropped if each row has its own
  *
- * Missing fields count for no kind. One pass over the file counts the fields by form, a second one
- * sums numbers and collects categories of the training samples.
+ * Missing fields count for no kind. One pass over the file counts the fields by form and sums the
+ * numbers of the training samples; a second one, if there are dates or texts, sums and collects
+ * those.
  */
 #include "base/memory.h"
 #include "data/category_set.h"
@@ -31,9 +32,11 @@ typedef struct column_facts {
     int64_t decimals;                   /* numbers with a decimal point */
     bool clock;                         /* some date has a time of day */
     bool text;                          /* to be read as text by choice */
-    int64_t trained;                    /* fields of training samples that have a value */
-    int64_t untrained;                  /* fields of training samples that have none */
-    double sums[FAST_DATE_CLOCK_WIDTH]; /* of the features of training samples */
+    int64_t numbers;                    /* numbers of training samples, with point or comma */
+    double number_sum;                  /* their sum: of a column of numbers, all have one form */
+    int64_t trained;                    /* dates or texts of training samples */
+    int64_t untrained;                  /* fields of training samples without a date or text */
+    double sums[FAST_DATE_CLOCK_WIDTH]; /* of the features of dates of training samples */
     fast_category_set set;              /* texts of training samples */
 } column_facts;
 
@@ -94,7 +97,7 @@ static fast_err choose_columns(const fast_table_config *c, fast_table_fit *fit, 
 }
 
 /* Count one field by its form. */
-static void count_field(const fast_csv_field *field, column_facts *facts)
+static void count_field(const fast_csv_field *field, bool train, column_facts *facts)
 {
     double value;
     if (fast__csv_missing(field)) {
@@ -102,13 +105,19 @@ static void count_field(const fast_csv_field *field, column_facts *facts)
         return;
     }
     facts->present++;
-    if (fast__csv_number(field, '.', &value)) {
+    const bool point = fast__csv_number(field, '.', &value);
+    const bool comma = !point && fast__csv_number(field, ',', &value);
+    if (train && (point || comma)) {
+        facts->numbers++;
+        facts->number_sum += value;
+    }
+    facts->commas += comma;
+    if (point) {
         facts->points++;
         facts->decimals += memchr(field->at, '.', (size_t)field->size) != NULL;
         return;
     }
     /* A text may be a date in two orders: 3/4/2024. The whole column decides. */
-    facts->commas += fast__csv_number(field, ',', &value);
     for (int order = 0; order < FAST_DATE_ORDERS; order++) {
         bool clock;
         if (fast__date_parse(field->at, field->size, (fast_date_order)order, &value, &clock)) {
@@ -128,7 +137,7 @@ static fast_err count_fields(const fast_table_fit *fit, column_facts *facts)
             fast_csv_field field;
             FAST_TRY(fast__csv_next(&scan, &field));
             if (fit->table->columns[i].kind != FAST_COLUMN_DROPPED || i == fit->table->target)
-                count_field(&field, &facts[i]);
+                count_field(&field, fit->use[row] == FAST_USE_TRAIN, &facts[i]);
         }
     }
     return FAST_OK;
@@ -239,13 +248,13 @@ static fast_err choose_kind(const fast_table_config *c, const fast_table_fit *fi
     return FAST_OK;
 }
 
-/* Add a field of a training sample to the sums or the categories of its column. */
-static fast_err add_field(const fast_table *table, const fast_table_column *column,
-                          const fast_csv_field *field, column_facts *facts)
+/* Add a date or a text of a training sample to the sums or the categories of its column. */
+static fast_err add_field(const fast_table_column *column, const fast_csv_field *field,
+                          column_facts *facts)
 {
     double value;
     bool clock;
-    if (column->kind == FAST_COLUMN_DROPPED)
+    if (column->kind != FAST_COLUMN_CATEGORY && column->kind != FAST_COLUMN_DATE)
         return FAST_OK;
     const bool missing = fast__csv_missing(field);
     facts->untrained += missing;
@@ -254,11 +263,6 @@ static fast_err add_field(const fast_table *table, const fast_table_column *colu
         return FAST_OK;
     if (column->kind == FAST_COLUMN_CATEGORY)
         return fast__category_put(&facts->set, field);
-    if (column->kind == FAST_COLUMN_NUMERIC) {
-        if (fast__csv_number(field, table->decimal, &value))
-            facts->sums[0] += value;
-        return FAST_OK;
-    }
     float features[FAST_DATE_CLOCK_WIDTH] = { 0 };
     if (fast__date_parse(field->at, field->size, column->order, &value, &clock))
         fast__date_features(value, column->clock, features);
@@ -267,17 +271,21 @@ static fast_err add_field(const fast_table *table, const fast_table_column *colu
     return FAST_OK;
 }
 
-/* Sum the numbers and collect the categories of the training samples. */
+/* Sum the dates and collect the categories of the training samples. */
 static fast_err add_fields(const fast_table_fit *fit, column_facts *facts)
 {
     fast_csv scan = fit->view.start;
-    for (int64_t row = 0; row < fit->view.rows; row++) {
+    bool any = false;
+    for (int64_t i = 0; i < fit->view.columns; i++)
+        any = any || fit->table->columns[i].kind == FAST_COLUMN_CATEGORY ||
+              fit->table->columns[i].kind == FAST_COLUMN_DATE;
+    for (int64_t row = 0; any && row < fit->view.rows; row++) {
         fast__csv_record(&scan);
         for (int64_t i = 0; i < fit->view.columns; i++) {
             fast_csv_field field;
             FAST_TRY(fast__csv_next(&scan, &field));
             if (fit->use[row] == FAST_USE_TRAIN)
-                FAST_TRY(add_field(fit->table, &fit->table->columns[i], &field, &facts[i]));
+                FAST_TRY(add_field(&fit->table->columns[i], &field, &facts[i]));
         }
     }
     return FAST_OK;
@@ -297,7 +305,9 @@ static fast_err finish_text(const fast_table_config *c, const fast_table_fit *fi
         fit->dropped_own[i] = true;
         return FAST_OK;
     }
-    if (fits && c->text != FAST_TEXT_HASH)
+    const bool own =
+        c->text == FAST_TEXT_AUTO && !facts->text && fast__category_unique(&facts->set);
+    if (fits && c->text != FAST_TEXT_HASH && !own)
         return fast__category_words(&facts->set, empty, &column->categories);
     if (c->text == FAST_TEXT_ONEHOT)
         return fast__fail(FAST_EINVAL,
@@ -305,7 +315,7 @@ static fast_err finish_text(const fast_table_config *c, const fast_table_fit *fi
                           "raise it, or give text=hash",
                           fit->view.name, (long long)i, column->name, (long long)c->categories);
     column->kind = FAST_COLUMN_HASHED;
-    if (c->text != FAST_TEXT_HASH && !facts->text && fast__category_unique(&facts->set)) {
+    if (own) {
         column->kind = FAST_COLUMN_DROPPED;
         fit->dropped_own[i] = true;
     }
@@ -323,6 +333,8 @@ static fast_err finish_columns(const fast_table_config *c, const fast_table_fit 
             FAST_TRY(finish_text(c, fit, i, &facts[i]));
         for (int k = 0; k < FAST_DATE_CLOCK_WIDTH; k++)
             column->fill[k] = (float)(facts[i].sums[k] / count);
+        if (column->kind == FAST_COLUMN_NUMERIC && facts[i].numbers > 0)
+            column->fill[0] = (float)(facts[i].number_sum / (double)facts[i].numbers);
         if (!isfinite(column->fill[0]))
             column->fill[0] = 0; /* the number that overflows is refused where it is read */
         column->indicator = c->missing == FAST_MISSING_INDICATOR && facts[i].missing > 0;

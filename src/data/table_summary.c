@@ -69,9 +69,10 @@ static void say_task(const fast_table *table, summary_line *line)
         table->header ? "`" : "column ");
     say_name(line, table->columns[table->target].name);
     say(line, "%s", table->header ? "`" : "");
+    const double deviation = 1 / (double)table->target_scale;
     if (table->regression && table->target_scale != 1)
-        say(line, " (%.4g +- %.4g, standardised)", (double)table->target_mean,
-            1 / (double)table->target_scale);
+        say(line, " (%.*f +- %.*f, standardised)", deviation > 100 ? 0 : 6,
+            (double)table->target_mean, deviation > 100 ? 0 : 6, deviation);
     if (table->regression)
         return;
     say(line, " (%lld class%s", (long long)table->classes.count,

@@ -54,10 +54,24 @@ static void texts_become_features(void **state)
     /* Numbers as text, by choice. */
     check("a,t,y\n1,7,0\n2,8,1\n", ",categorical=t", 3, (float[]){ 1, 1, 0, 2, 0, 1 },
           "classification on `y` (2 classes: 0, 1), 1 numeric and 1 text columns");
-    /* Each row has its own text, and there are more than categories=2. */
-    check("name,a,y\nu,1,0\nv,2,1\nw,3,1\n", ",categories=2", 1, (float[]){ 1, 2, 3 },
-          "classification on `y` (2 classes: 0, 1), 1 numeric column (1 feature), without name "
-          "(each row has its own text, or none)");
+    /* More than categories=2: hashed. */
+    fast_data *data = read_table("name,a,y\nu,1,0\nv,2,1\nw,3,1\n", ",categories=2,buckets=7");
+    assert_int_equal(data->features, 8);
+    fast_data_free(data);
+    /* Each of 21 rows has its own text: it is left out, unless it is asked for. */
+    char text[512] = "name,a,y\n";
+    for (int i = 0; i < 21; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "n%d,%d,%d\n", i, i, i % 2);
+    data = read_table(text, "");
+    assert_int_equal(data->features, 1);
+    assert_non_null(strstr(data->summary, ", without name (each row has its own text, or none)"));
+    fast_data_free(data);
+    data = read_table(text, ",categorical=name");
+    assert_int_equal(data->features, 22);
+    fast_data_free(data);
+    data = read_table(text, ",text=onehot");
+    assert_int_equal(data->features, 22);
+    fast_data_free(data);
 }
 
 static void hashes_are_stable(void **state)
@@ -264,7 +278,7 @@ static void targets_are_scaled(void **state)
     fast_data *data = read_table(text, "");
     assert_true(data->target_mean == 200000 && data->target_scale == 1e-5f);
     assert_true(fabsf(data->targets[0] + 1) < 1e-6f && fabsf(data->targets[1] - 1) < 1e-6f);
-    assert_non_null(strstr(data->summary, "regression on `y` (2e+05 +- 1e+05, standardised)"));
+    assert_non_null(strstr(data->summary, "regression on `y` (200000 +- 100000, standardised)"));
     fast_table *table = table_of(data->recipe);
     static const char other[] = "y,a\n400000,7\n";
     const fast_table_source source = { "other.csv", other, strlen(other), 0, 0 };
