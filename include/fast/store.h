@@ -21,15 +21,15 @@ typedef struct fast_store fast_store;
 
 /* A row of `runs`: one run, its options, and its latest measures. */
 typedef struct fast_stored_run {
-    int64_t id;              /* 1, 2, ...: never given twice */
-    const char *status;      /* running, done, target, canceled, diverged, failed or interrupted:
+    int64_t id;         /* 1, 2, ...: never given twice */
+    const char *status; /* running, done, target, patience, canceled, diverged, failed, interrupted:
                                its process is gone and did not say why */
-    const char *name;        /* the user's; or NULL */
-    double created;          /* Unix seconds */
-    double finished;         /* Unix seconds; NAN while it runs */
-    int64_t pid;             /* number of the process that writes it */
-    const char *host;        /* name of the machine of that process */
-    const char *boot;        /* start of that process, as a process number may be used again */
+    const char *name;   /* the user's; or NULL */
+    double created;     /* Unix seconds */
+    double finished;    /* Unix seconds; NAN while it runs */
+    int64_t pid;        /* number of the process that writes it */
+    const char *host;   /* name of the machine of that process */
+    const char *boot;   /* start of that process, as a process number may be used again */
     const char *version;     /* FAST's version */
     const char *system;      /* a preset; or NULL */
     const char *strategy;    /* of the workers; NULL for a single worker */

@@ -164,7 +164,7 @@ static void line(cli_progress *progress, const fast_event *event, bool evaluated
     if (isfinite(r->samples_per_s))
         fprintf(progress->file, "  %.0f samples/s", r->samples_per_s);
     cli_progress_time(event->seconds_left, left);
-    if (left[0] && event->step < event->step_count)
+    if (left[0] && event->step < event->step_count && !r->stop[0])
         fprintf(progress->file, "  %s left", left);
     fputc('\n', progress->file);
     fflush(progress->file);

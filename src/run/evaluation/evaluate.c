@@ -162,7 +162,8 @@ void fast__run_look(fast_run *run)
         run->finished = true;
         run->result.stop = "target";
         run->result.time_to_target_s = run->result.time_s;
-    } else if (run->config.patience > 0 && run->evaluation.best.waited >= run->config.patience) {
+    } else if (run->config.patience > 0 && run->step < run->step_count &&
+               run->evaluation.best.waited >= run->config.patience) {
         run->finished = true;
         run->result.stop = "patience";
     }
