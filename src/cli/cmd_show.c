@@ -51,6 +51,19 @@ static void print_member(cli_page *page, const char *name, const json_t *value)
     free(text);
 }
 
+/* A column as a row: its kind, then its other members. */
+static void print_column(cli_page *page, const char *name, const char *kind, json_t *rest)
+{
+    char *more = json_dumps(rest, JSON_REAL_PRECISION(6));
+    const size_t size = more ? strlen(more) : 0;
+    json_t *text = json_sprintf("%s%s%.*s", kind ? kind : "unknown", size > 2 ? ": " : "",
+                                size > 2 ? (int)size - 2 : 0, size > 2 ? more + 1 : "");
+
+    print_member(page, name, text);
+    json_decref(text);
+    free(more);
+}
+
 /* The members of an object as rows. */
 static void print_object(cli_page *page, const char *title, json_t *object)
 {
@@ -60,10 +73,38 @@ static void print_object(cli_page *page, const char *title, json_t *object)
     if (!json_is_object(object))
         return;
     cli_page_title(page, title);
-    json_object_foreach(object, key,
-                        value) if (!json_is_object(value) &&
-                                   (!json_is_array(value) || json_array_size(value) <= LIST_MAX))
-        print_member(page, key, value);
+    json_object_foreach(object, key, value)
+    {
+        const bool list = json_is_array(value);
+
+        if (!json_is_object(value) && strcmp(key, "columns") != 0 &&
+            (!list || json_array_size(value) <= LIST_MAX))
+            print_member(page, key, value);
+    }
+}
+
+/* The columns of a table: the kind of each, its categories, and the number of a missing field. */
+static void print_columns(cli_page *page, const json_t *columns)
+{
+    size_t i;
+    json_t *column;
+
+    if (!json_is_array(columns))
+        return;
+    cli_page_title(page, "Columns");
+    json_array_foreach(columns, i, column)
+    {
+        const char *name = json_string_value(json_object_get(column, "name"));
+        json_t *rest = json_copy(column);
+
+        json_object_del(rest, "name");
+        json_object_del(rest, "kind");
+        if (i < LIST_MAX && name)
+            print_column(page, name, json_string_value(json_object_get(column, "kind")), rest);
+        json_decref(rest);
+    }
+    if (i > LIST_MAX)
+        printf("  ... and %zu more; --json has all\n", i - LIST_MAX);
 }
 
 /* The network, a layer a line. */
@@ -118,6 +159,8 @@ static int print_text(const char *file, const char *text)
     print_object(&page, "Training", json_object_get(tree, "training"));
     print_object(&page, "Inputs and answers", json_object_get(tree, "data"));
     print_object(&page, "Source", json_object_get(json_object_get(tree, "data"), "source"));
+    print_columns(&page, json_object_get(json_object_get(json_object_get(tree, "data"), "source"),
+                                         "columns"));
     print_network(&page, json_object_get(tree, "network"));
     print_tensors(&page, json_object_get(tree, "tensors"));
     if (json_is_null(json_object_get(tree, "data")))
