@@ -103,6 +103,10 @@ typedef struct fast_prediction {
 /* Read and predict the next batch. FAST_EFORMAT names the place in the source. */
 FAST_API FAST_MUST_CHECK fast_err fast_samples_next(fast_samples *samples, fast_prediction *out);
 
+/* Return the name of a sample that was predicted, by its number from 0: the path of a picture. Lent
+ * until close; NULL where samples have no names. */
+FAST_API const char *fast_samples_name(const fast_samples *samples, int64_t sample);
+
 /* Loss and figures of a model on samples with answers. */
 typedef struct fast_scores {
     int64_t samples;      /* of the source */

@@ -186,10 +186,10 @@ static int predict_samples(const predict_line *line, fast_predictor *predictor, 
     rows.of = predictor;
     rows.size = *sizes;
     rows.top = rows.top > sizes->outputs ? sizes->outputs : rows.top;
-    cli_rows_begin(&rows);
+    rows.from = samples;
     do {
         err = fast_samples_next(samples, &batch);
-        if (!err && batch.count > 0)
+        if (!err)
             code = cli_rows_add(&rows, &batch);
     } while (!err && code == CLI_DONE && batch.count > 0 && !ferror(out));
     if (!err && code == CLI_DONE)

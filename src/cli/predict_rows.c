@@ -5,6 +5,7 @@
  *   CSV    sample,class,probability              the most probable class
  *          sample,class_1,probability_1,...      --top K
  *          sample,setosa,versicolor,...          --values probabilities, or logits
+ *          sample,file,class,probability         pictures
  *          sample,value                          regression; value_1, value_2 of several outputs
  *   JSON   {"sample": 0, "class": "setosa", "probability": 0.98}, one object a line
  *   NPY    int64 [N] classes, or float32 [N, K] probabilities, logits or values
@@ -57,7 +58,8 @@ static void put_names(const cli_rows *rows)
 {
     char number[CLASS_TEXT];
 
-    fputs(rows->size.positions > 1 ? "sample,position" : "sample", rows->out);
+    fprintf(rows->out, "sample%s%s", rows->named ? ",file" : "",
+            rows->size.positions > 1 ? ",position" : "");
     if (rows->size.classes == 0)
         for (int64_t k = 0; k < rows->size.outputs; k++)
             fprintf(rows->out, rows->size.outputs > 1 ? ",value_%lld" : ",value", (long long)k + 1);
@@ -106,6 +108,10 @@ static void put_csv(const cli_rows *rows, const rows_answer *a)
     char number[CLASS_TEXT];
 
     fprintf(rows->out, "%lld", (long long)a->sample);
+    if (rows->named) {
+        fputc(',', rows->out);
+        put_field(rows->out, fast_samples_name(rows->from, a->sample));
+    }
     if (rows->size.positions > 1)
         fprintf(rows->out, ",%lld", (long long)a->position);
     if (has_values(rows))
@@ -128,6 +134,18 @@ static json_t *real(float value)
     snprintf(text, sizeof text, "%.9g", (double)value);
     json_t *number = json_real(strtod(text, NULL));
     return number ? number : json_null();
+}
+
+/* Set a text; bytes of a file's name that are not UTF-8 are replaced. */
+static void set_text(json_t *object, const char *key, const char *text)
+{
+    const size_t size = fast_text_utf8(text, NULL, 0) + 1;
+    char *clean = malloc(size);
+
+    if (clean)
+        fast_text_utf8(text, clean, size);
+    json_object_set_new(object, key, json_string(clean ? clean : ""));
+    free(clean);
 }
 
 /* Set the class and its probability. */
@@ -161,6 +179,8 @@ static bool put_json(const cli_rows *rows, const rows_answer *a)
     json_t *object = json_object();
 
     json_object_set_new(object, "sample", json_integer(a->sample));
+    if (rows->named)
+        set_text(object, "file", fast_samples_name(rows->from, a->sample));
     if (rows->size.positions > 1)
         json_object_set_new(object, "position", json_integer(a->position));
     if (rows->size.classes > 0)
@@ -220,8 +240,10 @@ static void put_npy_header(const cli_rows *rows)
     fwrite(header, 1, NPY_HEADER, rows->out);
 }
 
-void cli_rows_begin(cli_rows *rows)
+/* Write the part before the rows. The first batch tells whether samples have names. */
+static void begin(cli_rows *rows, const fast_prediction *batch)
 {
+    rows->named = batch->count > 0 && fast_samples_name(rows->from, batch->first) != NULL;
     if (rows->format == ROWS_CSV)
         put_names(rows);
     else if (rows->format == ROWS_NPY)
@@ -235,6 +257,8 @@ int cli_rows_add(cli_rows *rows, const fast_prediction *batch)
     int64_t *best = malloc((size_t)rows->top * sizeof *best);
     bool fine = best != NULL;
 
+    if (batch->first == 0)
+        begin(rows, batch);
     for (int64_t i = 0; fine && i < batch->count * positions; i++) {
         const rows_answer answer = { .sample = batch->first + i / positions,
                                      .position = i % positions,

@@ -16,13 +16,14 @@ typedef struct cli_rows {
     rows_values values;        /* of a classification */
     int64_t top;               /* classes of a row, the most probable first */
     const fast_predictor *of;  /* the model */
+    const fast_samples *from;  /* the samples */
+    bool named;                /* samples have names: a column `file` */
     int64_t rows;              /* written so far */
     fast_predictor_sizes size; /* of the model */
 } cli_rows;
 
-/* Write what comes before the rows. */
-void cli_rows_begin(cli_rows *rows);
-/* Write one batch. Returns an exit code. */
+/* Write one batch, and before the first one the names of columns; the last has no samples. Returns
+ * an exit code. */
 int cli_rows_add(cli_rows *rows, const fast_prediction *batch);
 /* Write what comes after the rows: the header of an NPY file, now that their number is known.
  * Returns an exit code. */

@@ -44,6 +44,9 @@ struct fast_source {
      * is NULL if no sample is left. The caller frees the set, whose values were checked. Errors
      * name the place in the source. */
     fast_err (*next)(fast_source *source, int64_t count, fast_data **out);
+    /* Return the name of a sample that was read, by its number from 0: its file. Lent until close.
+     * NULL where samples have no names of their own. */
+    const char *(*name)(const fast_source *source, int64_t sample);
     void (*close)(fast_source *source); /* frees the source */
 };
 

@@ -59,6 +59,12 @@ static fast_err picture_next(fast_source *source, int64_t count, fast_data **out
     return FAST_OK;
 }
 
+/* The path of a picture. */
+static const char *picture_name(const fast_source *source, int64_t sample)
+{
+    return fast__picture_path(&((const picture_source *)source)->list, sample);
+}
+
 /* Free the list of files. */
 static void picture_close(fast_source *source)
 {
@@ -94,7 +100,9 @@ fast_err fast__picture_source_open(const fast_recipe *recipe, const char *path, 
     if (strcmp(path, "-") == 0)
         return fast__fail(FAST_EINVAL, "pictures are read from files, not from standard input");
     FAST_TRY(fast__alloc("a source", 1, sizeof *self, &self));
-    self->base = (fast_source){ .answers = answers, .next = picture_next, .close = picture_close };
+    self->base = (fast_source){
+        .answers = answers, .next = picture_next, .name = picture_name, .close = picture_close
+    };
     self->recipe = recipe;
     const fast_err err = open_parts(self, path);
     if (err) {

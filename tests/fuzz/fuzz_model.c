@@ -3,17 +3,19 @@
  * Fuzzes the descriptions of model files: the first line of the input is the recipe of the inputs,
  * the second one the training, the rest the network. They become the metadata of a file without
  * tensors, which is opened from memory. Any bytes give an error of one line, or a model of a few
- * values, and no allocation is out of proportion to the input.
+ * values, and no allocation is out of proportion to the input. Then the rest is new data, which the
+ * recipe reads in batches of three.
  */
+#include "data_file.h"
+
 #include "base/json.h"
-#include "base/memory.h"
 #include "data/recipe.h"
 #include "fast/predict.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIZE_MAX_FUZZED = 1 << 16, ALLOCATION_MAX = 1 << 29 };
+enum { SIZE_MAX_FUZZED = 1 << 16, SAMPLE_MAX_FUZZED = 1 << 16, ALLOCATION_MAX = 1 << 29 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -45,6 +47,35 @@ static char *make_file(json_t *tree, size_t *size_out)
     return file;
 }
 
+/* Read the rest of the input as new data of the recipe. */
+static void read_data(const json_t *text, const uint8_t *rest, size_t left)
+{
+    fast_recipe *recipe = NULL;
+    fast_source *source = NULL;
+    fast_data *batch = NULL;
+    fast_err err = FAST_OK;
+
+    if (!text || fast__recipe_read("fuzzed", json_string_value(text), &recipe))
+        return;
+    data_file file = data_file_make(rest, left);
+    if (recipe->like->features < SAMPLE_MAX_FUZZED &&
+        !fast__source_open(recipe, file.path, false, &source)) {
+        do {
+            err = source->next(source, 3, &batch);
+            if (!err && batch && (batch->count > 3 || batch->features != recipe->like->features))
+                abort();
+            const bool more = !err && batch;
+            fast_data_free(batch);
+            batch = NULL;
+            if (!more)
+                break;
+        } while (true);
+        source->close(source);
+    }
+    data_file_drop(&file);
+    fast__recipe_free(recipe);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint8_t *rest = data;
@@ -54,6 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > SIZE_MAX_FUZZED)
         return 0;
     json_t *recipe = take(&rest, &left, false), *training = take(&rest, &left, false);
+    read_data(recipe, rest, left);
     json_t *network = take(&rest, &left, true);
     json_t *tree = json_pack("{s: {s: o*, s: o*, s: o*}}", "__metadata__", "fast_data", recipe,
                              "fast_training", training, "fast_network", network);

@@ -43,6 +43,15 @@ void fast_samples_close(fast_samples *samples)
     fast__free(samples);
 }
 
+const char *fast_samples_name(const fast_samples *samples, int64_t sample)
+{
+    const fast_source *source = samples->source;
+    const int64_t seen = samples->done + (samples->batch ? samples->batch->count : 0);
+
+    FAST_ASSERT(sample >= 0 && sample < seen);
+    return source->name ? source->name(source, sample) : NULL;
+}
+
 /* Drop the last batch and read the next one. */
 static fast_err read_batch(fast_samples *samples)
 {
