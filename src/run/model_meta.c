@@ -28,6 +28,7 @@ static fast_err write_training(const fast_run *run, char **out)
 {
     const fast_run_config *c = &run->config;
     const fast_result *r = &run->result;
+    const fast_figures *f = fast_run_figures(run);
     json_t *tree = json_object();
 
     fast__json_set(&tree, "command", fast__json_text(run->text.command));
@@ -46,6 +47,12 @@ static fast_err write_training(const fast_run *run, char **out)
     fast__json_set(&tree, "train_accuracy", fast__json_real(r->train_accuracy));
     fast__json_set(&tree, "test_loss", fast__json_real(r->test_loss));
     fast__json_set(&tree, "test_accuracy", fast__json_real(r->test_accuracy));
+    if (f && f->classes > 0) {
+        fast__json_set(&tree, "test_f1", fast__json_real(f->f1));
+        fast__json_set(&tree, "test_auc", fast__json_real(f->auc));
+    } else if (f) {
+        fast__json_set(&tree, "test_r2", fast__json_real(f->r2));
+    }
     return fast__json_print(&tree, out);
 }
 
