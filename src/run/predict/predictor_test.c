@@ -134,6 +134,34 @@ static void saved_models_predict_as_their_runs(void **state)
     check_same("engine=ref", "model=alexnet:width=4,hidden=16", images);
 }
 
+/* Tables: features are encoded, and a regression's values are on the scale of the file. */
+static void tables_predict_as_their_runs(void **state)
+{
+    (void)state;
+    char classes[128], values[128], data[320];
+
+    snprintf(classes, sizeof classes, "%s.classes.csv", path);
+    snprintf(values, sizeof values, "%s.values.csv", path);
+    FILE *a = fopen(classes, "w"), *b = fopen(values, "w");
+    assert_true(a && b);
+    fputs("n,word,kind\n", a);
+    fputs("n,word,worth\n", b);
+    for (int i = 0; i < 40; i++) {
+        fprintf(a, "%d,%s,%s\n", i * 7 % 23, i % 3 ? "red" : "blue", i % 2 ? "x" : "\"y, z\"");
+        fprintf(b, "%d,%s,%d\n", i * 7 % 23, i % 3 ? "red" : "blue", 200000 + 1000 * (i * 7 % 23));
+    }
+    fclose(a);
+    fclose(b);
+    snprintf(data, sizeof data, "data=csv:file=%s,test_file=%s", classes, classes);
+    check_same("engine=ref", "model=mlp:hidden=8", data);
+    snprintf(data, sizeof data, "data=csv:file=%s,test_file=%s", values, values);
+    check_same("engine=ref", "model=mlp:hidden=8", data);
+    for (int i = 0; i < 40; i++)
+        assert_true(y[i] > 150000 && y[i] < 280000);
+    unlink(classes);
+    unlink(values);
+}
+
 /* A model in memory is the model of the file: programs with a model inside need no file. */
 static void models_open_from_memory(void **state)
 {
@@ -319,6 +347,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(saved_models_predict_as_their_runs),
+        cmocka_unit_test(tables_predict_as_their_runs),
         cmocka_unit_test(models_open_from_memory),
         cmocka_unit_test(older_files_need_model_and_data),
         cmocka_unit_test(wrong_descriptions_are_refused),
