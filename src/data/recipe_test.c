@@ -212,14 +212,15 @@ static void tables_are_read_in_blocks(void **state)
     (void)state;
     static const char training[] = "a,b,kind\n1,2,x\n3,4,y\n5,7,x\n2,2,y\n";
     static const float want[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 };
+    static const char quoted[] = "note,b,a\r\n\"one\ntwo, \"\"three\"\"\",2,1\r\n\r\n,4,3\r\n\n5\" "
+                                 "nail,6,5\nx,8,7\n\"\",10,9\n \n";
     /* The same five samples: with answers, in another order, without names, and among columns that
      * the model does not know. */
     static const char *const same[] = {
         "a,b,kind\n1,2,x\n3,4,x\n5,6,y\n7,8,y\n9,10,x\n",
         "b,a\n2,1\n4,3\n6,5\n8,7\n10,9",
         "1,2\n3,4\n5,6\n7,8\n9,10\n",
-        "note,b,a\r\n\"one\ntwo, \"\"three\"\"\",2,1\r\n\r\n,4,3\r\n\n5\" "
-        "nail,6,5\nx,8,7\n\"\",10,9\n \n",
+        quoted,
     };
     data_fixture f = fixture_make(training, strlen(training));
     char spec[FIXTURE_SPEC];

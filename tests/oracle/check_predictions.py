@@ -133,8 +133,8 @@ def forward(text, w, x):
 def compare(fast, folder, model, data, engine):
     """Train, save, predict new samples, and return the largest difference."""
     saved, x_path, out = (os.path.join(folder, n) for n in ("m.safetensors", "x.npy", "y.npy"))
-    subprocess.run([fast, "train", "--model", model, "--data", data, "--steps", "6", "--batch", "16", "--quiet",
-                    "--store", "none", "--save", saved, "--engine", engine], check=True)
+    subprocess.run([fast, "train", "--model", model, "--data", data, "--steps", "6", "--batch", "16", "--lr", "0.001",
+                    "--quiet", "--store", "none", "--save", saved, "--engine", engine], check=True)
     meta, weights = read(saved)
     recipe = json.loads(meta["fast_data"])
     shape, rng = recipe["shape"], np.random.default_rng(COUNT)
