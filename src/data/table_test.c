@@ -379,6 +379,39 @@ static void descriptions_may_be_hostile(void **state)
     fast_data_free(train);
 }
 
+/* The tables of examples/tables say what their page shows. */
+static void examples_are_understood(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        int64_t features;
+        const char *summary;
+    } cases[] = {
+        { "titanic.csv,target=Survived,drop=PassengerId", 11,
+          "classification on `Survived` (2 classes: 0, 1), 5 numeric and 2 text columns (11 "
+          "features), 132 missing values replaced by means, 5 missing texts, without Name, Ticket, "
+          "Cabin (each row has its own text, or none)" },
+        { "adult.csv", 49,
+          "classification on column 14 (2 classes: <=50K, >50K), 6 numeric and 8 text columns (49 "
+          "features), 290 missing texts" },
+        { "housing.csv,target=median_house_value", 12,
+          "regression on `median_house_value` (226328 +- 78173, standardised), 8 numeric and 1 "
+          "text columns (12 features), 14 missing values replaced by means" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char spec[FIXTURE_SPEC];
+        fast_data *train, *test;
+        snprintf(spec, sizeof spec, "csv:file=" FAST_SOURCE_FOLDER "/examples/tables/%s",
+                 cases[i].spec);
+        open_well(spec, &train, &test);
+        assert_int_equal(train->features, cases[i].features);
+        assert_string_equal(train->summary, cases[i].summary);
+        fast_data_free(train);
+        fast_data_free(test);
+    }
+}
+
 /* 10^6 different texts in a column: the set of categories is bounded. */
 static void many_texts_take_bounded_memory(void **state)
 {
@@ -432,6 +465,7 @@ int main(void)
         cmocka_unit_test(targets_are_scaled),
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(descriptions_may_be_hostile),
+        cmocka_unit_test(examples_are_understood),
         cmocka_unit_test(many_texts_take_bounded_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
