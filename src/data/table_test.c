@@ -136,6 +136,9 @@ static void spellings_of_tables(void **state)
     check("a;b;y\n1.5;2,5;0\n2.5;3,5;1\n", ",decimal=comma,categorical=a", 3,
           (float[]){ 1, 0, 2.5f, 0, 1, 3.5f }, number);
     check("a\tb\ty\n1\tx y\t0\n2\tz\t1\n", "", 3, (float[]){ 1, 1, 0, 2, 0, 1 }, number);
+    check("size, cm;mass, kg;time, s;y\n1,5;2;3;0\n2,5;3;4;1\n", "", 3,
+          (float[]){ 1.5f, 2, 3, 2.5f, 3, 4 }, number);
+    check("\n\na;y\n1,5;0\n2,5;1\n", "", 1, (float[]){ 1.5f, 2.5f }, number);
     check("a|b|y\n1|x|0\n2|z|1\n", "", 3, (float[]){ 1, 1, 0, 2, 0, 1 }, number);
     check("\xef\xbb\xbf"
           "a,b,y\r\n1,x,0\r\n2,z,1\r\n",
