@@ -148,7 +148,7 @@ static void spellings_of_tables(void **state)
           "e,y\n1,\xe4\n2,b\n",
           ",target=0,task=regression", 2, (float[]){ 0, 1, 1, 0 },
           "regression on `gr\xc3\xb6\xc3\x9f"
-          "e`");
+          "e`, 1 text column (2 features), read as Latin-1");
     check("a,b,y\n1,x,0\n2,z,1\n", ",columns=a,target=y", 1, (float[]){ 1, 2 }, number);
     check("a,b,y\n1,x,0\n2,z,1\n", ",columns=0", 1, (float[]){ 1, 2 }, number);
     check("a,a+b,y\n1,5,0\n2,6,1\n", ",columns=a+b", 1, (float[]){ 5, 6 }, number);
