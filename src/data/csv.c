@@ -71,13 +71,18 @@ static fast_err read_source(const fast_table_config *c, const char *path, fast_t
     char *text;
     size_t size;
     FAST_TRY(fast__file_read(path, file_size_max, &text, &size));
+    const size_t size_before = size;
     const fast_err err = fast__csv_decode(path, &text, &size);
     if (err) {
         fast__free(text);
         return err;
     }
     *out = (fast_table_source){
-        .name = path, .text = text, .size = size, .delimiter = delimiters[c->delimiter]
+        .name = path,
+        .text = text,
+        .size = size,
+        .delimiter = delimiters[c->delimiter],
+        .latin1 = size != size_before, /* a text grows only to become UTF-8 */
     };
     return FAST_OK;
 }

@@ -25,21 +25,37 @@ static bool is_blank(const fast_csv *csv, char c)
     return (c == ' ' || c == '\t' || c == '\r') && (c != csv->delimiter || c == ' ');
 }
 
-/* Return the one of ,;|tab that is most frequent in the first line; a comma if it has none. */
+/* Return the one of ,;|tab that is most frequent in the first line, and as frequent in the lines
+ * after it if one of them is: names and numbers have commas inside. A text without any of them has
+ * commas. */
 static char guess_delimiter(const char *at, const char *end)
 {
-    static const char candidates[] = { ',', ';', '\t', '|' };
-    int64_t counts[sizeof candidates] = { 0 };
-    bool quoted = false;
-    for (; at < end && (*at != '\n' || quoted); at++) {
-        if (*at == '"')
-            quoted = !quoted;
-        for (size_t i = 0; i < sizeof candidates; i++)
-            counts[i] += !quoted && *at == candidates[i];
+    enum { LINES = 10, CANDIDATES = 4 };
+    static const char candidates[CANDIDATES] = { ',', ';', '\t', '|' };
+    int64_t first[CANDIDATES] = { 0 };
+    bool same[CANDIDATES] = { true, true, true, true };
+    for (int line = 0; line < LINES && at < end; line++) {
+        int64_t counts[CANDIDATES] = { 0 };
+        bool quoted = false, blank = true;
+        for (; at < end && (*at != '\n' || quoted); at++) {
+            if (*at == '"')
+                quoted = !quoted;
+            blank = blank && (*at == ' ' || *at == '\r');
+            for (size_t i = 0; i < CANDIDATES; i++)
+                counts[i] += !quoted && *at == candidates[i];
+        }
+        at += at < end;
+        line -= blank; /* empty lines are no records */
+        for (size_t i = 0; i < CANDIDATES && !blank; i++) {
+            first[i] = line == 0 ? counts[i] : first[i];
+            same[i] = same[i] && counts[i] == first[i] && first[i] > 0;
+        }
     }
     size_t best = 0;
-    for (size_t i = 1; i < sizeof candidates; i++)
-        best = counts[i] > counts[best] ? i : best;
+    for (size_t i = 1; i < CANDIDATES; i++) {
+        if (same[i] != same[best] ? same[i] : first[i] > first[best])
+            best = i;
+    }
     return candidates[best];
 }
 

@@ -94,6 +94,7 @@ typedef struct fast_table_source {
     size_t size;      /* bytes of the text */
     int64_t line;     /* line of the file that the first record is in; 0: where it stands */
     char delimiter;   /* between fields; 0 guesses */
+    bool latin1;      /* the file was not UTF-8, which the summary says */
 } fast_table_source;
 
 /* Records of a source, in columns that are matched with those of a table. */

@@ -255,7 +255,7 @@ static fast_err fit_parts(const fast_table_config *config, fast_table_fit *fit)
 fast_err fast__table_fit(const fast_table_config *config, const fast_table_source *source,
                          fast_table_fit *out)
 {
-    fast_table_fit fit = { .view = { .name = source->name } };
+    fast_table_fit fit = { .view = { .name = source->name }, .latin1 = source->latin1 };
     fast__csv_init(source->name, source->text, source->size, source->delimiter, &fit.view.start);
     const fast_err err = fit_parts(config, &fit);
     if (err) {

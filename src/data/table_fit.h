@@ -79,6 +79,7 @@ typedef struct fast_table_fit {
     fast_csv_field *labels; /* [rows]: the answers, pointing into the text */
     uint8_t *use;           /* [rows]: a fast_table_use each */
     int64_t samples;        /* records that are used */
+    bool latin1;            /* the file was not UTF-8 */
     bool *dropped_own;      /* [columns]: dropped because each row has its own text, or none */
 } fast_table_fit;
 

@@ -146,6 +146,8 @@ fast_err fast__table_summary(const fast_table_config *config, const fast_table_f
     if (rows > 0)
         say(&line, ", %lld row%s without a target left out", (long long)rows, rows == 1 ? "" : "s");
     say_dropped(fit, &line);
+    if (fit->latin1)
+        say(&line, ", read as Latin-1");
     FAST_TRY(fast__alloc("a summary", (int64_t)line.used + 1, 1, out));
     memcpy(*out, line.text, line.used + 1);
     return FAST_OK;

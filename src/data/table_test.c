@@ -136,6 +136,9 @@ static void spellings_of_tables(void **state)
     check("a;b;y\n1.5;2,5;0\n2.5;3,5;1\n", ",decimal=comma,categorical=a", 3,
           (float[]){ 1, 0, 2.5f, 0, 1, 3.5f }, number);
     check("a\tb\ty\n1\tx y\t0\n2\tz\t1\n", "", 3, (float[]){ 1, 1, 0, 2, 0, 1 }, number);
+    check("size, cm;mass, kg;time, s;y\n1,5;2;3;0\n2,5;3;4;1\n", "", 3,
+          (float[]){ 1.5f, 2, 3, 2.5f, 3, 4 }, number);
+    check("\n\na;y\n1,5;0\n2,5;1\n", "", 1, (float[]){ 1.5f, 2.5f }, number);
     check("a|b|y\n1|x|0\n2|z|1\n", "", 3, (float[]){ 1, 1, 0, 2, 0, 1 }, number);
     check("\xef\xbb\xbf"
           "a,b,y\r\n1,x,0\r\n2,z,1\r\n",
@@ -145,7 +148,7 @@ static void spellings_of_tables(void **state)
           "e,y\n1,\xe4\n2,b\n",
           ",target=0,task=regression", 2, (float[]){ 0, 1, 1, 0 },
           "regression on `gr\xc3\xb6\xc3\x9f"
-          "e`");
+          "e`, 1 text column (2 features), read as Latin-1");
     check("a,b,y\n1,x,0\n2,z,1\n", ",columns=a,target=y", 1, (float[]){ 1, 2 }, number);
     check("a,b,y\n1,x,0\n2,z,1\n", ",columns=0", 1, (float[]){ 1, 2 }, number);
     check("a,a+b,y\n1,5,0\n2,6,1\n", ",columns=a+b", 1, (float[]){ 5, 6 }, number);
@@ -379,6 +382,39 @@ static void descriptions_may_be_hostile(void **state)
     fast_data_free(train);
 }
 
+/* The tables of examples/tables say what their page shows. */
+static void examples_are_understood(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        int64_t features;
+        const char *summary;
+    } cases[] = {
+        { "titanic.csv,target=Survived,drop=PassengerId", 11,
+          "classification on `Survived` (2 classes: 0, 1), 5 numeric and 2 text columns (11 "
+          "features), 132 missing values replaced by means, 5 missing texts, without Name, Ticket, "
+          "Cabin (each row has its own text, or none)" },
+        { "adult.csv", 49,
+          "classification on column 14 (2 classes: <=50K, >50K), 6 numeric and 8 text columns (49 "
+          "features), 290 missing texts" },
+        { "housing.csv,target=median_house_value", 12,
+          "regression on `median_house_value` (226328 +- 78173, standardised), 8 numeric and 1 "
+          "text columns (12 features), 14 missing values replaced by means" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char spec[FIXTURE_SPEC];
+        fast_data *train, *test;
+        snprintf(spec, sizeof spec, "csv:file=" FAST_SOURCE_FOLDER "/examples/tables/%s",
+                 cases[i].spec);
+        open_well(spec, &train, &test);
+        assert_int_equal(train->features, cases[i].features);
+        assert_string_equal(train->summary, cases[i].summary);
+        fast_data_free(train);
+        fast_data_free(test);
+    }
+}
+
 /* 10^6 different texts in a column: the set of categories is bounded. */
 static void many_texts_take_bounded_memory(void **state)
 {
@@ -432,6 +468,7 @@ int main(void)
         cmocka_unit_test(targets_are_scaled),
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(descriptions_may_be_hostile),
+        cmocka_unit_test(examples_are_understood),
         cmocka_unit_test(many_texts_take_bounded_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
