@@ -17,7 +17,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CELL_MIN = 6, LABEL = 7 };
+enum { CELL_MIN = 6, LABEL = 7, CLASSES_SHOWN = 100 };
 
 /* The number of a key; NAN if it has none. */
 static double number_of(const json_t *object, const char *key)
@@ -75,6 +75,10 @@ static void put_classes(const json_t *classes, cli_page *page)
             "precision", "recall", "F1", "AUC");
     json_array_foreach(classes, i, row)
     {
+        if (i == CLASSES_SHOWN) {
+            fprintf(page->out, "  and %zu more: --json has them\n", json_array_size(classes) - i);
+            break;
+        }
         fprintf(page->out, "  %5zu  %8.0f  %9.0f", i, number_of(row, "actual"),
                 number_of(row, "predicted"));
         put_cell(row, "precision", 9, page->out);

@@ -24,7 +24,8 @@
  * R2_o is 1 without errors and 0 with them. R2 is the mean over outputs: r2_score(). It needs two
  * rows. The mean and the squares of targets are updated as Welford does, so that nothing cancels.
  *
- * Cost: an addition of a row is O(outputs); AUC sorts the rows once for each class.
+ * Cost: an addition of a row copies and compares its outputs; AUC computes two exponentials and a
+ * logarithm for each row and class, and sorts the rows once for each class.
  */
 #include "learner/figures.h"
 
@@ -42,6 +43,14 @@ typedef struct value_sums {
     double absolute; /* sum of absolute errors */
 } value_sums;
 
+/* Sums of a row's outputs. */
+typedef struct row_odds {
+    int64_t top; /* the class of the largest output */
+    double max;  /* that output */
+    double sum;  /* of exp(z - max) over all outputs */
+    double rest; /* log of the sum of exp z over the other outputs */
+} row_odds;
+
 /* A score with its answer, for the sort. */
 typedef struct ranked {
     double score;  /* log-odds of the class */
@@ -55,9 +64,9 @@ struct fast_figure_sums {
     fast_class_figures *by_class; /* [classes]: counts while rows are added */
     int64_t *confusion;           /* [classes][classes]; NULL: too many classes */
     value_sums *values;           /* [outputs]; NULL: classes */
-    int64_t columns;              /* of scores: classes, 1 for two classes; 0: no AUC */
-    double *scores;               /* [columns][options.rows]; NULL: no AUC */
+    float *outputs;               /* [options.rows][classes]: as they came; NULL: no AUC */
     int32_t *labels;              /* [options.rows]; NULL: no AUC */
+    row_odds *odds;               /* [options.rows], when AUC is computed; NULL: no AUC */
     ranked *order;                /* [options.rows], for the sort; NULL: no AUC */
 };
 
@@ -65,17 +74,15 @@ struct fast_figure_sums {
 static fast_err new_scores(fast_figure_sums *sums)
 {
     const fast_figures_options *o = &sums->options;
-    const int64_t columns = o->classes == 2 ? 1 : o->classes;
     int64_t count = 0;
 
     if (o->classes < 2 || o->classes > FAST_FIGURES_AUC_MAX || o->rows < 1 ||
-        !fast__mul_size(columns, o->rows, &count) || count > FAST_FIGURES_SCORES_MAX)
+        !fast__mul_size(o->classes, o->rows, &count) || count > FAST_FIGURES_SCORES_MAX)
         return FAST_OK;
-    FAST_TRY(fast__alloc("scores", count, sizeof *sums->scores, &sums->scores));
-    FAST_TRY(fast__alloc("labels of scores", o->rows, sizeof *sums->labels, &sums->labels));
-    FAST_TRY(fast__alloc("ranks", o->rows, sizeof *sums->order, &sums->order));
-    sums->columns = columns;
-    return FAST_OK;
+    FAST_TRY(fast__alloc("outputs to rank", count, sizeof *sums->outputs, &sums->outputs));
+    FAST_TRY(fast__alloc("labels to rank", o->rows, sizeof *sums->labels, &sums->labels));
+    FAST_TRY(fast__alloc("sums of rows", o->rows, sizeof *sums->odds, &sums->odds));
+    return fast__alloc("ranks", o->rows, sizeof *sums->order, &sums->order);
 }
 
 /* Take all memory; fast__figures_free() frees what is there on failure. */
@@ -117,8 +124,9 @@ void fast__figures_free(fast_figure_sums *sums)
     fast__free(sums->by_class);
     fast__free(sums->confusion);
     fast__free(sums->values);
-    fast__free(sums->scores);
+    fast__free(sums->outputs);
     fast__free(sums->labels);
+    fast__free(sums->odds);
     fast__free(sums->order);
     fast__free(sums);
 }
@@ -158,26 +166,27 @@ static double log_sum_without(int64_t K, const float *z, int64_t skip)
     return max + log(sum);
 }
 
-/* Store the log-odds of every class for row `at`. Only for the largest output the others must be
- * summed by themselves: elsewhere its 1 stays in the difference. */
-static void put_scores(fast_figure_sums *sums, int64_t at, const float *z, int64_t top)
+/* Sums of a row, from which the log-odds of each class follow. */
+static row_odds odds_of(int64_t K, const float *z)
 {
-    const int64_t K = sums->options.classes, n = sums->options.rows;
-    const double max = (double)z[top];
-    double sum = 0;
+    row_odds odds = { .top = largest(K, z) };
 
-    if (K == 2) {
-        sums->scores[at] = (double)z[1] - (double)z[0];
-        return;
-    }
+    odds.max = (double)z[odds.top];
     for (int64_t k = 0; k < K; k++)
-        sum += exp((double)z[k] - max);
-    for (int64_t k = 0; k < K; k++) {
-        const double rest =
-            k == top ? log_sum_without(K, z, top) : max + log(sum - exp((double)z[k] - max));
+        odds.sum += exp((double)z[k] - odds.max);
+    odds.rest = log_sum_without(K, z, odds.top);
+    return odds;
+}
 
-        sums->scores[k * n + at] = (double)z[k] - rest;
-    }
+/* The log-odds of class k in a row. Only for the largest output the others must be summed by
+ * themselves: elsewhere its 1 stays in the difference. */
+static double score_of(int64_t K, const float *z, const row_odds *odds, int64_t k)
+{
+    if (K == 2)
+        return (double)z[k] - (double)z[1 - k];
+    return (double)z[k] - (k == odds->top
+                               ? odds->rest
+                               : odds->max + log(odds->sum - exp((double)z[k] - odds->max)));
 }
 
 /* Count a row of a classification. */
@@ -192,9 +201,9 @@ static void add_class(fast_figure_sums *sums, const float *z, int64_t label)
     sums->by_class[label].correct += top == label;
     if (sums->confusion)
         sums->confusion[label * K + top]++;
-    if (sums->columns > 0 && sums->rows < sums->options.rows) {
+    if (sums->outputs && sums->rows < sums->options.rows) {
         sums->labels[sums->rows] = (int32_t)label;
-        put_scores(sums, sums->rows, z, top);
+        memcpy(sums->outputs + sums->rows * K, z, (size_t)K * sizeof *z);
     }
 }
 
@@ -244,17 +253,18 @@ static int compare_scores(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The AUC of one column of scores for a class; NAN if all rows or none are of the class. */
-static double auc_of(fast_figure_sums *sums, int64_t column, int64_t class)
+/* The AUC of a class; NAN if all rows or none are of the class. */
+static double auc_of(fast_figure_sums *sums, int64_t class)
 {
-    const int64_t n = sums->rows;
+    const int64_t n = sums->rows, K = sums->options.classes;
     int64_t positives = 0;
     double ranks = 0; /* sum of twice the mean rank: whole numbers, exact to 2^53 */
 
     for (int64_t i = 0; i < n; i++) {
         const bool positive = sums->labels[i] == class;
 
-        sums->order[i] = (ranked){ sums->scores[column * sums->options.rows + i], positive };
+        sums->order[i] =
+            (ranked){ score_of(K, sums->outputs + i * K, &sums->odds[i], class), positive };
         positives += positive;
     }
     if (positives == 0 || positives == n)
@@ -275,16 +285,17 @@ static double auc_of(fast_figure_sums *sums, int64_t column, int64_t class)
 static double compute_auc(fast_figure_sums *sums)
 {
     const int64_t K = sums->options.classes;
-    const bool ranked_all = sums->columns > 0 && sums->invalid == 0 && sums->rows > 0 &&
-                            sums->rows <= sums->options.rows;
+    const bool ranked_all =
+        sums->outputs && sums->invalid == 0 && sums->rows > 0 && sums->rows <= sums->options.rows;
     double sum = 0;
     int64_t defined = 0;
 
     for (int64_t k = 0; k < K; k++)
         sums->by_class[k].auc = NAN;
+    for (int64_t i = 0; i < sums->rows && ranked_all; i++)
+        sums->odds[i] = odds_of(K, sums->outputs + i * K);
     for (int64_t k = 0; k < K && ranked_all; k++) {
-        const double auc =
-            K == 2 && k == 1 ? sums->by_class[0].auc : auc_of(sums, K == 2 ? 0 : k, K == 2 ? 1 : k);
+        const double auc = K == 2 && k == 1 ? sums->by_class[0].auc : auc_of(sums, k);
 
         sums->by_class[k].auc = auc;
         if (isnan(auc))
@@ -407,6 +418,7 @@ static json_t *confusion_json(const fast_figures *figures)
 /* The figures of a classification. */
 static void put_classes(json_t **o, const fast_figures *figures, int64_t matrix_max)
 {
+    const bool many = figures->classes > FAST_FIGURES_CONFUSION_MAX; /* words of a language */
     json_t *list = json_array();
 
     fast__json_set(o, "accuracy", fast__json_real(figures->accuracy));
@@ -414,7 +426,7 @@ static void put_classes(json_t **o, const fast_figures *figures, int64_t matrix_
     fast__json_set(o, "recall", fast__json_real(figures->recall));
     fast__json_set(o, "f1", fast__json_real(figures->f1));
     fast__json_set(o, "auc", fast__json_real(figures->auc));
-    for (int64_t k = 0; k < figures->classes; k++)
+    for (int64_t k = 0; k < figures->classes && !many; k++)
         fast__json_append(&list, class_json(&figures->by_class[k]));
     fast__json_set(o, "by_class", list);
     fast__json_set(o, "confusion",

@@ -16,15 +16,15 @@
  *     fast__figures_clear(sums);                                  to count another set
  *     fast__figures_free(sums);
  *
- * fast__figures_new() takes all memory: 8 bytes for each row and class at most, and never more than
- * FAST_FIGURES_SCORES_MAX scores. One thread at a time.
+ * fast__figures_new() takes all memory: for AUC 4 bytes for each row and class and 52 for each row,
+ * of at most FAST_FIGURES_SCORES_MAX outputs. One thread at a time.
  */
 typedef struct fast_figure_sums fast_figure_sums;
 
 enum {
     FAST_FIGURES_CONFUSION_MAX = 1024, /* classes that a confusion matrix has at most */
     FAST_FIGURES_AUC_MAX = 64,         /* classes whose AUC is computed */
-    FAST_FIGURES_SCORES_MAX = 1 << 23  /* scores that are ranked for it: 64 MiB */
+    FAST_FIGURES_SCORES_MAX = 1 << 23  /* outputs that are ranked for it: 32 MiB */
 };
 
 typedef struct fast_figures_options {
@@ -49,6 +49,6 @@ void fast__figures_add(fast_figure_sums *sums, int64_t rows, const float *output
 void fast__figures_compute(fast_figure_sums *sums, fast_figures *out);
 
 /* The figures as a JSON object: its keys are the fields of fast_figures, undefined ones null;
- * `by_class` is an array of objects. The matrix is null above `matrix_max` classes. NULL where
- * memory is missing (base/json.h). */
+ * `by_class` is an array of objects, empty above FAST_FIGURES_CONFUSION_MAX classes. The matrix is
+ * null above `matrix_max` classes. NULL where memory is missing (base/json.h). */
 json_t *fast__figures_json(const fast_figures *figures, int64_t matrix_max);

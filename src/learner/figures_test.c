@@ -202,6 +202,9 @@ static void memory_is_bounded(void **state)
     fast__figures_compute(sums, &f);
     assert_null(f.confusion);
     assert_non_null(f.by_class);
+    json_t *o = fast__figures_json(&f, 100);
+    assert_int_equal(json_array_size(json_object_get(o, "by_class")), 0);
+    json_decref(o);
     fast__figures_free(sums);
     /* More rows than were announced: all but the AUC is right. */
     sums = sums_of(2, 2, 1);
