@@ -142,7 +142,8 @@ typedef struct fast_event {
     int64_t epoch;             /* from 0 */
     double seconds_left;       /* estimate; NAN at first */
     const fast_result *result; /* measures so far */
-    const char *text;          /* SAVE, NOTE, some PROGRESS; otherwise NULL */
+    const char *text;          /* SAVE, NOTE, some PROGRESS; START: how the files of the data were
+                                * understood; otherwise NULL */
 } fast_event;
 
 /* It may call fast_run_cancel() and what takes a const fast_run, and nothing else on the run. */
@@ -218,8 +219,9 @@ FAST_API FAST_MUST_CHECK fast_err fast_run_save(const fast_run *run, const char 
  * saved. / */
 FAST_API FAST_MUST_CHECK fast_err fast_run_checkpoint(fast_run *run, const char *path);
 
-/* Outputs of the model for `count` samples, row major: [count][outputs]. Samples are as the data
- * set holds them; its normalisation is applied here. */
+/* Outputs of the model for `count` samples, row major: [count][outputs]: logits of classes, before
+ * the softmax, or values of a regression, on the scale of its source. Samples are as the data set
+ * holds them; its normalisation is applied here. */
 FAST_API FAST_MUST_CHECK fast_err fast_run_predict(fast_run *run, int64_t count, const float *x,
                                                    float *outputs);
 FAST_API int64_t fast_run_inputs(const fast_run *run);  /* elements of one sample; 0: unknown */

@@ -14,6 +14,7 @@
  * continue a stopped run. Standard error of a short run on two workers:
  *
  *   mlp (669,706 parameters) on digits: engine cpu, batch 64, momentum:weight_decay=0.0005 with ...
+ *   regression on `y`, 12 numeric columns (12 features)             (if a table was read)
  *   2 workers: strategy allreduce on threads
  *   step 40/40  loss 2.2756  acc 16.9%  test loss 2.2458  test acc 26.20%  18129 samples/s
  *   done: 40 steps in 0.3 s, 18125 samples/s, loss 2.2756, test accuracy 26.20%, peak memory 108 MB
@@ -104,7 +105,7 @@ static bool has_team(const fast_run *run)
     return strcmp(fast_run_option(run, "transport"), "auto") != 0;
 }
 
-/* Say what is trained, on what and how, before the first step. Up to three lines:
+/* Say what is trained, on what and how, before the first step. Up to four lines:
  *
  *   mlp (669,706 parameters) on digits: engine cpu, batch 64, momentum:weight_decay=0.0005 with
  *   lr 0.05 cosine, 40 steps, seed 1                                (one line on the screen)
@@ -130,6 +131,8 @@ static void say_header(const train_show *show, const fast_event *event)
     else
         fprintf(file, "%s steps", fast_run_option(run, "steps"));
     fprintf(file, ", seed %s\n", fast_run_option(run, "seed"));
+    if (event->text)
+        fprintf(file, "%s\n", event->text);
     if (has_team(run))
         fprintf(file, "%s workers: strategy %s%s%s on %s%s%s\n", fast_run_option(run, "workers"),
                 fast_run_option(run, "strategy"),

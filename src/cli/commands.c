@@ -44,6 +44,52 @@ static const fast_option train_flags[] = {
     FLAG_END,
 };
 
+/* Flags of predict and evaluate: how a model is opened. */
+#define FLAG_TEXT(name, help, kind)                        \
+    {                                                      \
+        name, "", help, FAST_OPTION_TEXT, 0, 0, 0, 0, kind \
+    }
+#define MODEL_FLAGS                                                                               \
+    FLAG_TEXT("model", "the network, for a file that does not describe itself", "model"),         \
+        FLAG_TEXT("data", "the training data, for a file that does not describe itself", "data"), \
+        FLAG_TEXT("engine", "compute with this engine; else the fastest", "engine"),              \
+    {                                                                                             \
+        "batch", "0", "samples of a pass; 0: as in training", FAST_OPTION_INT, 0, 0, 0, 65536,    \
+            NULL                                                                                  \
+    }
+
+static const fast_option predict_flags[] = {
+    FLAG_TEXT("out", "write to this file; .npy, .json and .csv name the format", "file"),
+    { "format", "auto", "how predictions are written; auto: by the name of --out, else CSV",
+      FAST_OPTION_CHOICE, 0, 0, 0, 0, "auto|csv|json|npy" },
+    { "values", "class",
+      "for classes: the most probable one, all probabilities, or logits (before the softmax)",
+      FAST_OPTION_CHOICE, 0, 0, 0, 0, "class|probabilities|logits" },
+    { "top", "1", "write the K most probable classes", FAST_OPTION_INT, 0, 0, 1, 65536, NULL },
+    FLAG_TEXT("prompt", "text that a language model continues; else the text of DATA", NULL),
+    { "length", "200", "characters to generate", FAST_OPTION_INT, 0, 0, 0, 1e9, NULL },
+    { "temperature", "1",
+      "below 1: more often the probable characters; 0: always the most probable", FAST_OPTION_REAL,
+      0, 0, 0, 1000, NULL },
+    { "top_k", "0", "draw among the K most probable characters; 0: among all", FAST_OPTION_INT, 0,
+      0, 0, 256, NULL },
+    { "seed", "1", "of the draws: the same seed gives the same text", FAST_OPTION_INT, 0, 0, 0,
+      1e15, NULL },
+    MODEL_FLAGS,
+    FLAG_END,
+};
+
+static const fast_option evaluate_flags[] = {
+    FLAG("json", "print loss and all figures as one JSON object"),
+    MODEL_FLAGS,
+    FLAG_END,
+};
+
+static const fast_option show_flags[] = {
+    FLAG("json", "print the description as one JSON object"),
+    FLAG_END,
+};
+
 static const fast_option compare_flags[] = {
     { "seeds", "3", "runs of each line, with seeds that follow one another", FAST_OPTION_INT, 0, 0,
       1, 1000, NULL },
@@ -110,11 +156,6 @@ static const fast_option ui_flags[] = {
 };
 
 /* A flag with a value that the command reads itself. */
-#define FLAG_TEXT(name, help, kind)                        \
-    {                                                      \
-        name, "", help, FAST_OPTION_TEXT, 0, 0, 0, 0, kind \
-    }
-
 static const fast_option runs_flags[] = {
     FLAG_TEXT("store", "the run store; else runs.db in your data folder", "file"),
     FLAG_TEXT("where", "only runs like status=done,workers>=4,model~net (= != < <= > >= ~)", NULL),
@@ -127,6 +168,11 @@ static const fast_option runs_flags[] = {
     { "format", "csv", "export: how", FAST_OPTION_CHOICE, 0, 0, 0, 0, "csv|jsonl" },
     FLAG("yes", "delete: do not ask"),
     FLAG("json", "print one JSON object a line for each run"),
+    FLAG_END,
+};
+
+static const fast_option shard_flags[] = {
+    FLAG("json", "print the result as one JSON object"),
     FLAG_END,
 };
 
@@ -154,6 +200,29 @@ static const cli_example train_examples[] = {
     { "fast train --checkpoint run.safetensors",
       "Ctrl-C saves; --resume run.safetensors continues" },
     { "fast train --quiet --json", "for programs: the result as one JSON object" },
+    { NULL, NULL },
+};
+
+static const cli_example predict_examples[] = {
+    { "fast predict iris.safetensors new.csv", "the class of each row, with its probability" },
+    { "fast predict lenet.safetensors x.npy --values probabilities --out p.npy",
+      "probabilities of all classes as a numpy array" },
+    { "fast predict lenet.safetensors fashion-mnist --top 3 --format json",
+      "the three most probable classes of each test image, an object a line" },
+    { "cat rows.csv | fast predict iris.safetensors -", "a table from standard input" },
+    { "fast predict gpt.safetensors --prompt 'Once upon' --length 400 --temperature 0.8",
+      "text of a language model" },
+    { NULL, NULL },
+};
+
+static const cli_example evaluate_examples[] = {
+    { "fast evaluate iris.safetensors test.csv", "loss, accuracy, F1 and the confusion matrix" },
+    { "fast evaluate lenet.safetensors npy:x=x.npy,y=y.npy --json", "the same for programs" },
+    { NULL, NULL },
+};
+
+static const cli_example show_examples[] = {
+    { "fast show iris.safetensors", "what a saved model is, and the command that trained it" },
     { NULL, NULL },
 };
 
@@ -251,6 +320,14 @@ static const cli_example pack_examples[] = {
     { NULL, NULL },
 };
 
+static const cli_example shard_examples[] = {
+    { "fast shard digits --out digits-shards", "write a data set as files that can be streamed" },
+    { "fast train --data shards:dir=digits-shards,cache=64Mi", "train from them, in 64 MiB" },
+    { "fast shard folder:path=photos,size=64,decode=batch --out photos-shards --compression zstd",
+      "decode and resize pictures once; memory for one shard is enough" },
+    { NULL, NULL },
+};
+
 static const cli_example info_examples[] = {
     { "fast info", "the version, the machine, and what optional libraries bring" },
     { "fast info --json", "the same for programs" },
@@ -271,6 +348,13 @@ static const cli_example help_examples[] = {
 const cli_command cli_commands[] = {
     { "train", "[OPTIONS]", "train a model", "train", train_flags, NULL, train_examples,
       cli_train },
+    { "predict", "MODEL [DATA] [OPTIONS]",
+      "use a saved model on new data: classes, probabilities, values, text", NULL, predict_flags,
+      NULL, predict_examples, cli_predict },
+    { "evaluate", "MODEL DATA [OPTIONS]", "measure a saved model on data with answers", NULL,
+      evaluate_flags, NULL, evaluate_examples, cli_evaluate },
+    { "show", "MODEL [--json]", "describe a saved model", NULL, show_flags, NULL, show_examples,
+      cli_show },
     { "compare", "[OPTIONS]",
       "train the same job in several ways, and say which to choose; options take lists a,b and "
       "ranges 2..16x2",
@@ -289,14 +373,18 @@ const cli_command cli_commands[] = {
       "list|show|compare|tag|untag|export|delete", runs_examples, cli_runs },
     { "ui", "[OPTIONS]", "see, compare and start runs in a browser", NULL, ui_flags, NULL,
       ui_examples, cli_ui },
+    { "shard", "DATA --out FOLDER [OPTIONS]",
+      "write a data set as shards on disk, to stream it through a bounded memory", "shard",
+      shard_flags, NULL, shard_examples, cli_shard },
     { "pack", "PROGRAM [OPTIONS]",
       "write one program that trains or predicts and needs nothing else", "train", pack_flags, NULL,
       pack_examples, cli_pack },
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
-      "train|compare|find-lr|bench|simulate|systems|runs|ui|pack|info|help|models|data|layers|"
-      "optimizers|"
+      "train|predict|evaluate|show|compare|find-lr|bench|simulate|systems|runs|ui|shard|pack|info|"
+      "help|"
+      "models|data|layers|optimizers|"
       "schedules|engines|"
       "clusters|faults|strategies|topologies|codecs|representatives",
       help_examples, cli_help },
@@ -309,6 +397,7 @@ const cli_command cli_commands[] = {
 const cli_group cli_groups[] = {
     { "What to train", "|model|data|augment|" },
     { "What to simulate", "|program|rounds|size|algorithm|work|" },
+    { "How to write shards", "|out|order|compression|" },
     { "Random numbers", "|seed|seeds|shrink|tune|jobs|" },
     { "How to learn", "|batch|global_batch|lr|lr_min|lr_max|optimizer|schedule|class_weights|" },
     { "How long",

@@ -63,8 +63,9 @@ const fast_option fast__run_options[] = {
     FAST_OPT_REAL(C, alpha, "0.5", 1e-6, 1e6, "shard dirichlet: small is uneven"),
     FAST_OPT_TEXT(C, augment, "no", NULL,
                   "change images at random, like shift:2+flip+crop:4+noise:0.1"),
-    FAST_OPT_TEXT(C, prefetch, "auto", NULL,
-                  "batches made ahead by a thread; auto: 2 with augment, else 0"),
+    FAST_OPT_TEXT(
+        C, prefetch, "auto", NULL,
+        "batches made ahead by a thread; auto: 2 with augment or samples on disk, else 0"),
     FAST_OPT_TEXT(C, evaluate, "1", NULL,
                   "test every N epochs, like 2, or steps, like 500steps; end; no"),
     FAST_OPT_TEXT(C, save, "", "file", "save the weights to this file at the end (safetensors)"),
@@ -256,7 +257,7 @@ static fast_err config_check(C *c)
                           c->target, c->evaluate);
     FAST_TRY(check_early(c));
     if (strcmp(c->prefetch, "auto") == 0)
-        c->prefetch_count = strcmp(c->augment, "no") == 0 ? 0 : 2;
+        c->prefetch_count = strcmp(c->augment, "no") == 0 ? 0 : FAST_PREFETCH_AUTO;
     else
         FAST_TRY(fast__parse_int("prefetch", c->prefetch, &c->prefetch_count));
     if (c->prefetch_count < 0 || c->prefetch_count > 1024)

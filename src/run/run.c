@@ -137,6 +137,9 @@ static fast_err open_data(fast_run *run, const fast_data *train, const fast_data
     if (!run->data.test && !run->data.validation)
         run->config.evaluate_period.unit = FAST_PERIOD_NEVER;
     FAST_ASSERT(run->data.train != NULL);
+    /* Samples that are read from disk are worth a thread. */
+    if (strcmp(run->config.prefetch, "auto") == 0 && run->data.train->rows)
+        run->config.prefetch_count = FAST_PREFETCH_AUTO;
 
     const fast_data *a = run->data.train;
     const fast_data *b = run->data.test;
@@ -394,6 +397,10 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
 {
     FAST_TRY(fast__config_parse(options, &run->config));
     FAST_TRY(fast__command_words(options, &run->text.command));
+    if (!own->kind && !own->network)
+        FAST_TRY(fast__bare_path("model", run->config.model));
+    if (!own->train)
+        FAST_TRY(fast__bare_path("data", run->config.data));
     FAST_TRY(check_words(run));
     if (!fast__codec_is_auto(run))
         FAST_TRY(fast__run_codec_open(run));

@@ -29,6 +29,7 @@
  *   evaluation/      evaluation on the test and the validation set, early stopping; the
  *                    representative model of several replicas, ensembles, inference
  *   checkpoint/      a run -> file -> the run, to the bit; weights alone
+ *   predict/         a file of weights with its description (model_meta.h) -> predictions
  *   sink/            events -> the run store, TensorBoard
  *   result.c         measures; forecast.c: the forecast of a step's time; run_json.c: both as JSON
  *   parts.c          every registry as one kind of list; features.c: the parts of this build
@@ -52,7 +53,8 @@
  *   - result.params_hash is of learner->w and s as fast__run_measure_all() last saw them.
  */
 
-enum { FAST_SPEC_MAX = 512 }; /* bytes of name:key=value,... */
+enum { FAST_SPEC_MAX = 512 };    /* bytes of name:key=value,... */
+enum { FAST_PREFETCH_AUTO = 2 }; /* batches ahead where making them takes time */
 
 /* Steps of a run at most: random streams number them with 32 bits (base/rng.h). */
 #define FAST_STEPS_MAX ((int64_t)UINT32_MAX)
@@ -146,6 +148,10 @@ extern const fast_part fast__run_part;
 fast_err fast__config_parse(const char *const *options, fast_run_config *out);
 /* Move options of strategy ps that became codecs from its spec to the chain, with a warning. */
 fast_err fast__options_moved(char *strategy, char *codec, size_t codec_size);
+
+/* Make a path a spec by its ending: option "data", "my.csv" -> "csv:file=my.csv". Names of parts
+ * are unchanged. FAST_ENOENT; FAST_EINVAL says how to write a file that needs more; bare_path.c. */
+fast_err fast__bare_path(const char *option, char value[FAST_PATH_MAX]);
 
 /* The value of one option of the table as canonical text: equal values give equal text. */
 void fast__config_text(const fast_option *option, const fast_run_config *config, char *text,
@@ -362,6 +368,9 @@ void fast__weights_fini(fast_weights *weights);
 /* Check that `tensors` has every segment of the layout, with its shape, under prefix + name. */
 fast_err fast__weights_check(const char *path, const struct fast_tensors *tensors,
                              const fast_layout *layout, const char *prefix);
+/* Check that every value of the layout's segments, which are there, is finite as a float. */
+fast_err fast__weights_check_finite(const char *path, const struct fast_tensors *tensors,
+                                    const fast_layout *layout);
 /* Copy them, checked before, into `vector`, converted where they are not F32. */
 void fast__weights_copy(const struct fast_tensors *tensors, const fast_layout *layout,
                         const char *prefix, float *vector);

@@ -232,7 +232,7 @@ fast_err fast_run_train(fast_run *run)
         run->result.stop = "";
     run->progress.times.start_ns = fast__run_now(run);
     fast__store_sink_begin(run);
-    fast__run_tell(run, FAST_EVENT_START, NULL);
+    fast__run_tell(run, FAST_EVENT_START, run->data.train ? run->data.train->summary : NULL);
     if (run->text.data_note)
         fast__run_tell(run, FAST_EVENT_NOTE, run->text.data_note);
     if (run->text.resume_note[0])

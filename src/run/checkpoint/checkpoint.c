@@ -132,7 +132,11 @@ uint64_t fast__run_data_hash(fast_run *run)
     if (!d) /* of a learner's own data only their number is known */
         return (uint64_t)run->foreign->kind.samples;
     uint64_t hash = (uint64_t)d->count;
-    hash = fast__hash(d->x, (size_t)(d->count * d->features) * fast__dtype_size(d->dtype), hash);
+    if (d->rows)
+        hash = fast__hash(&d->rows->hash, sizeof d->rows->hash, hash);
+    else
+        hash =
+            fast__hash(d->x, (size_t)(d->count * d->features) * fast__dtype_size(d->dtype), hash);
     if (d->labels)
         hash = fast__hash(d->labels, (size_t)(d->count * d->positions) * sizeof *d->labels, hash);
     if (d->targets)

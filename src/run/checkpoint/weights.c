@@ -8,18 +8,22 @@
  *
  * The file: an 8-byte length, a JSON header, then the floats (tensor/safetensors.h).
  *
- *     {"__metadata__": {"format": "pt", "fast_model": NAME}, SEGMENT: {"dtype": "F32", ...}, ...}
+ *     {"__metadata__": {"format": "pt", "fast_model": NAME, ...}, SEGMENT: {"dtype": "F32", ...}}
  *
- * FAST_EINVAL, and the run unchanged: a segment is missing or has another shape or a dtype that is
- * not a float, or the file has a tensor that is neither the model's nor in the list of
- * check_foreign().
+ * Further metadata describe the network, its inputs and its training (model_meta.h).
+ *
+ * FAST_EINVAL, and the run unchanged: a segment is missing or has another shape, a dtype that is no
+ * float, or a value that is not finite; or the file has a tensor that is neither the model's nor in
+ * the list of check_foreign().
  */
 #include "base/memory.h"
+#include "run/model_meta.h"
 #include "run/representative.h"
 #include "run/run.h"
 #include "tensor/safetensors.h"
 #include "tensor/vector.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -90,6 +94,36 @@ fast_err fast__weights_check(const char *path, const fast_tensors *tensors,
     return FAST_OK;
 }
 
+/* Refuse a tensor with a value that is no finite float: such a model computes nothing but NaN. */
+static fast_err check_tensor_finite(const char *path, const fast_tensor *tensor)
+{
+    enum { CHUNK = 1024 };
+    const size_t size = fast__dtype_size(tensor->dtype);
+    float values[CHUNK];
+
+    for (int64_t done = 0; done < tensor->count; done += CHUNK) {
+        const int64_t count = tensor->count - done < CHUNK ? tensor->count - done : CHUNK;
+
+        fast__vector_convert(count, tensor->dtype, (const char *)tensor->data + (size_t)done * size,
+                             FAST_F32, values, 1.0f);
+        for (int64_t i = 0; i < count; i++)
+            if (!isfinite(values[i]))
+                return fast__fail(
+                    FAST_EINVAL, "%s: \"%s\" has %g at element %lld; weights are finite numbers",
+                    path, tensor->name, isinf(values[i]) ? (double)values[i] : (double)NAN,
+                    (long long)(done + i));
+    }
+    return FAST_OK;
+}
+
+fast_err fast__weights_check_finite(const char *path, const fast_tensors *tensors,
+                                    const fast_layout *layout)
+{
+    for (int64_t i = 0; i < layout->segment_count; i++)
+        FAST_TRY(check_tensor_finite(path, fast__tensors_find(tensors, layout->segments[i].name)));
+    return FAST_OK;
+}
+
 void fast__weights_copy(const fast_tensors *tensors, const fast_layout *layout, const char *prefix,
                         float *vector)
 {
@@ -139,6 +173,8 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
     FAST_TRY(fast__weights_check(path, tensors, &learner->params, ""));
     FAST_TRY(fast__weights_check(path, tensors, &learner->state, ""));
     FAST_TRY(check_foreign(path, tensors, run));
+    FAST_TRY(fast__weights_check_finite(path, tensors, &learner->params));
+    FAST_TRY(fast__weights_check_finite(path, tensors, &learner->state));
     fast__weights_copy(tensors, &learner->params, "", learner->w);
     fast__weights_copy(tensors, &learner->state, "", learner->s);
     return FAST_OK;
@@ -192,11 +228,15 @@ void fast__weights_fini(fast_weights *weights)
 
 fast_err fast__weights_save(const fast_run *run, const char *path)
 {
-    const char *const meta[] = { "format", "pt", "fast_model", run->config.model, NULL };
+    fast_model_meta meta;
     fast_weights weights;
-    FAST_TRY(fast__weights_list(run, 0, &weights));
-    const fast_err err = fast__tensors_save(path, weights.tensors, weights.count, meta);
-    fast__weights_fini(&weights);
+    FAST_TRY(fast__model_meta_init(run, &meta));
+    fast_err err = fast__weights_list(run, 0, &weights);
+    if (!err) {
+        err = fast__tensors_save(path, weights.tensors, weights.count, meta.pairs);
+        fast__weights_fini(&weights);
+    }
+    fast__model_meta_fini(&meta);
     FAST_TRY(err);
     return fast__members_stand(run) ? fast__members_save(run, path) : FAST_OK;
 }

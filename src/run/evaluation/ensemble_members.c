@@ -18,6 +18,7 @@
  * Files: save=model.safetensors also writes model.0.safetensors, model.1.safetensors, ... in the
  * order of ranks, without gaps for workers that were lost. FAST_EIO if a path is too long.
  */
+#include "run/model_meta.h"
 #include "run/representative.h"
 
 #include "base/memory.h"
@@ -210,20 +211,26 @@ static void move_tensors(const fast_run *run, fast_weights *weights, const float
 
 fast_err fast__members_save(const fast_run *run, const char *path)
 {
-    const char *const meta[] = { "format", "pt", "fast_model", run->config.model, NULL };
     const fast_representative *r = &run->team->representative;
     const int64_t count = run->graph->params.count + run->graph->state.count;
     char text[FAST_PATH_MAX];
     fast_err err = FAST_OK;
 
+    fast_model_meta meta;
+
+    FAST_TRY(fast__model_meta_init(run, &meta));
     for (int64_t m = 0; m < r->member_count && !err; m++) {
         fast_weights weights;
 
-        FAST_TRY(member_path(path, m, text, sizeof text));
-        FAST_TRY(fast__weights_list(run, 0, &weights));
+        err = member_path(path, m, text, sizeof text);
+        if (!err)
+            err = fast__weights_list(run, 0, &weights);
+        if (err)
+            break;
         move_tensors(run, &weights, r->members + m * count);
-        err = fast__tensors_save(text, weights.tensors, weights.count, meta);
+        err = fast__tensors_save(text, weights.tensors, weights.count, meta.pairs);
         fast__weights_fini(&weights);
     }
+    fast__model_meta_fini(&meta);
     return err;
 }

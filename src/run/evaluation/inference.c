@@ -5,6 +5,8 @@
  *
  *   x' = (x - mean[c]) * scale[c]     per channel c; tokens have mean 0 and scale 1
  *
+ * Values of a regression are on the scale of the source's targets.
+ *
  * A batch without labels and targets is a prediction: the engine computes no loss. An ensemble that
  * stands for the run predicts with all its members.
  *
@@ -47,6 +49,7 @@ fast_err fast_run_predict(fast_run *run, int64_t count, const float *x, float *o
             FAST_TRY(fast__members_predict(run, &batch, pass.outputs));
         else
             FAST_TRY(run->engine->run(run->program, run->workspace, &pass));
+        fast__data_restore_targets(run->data.train, batch.count * each, pass.outputs);
         done += batch.count;
     }
     return FAST_OK;
