@@ -68,7 +68,7 @@ static fast_err count_records(const char *path, int64_t record, int64_t *count)
 {
     fast_byte_reader reader;
     FAST_TRY(fast__reader_open(path, &reader));
-    const bool plain = reader.gzip == NULL;
+    const bool plain = reader.inflate == NULL;
     const int64_t size = reader.bound;
     fast__reader_close(&reader);
     if (!plain)
