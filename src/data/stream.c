@@ -105,7 +105,7 @@ static fast_err read_answers(const char *dir, int part, const fast_stream_file *
     snprintf(path, sizeof path, "%s/%s", dir, name);
     FAST_TRY(fast__reader_open(path, &reader));
     fast_err err = FAST_OK;
-    if (reader.gzip != NULL || reader.bound != file->size)
+    if (reader.inflate != NULL || reader.bound != file->size)
         err = fast__fail(FAST_EFORMAT, "%s has another size than its index says", path);
     if (!err)
         err = fast__reader_read(&reader, answers, file->size);
@@ -125,7 +125,7 @@ static fast_err check_answers(const char *dir, int part, const fast_stream_file 
     fast__stream_name(part, -1, name);
     snprintf(path, sizeof path, "%s/%s", dir, name);
     FAST_TRY(fast__reader_open(path, &reader));
-    const bool same = reader.gzip != NULL || reader.bound == file->size;
+    const bool same = reader.inflate != NULL || reader.bound == file->size;
     fast__reader_close(&reader);
     if (!same)
         return fast__fail(FAST_EFORMAT, "%s has another size than its index says", path);
