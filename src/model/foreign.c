@@ -21,7 +21,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "tensor/fold.h"
+#include "tensor/tree_sum.h"
 #include "tensor/vector.h"
 
 #include <inttypes.h>
@@ -32,7 +32,7 @@
 typedef struct foreign_learner {
     fast_learner base;            /* the contract; first, so that pointers convert */
     fast_foreign_options options; /* the caller's options; all pointers borrowed */
-    fast_fold fold;               /* of micro-batches' gradients; unused if there is one */
+    fast_tree_sum fold;           /* of micro-batches' gradients; unused if there is one */
 } foreign_learner;
 
 /* Check one declared tensor and fill in its segment. */
@@ -264,14 +264,14 @@ static fast_err learn_parts(foreign_learner *self, fast_gradient *gradient)
     const int64_t parts = self->base.parts;
     const int64_t count = self->base.params.count;
 
-    fast__fold_clear(&self->fold);
+    fast__tree_sum_clear(&self->fold);
     for (int64_t i = 0; i < parts; i++) {
-        FAST_TRY(
-            learn_part(self, gradient, gradient->step * parts + i, fast__fold_next(&self->fold)));
+        FAST_TRY(learn_part(self, gradient, gradient->step * parts + i,
+                            fast__tree_sum_next(&self->fold)));
         if (i < parts - 1)
-            fast__fold_put(&self->fold);
+            fast__tree_sum_put(&self->fold);
     }
-    fast__fold_finish(&self->fold, 0, count);
+    fast__tree_sum_finish(&self->fold, 0, count);
     fast__vector_scale(count, 1.0f / (float)parts, self->base.g);
     gradient->loss /= (double)parts;
     return FAST_OK;
@@ -361,7 +361,7 @@ static void foreign_free(fast_learner *learner)
 {
     if (!learner)
         return;
-    fast__fold_fini(&((foreign_learner *)learner)->fold);
+    fast__tree_sum_fini(&((foreign_learner *)learner)->fold);
     fast__free(learner->w);
     fast__free(learner->g);
     fast__free(learner->s);
@@ -400,7 +400,7 @@ fast_err fast__foreign_new(const fast_foreign_options *options, fast_learner **o
     if (!err)
         err = fast__alloc("the state", state, sizeof(float), &self->base.s);
     if (!err && self->base.parts > 1)
-        err = fast__fold_init(&self->fold, count, self->base.parts, self->base.g);
+        err = fast__tree_sum_init(&self->fold, count, self->base.parts, self->base.g);
     if (err) {
         foreign_free(&self->base);
         return err;

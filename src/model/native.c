@@ -21,7 +21,7 @@
 
 #include "base/memory.h"
 #include "model/network.h"
-#include "tensor/fold.h"
+#include "tensor/tree_sum.h"
 #include "tensor/vector.h"
 
 #include <math.h>
@@ -32,10 +32,10 @@ typedef struct native_learner {
     fast_learner base;
     fast_native_options options; /* the caller's options; all pointers borrowed */
     fast_teachers teachers;      /* distillation teachers; count 0 without */
-    float *taught;   /* [batch][outputs]: targets mixed with the teachers' outputs; or NULL */
-    float *outputs;  /* [batch][outputs]: outputs of one teacher; or NULL */
-    fast_batch soft; /* the batch with these targets */
-    fast_fold fold;  /* of micro-batches' gradients; unused if there is one */
+    float *taught;      /* [batch][outputs]: targets mixed with the teachers' outputs; or NULL */
+    float *outputs;     /* [batch][outputs]: outputs of one teacher; or NULL */
+    fast_batch soft;    /* the batch with these targets */
+    fast_tree_sum fold; /* of micro-batches' gradients; unused if there is one */
 } native_learner;
 
 /* A workspace for one pass. There are as many as learners that may compute at once, so one is free.
@@ -187,7 +187,7 @@ static void fold_range(void *ctx, int64_t offset, int64_t count)
     const native_last_part *last = ctx;
     native_learner *self = last->self;
 
-    fast__fold_finish(&self->fold, offset, count);
+    fast__tree_sum_finish(&self->fold, offset, count);
     fast__vector_scale(count, 1.0f / (float)self->fold.total, self->base.g + offset);
     if (last->gradient->report)
         last->gradient->report(last->gradient->ctx, offset, count);
@@ -207,17 +207,17 @@ static fast_err run_parts(native_learner *self, fast_gradient *gradient)
     const int64_t parts = self->fold.total;
     native_last_part last = { self, gradient };
 
-    fast__fold_clear(&self->fold);
+    fast__tree_sum_clear(&self->fold);
     for (int64_t i = 0; i < parts; i++) {
         const bool is_last = i == parts - 1;
-        fast_pass pass = { .grad = fast__fold_next(&self->fold),
+        fast_pass pass = { .grad = fast__tree_sum_next(&self->fold),
                            .report = is_last ? fold_range : NULL,
                            .need = i == 0 && gradient->need ? need_range : NULL,
                            .ctx = &last };
 
         FAST_TRY(run_part(self, gradient, gradient->step * parts + i, gradient->step, &pass));
         if (!is_last)
-            fast__fold_put(&self->fold);
+            fast__tree_sum_put(&self->fold);
     }
     gradient->loss /= (double)parts;
     return FAST_OK;
@@ -320,7 +320,7 @@ static void native_free(fast_learner *learner)
 {
     if (!learner)
         return;
-    fast__fold_fini(&((native_learner *)learner)->fold);
+    fast__tree_sum_fini(&((native_learner *)learner)->fold);
     fast__free(((native_learner *)learner)->taught);
     fast__free(((native_learner *)learner)->outputs);
     fast__free(learner->w);
@@ -367,7 +367,7 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
     if (!err)
         err = fast__alloc("the state", graph->state.count, sizeof(float), &self->base.s);
     if (!err && self->base.parts > 1)
-        err = fast__fold_init(&self->fold, graph->params.count, self->base.parts, self->base.g);
+        err = fast__tree_sum_init(&self->fold, graph->params.count, self->base.parts, self->base.g);
     if (err) {
         native_free(&self->base);
         return err;

@@ -77,7 +77,7 @@ static fast_err check_words(fast_run *run)
     FAST_TRY(fast__engine_find(c->engine, &run->engine));
     const fast_layout nothing = { NULL, 0, 0 };
     fast_optimizer *optimizer = NULL;
-    FAST_TRY(fast__optimizer_new(c->optimizer, &nothing, &optimizer));
+    FAST_TRY(fast__optimizer_new(&fast__host, c->optimizer, &nothing, &optimizer));
     if (strcmp(c->lr, "auto") == 0) {
         c->rate = fast__optimizer_rule(optimizer)->lr;
         fast__real_text(c->rate, c->lr, sizeof c->lr);
@@ -244,7 +244,8 @@ static fast_err open_rule(fast_run *run)
                           run->step_count > FAST_STEPS_MAX))
         return fast__fail(FAST_EINVAL, "epochs=%lld of %lld steps are more than %lld steps",
                           (long long)c->epochs, (long long)epoch_steps, (long long)FAST_STEPS_MAX);
-    FAST_TRY(fast__optimizer_new(c->optimizer, fast__run_params(run), &run->optimizer));
+    FAST_TRY(
+        fast__optimizer_new(&fast__host, c->optimizer, fast__run_params(run), &run->optimizer));
     run->progress.by_range = fast__optimizer_by_range(run->optimizer);
     const fast_schedule_options options = { .spec = c->schedule,
                                             .lr = c->rate,

@@ -69,7 +69,7 @@
 
 #include "base/err.h"
 #include "base/memory.h"
-#include "comm/sum.h"
+#include "tensor/sum.h"
 
 #include <math.h>
 #include <string.h>

@@ -20,7 +20,7 @@
  *     w <- sign(w) max(|w| - lr l1, 0)
  */
 #include "base/memory.h"
-#include "comm/sum.h"
+#include "tensor/sum.h"
 #include "strategy/ps.h"
 #include "tensor/vector.h"
 

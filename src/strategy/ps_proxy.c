@@ -16,7 +16,7 @@
  * model for each proxy and round.
  */
 #include "base/memory.h"
-#include "comm/sum.h"
+#include "tensor/sum.h"
 #include "strategy/ps.h"
 #include "tensor/vector.h"
 

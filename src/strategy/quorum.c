@@ -40,7 +40,7 @@
 
 #include "base/err.h"
 #include "base/memory.h"
-#include "tensor/fold.h"
+#include "tensor/tree_sum.h"
 #include "tensor/vector.h"
 #include "transport/transport.h"
 
@@ -232,18 +232,18 @@ static fast_err compute_parts(quorum_worker *m, int64_t *weight_out)
     int64_t done = 0;
     bool flush = false;
 
-    fast__fold_clear(&m->fold);
+    fast__tree_sum_clear(&m->fold);
     while (done < t->micro_batches && !flush) {
         fast_msg *msg = NULL;
         fast_err err;
 
         /* The fold adds micro-batches in the canonical order, whatever their number. */
         if (done > 0)
-            fast__fold_put(&m->fold);
+            fast__tree_sum_put(&m->fold);
         FAST_TRY(fast_trainer_micro_gradient(t, m->next++));
         FAST_TRY(fast_trainer_apply(
             t, &fold, NULL,
-            (fast_vector[]){ { fast__fold_next(&m->fold), NULL, -1 }, { t->g, NULL, -1 } }));
+            (fast_vector[]){ { fast__tree_sum_next(&m->fold), NULL, -1 }, { t->g, NULL, -1 } }));
         if (++done == t->micro_batches)
             break;
         err = receive(m, 0, false, &msg);
@@ -253,7 +253,7 @@ static fast_err compute_parts(quorum_worker *m, int64_t *weight_out)
         fast_msg_free(msg);
     }
     FAST_ASSERT(done > 0 && done <= t->micro_batches);
-    fast__fold_finish(&m->fold, 0, t->count);
+    fast__tree_sum_finish(&m->fold, 0, t->count);
     memcpy(t->g, m->folded, (size_t)t->count * sizeof *t->g);
     fast__vector_scale(t->count, 1.0f / (float)t->micro_batches, t->g);
     fast_trainer_count_step(t);
@@ -527,7 +527,7 @@ static void worker_fini(quorum_worker *m)
         fast__quorum_code_close(&m->codes[i]);
     fast__free(m->codes);
     if (m->folded)
-        fast__fold_fini(&m->fold);
+        fast__tree_sum_fini(&m->fold);
     fast__free(m->folded);
     fast__free(m->sum);
     fast__free(m->weights);
@@ -551,7 +551,7 @@ static fast_err worker_init(fast_trainer *t, const quorum_config *c, quorum_work
     if (!err && c->partial) {
         err = fast__alloc("partial gradients", t->count, sizeof *m->folded, &m->folded);
         if (!err)
-            err = fast__fold_init(&m->fold, t->count, t->micro_batches, m->folded);
+            err = fast__tree_sum_init(&m->fold, t->count, t->micro_batches, m->folded);
     }
     if (err)
         worker_fini(m);

@@ -20,7 +20,7 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
-#include "comm/sum.h"
+#include "tensor/sum.h"
 #include "strategy/quorum.h"
 #include "transport/transport.h"
 

@@ -86,7 +86,8 @@ fast_err fast__context_init(fast_context *context, const fast_context_options *o
                                        .micro_batches = model->parts > 1 ? model->parts : 1 };
     take_phase(context, &options->phase);
     FAST_TRY(make_vectors(context));
-    return fast__optimizer_new(options->optimizer, &model->params, &context->optimizer);
+    return fast__optimizer_new(fast__device_of(model->w), options->optimizer, &model->params,
+                               &context->optimizer);
 }
 
 /* The state of a strategy, which another one has no use for. */

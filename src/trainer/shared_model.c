@@ -71,8 +71,8 @@ static fast_err open_shared(fast_shared_model *shared, const fast_context *c)
     if (!shared->w)
         FAST_TRY(fast__alloc("the shared parameters", t->count, sizeof(float), &shared->w));
     if (!shared->rule)
-        FAST_TRY(
-            fast__optimizer_new(c->options.optimizer, &c->options.model->params, &shared->rule));
+        FAST_TRY(fast__optimizer_new(fast__device_of(t->w), c->options.optimizer,
+                                     &c->options.model->params, &shared->rule));
     if (shared->sharers == 0) {
         memcpy(shared->w, t->w, (size_t)t->count * sizeof *t->w);
         fast__rule_state_copy(shared->rule, c->optimizer, t->count);

@@ -15,7 +15,7 @@
 #include "trainer/context.h"
 
 #include "base/memory.h"
-#include "comm/sum.h"
+#include "tensor/sum.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
  */
 #include "base/hash.h"
 #include "base/memory.h"
-#include "comm/sum.h"
+#include "tensor/sum.h"
 #include "run/team.h"
 
 #include <math.h>

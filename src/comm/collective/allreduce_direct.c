@@ -33,7 +33,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "comm/allreduces.h"
-#include "comm/sum.h"
+#include "tensor/sum.h"
 
 #include <inttypes.h>
 #include <string.h>
