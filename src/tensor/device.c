@@ -112,3 +112,20 @@ void fast__device_unmap(const void *at, int64_t count, fast_access access)
     if (device->unmap && count > 0)
         device->unmap(device, (float *)(uintptr_t)at, count, access);
 }
+
+void fast__device_run(fast_host_fn *run, const void *ctx, int64_t n, int count, int written,
+                      float *const *x)
+{
+    float *mapped[FAST_HOST_VECTORS] = { NULL };
+
+    FAST_ASSERT(written >= 0 && written <= count && count <= FAST_HOST_VECTORS);
+    if (!fast__devices_exist()) {
+        run(ctx, n, x);
+        return;
+    }
+    for (int i = 0; i < count; i++)
+        mapped[i] = fast__map(x[i], n, i < written ? FAST_ACCESS_UPDATE : FAST_ACCESS_READ);
+    run(ctx, n, mapped);
+    for (int i = 0; i < count; i++)
+        fast__unmap(x[i], n, i < written ? FAST_ACCESS_UPDATE : FAST_ACCESS_READ);
+}

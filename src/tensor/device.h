@@ -103,6 +103,13 @@ void fast__vector_free(float *at);
 void *fast__device_map(const void *at, int64_t count, fast_access access);
 void fast__device_unmap(const void *at, int64_t count, fast_access access);
 
+/* Run a function that is written for the host on `count` vectors of n floats each, which are mapped
+ * around it; it changes the first `written` of them. */
+typedef void fast_host_fn(const void *ctx, int64_t n, float *const *x);
+enum { FAST_HOST_VECTORS = 8 }; /* count at most */
+void fast__device_run(fast_host_fn *run, const void *ctx, int64_t n, int count, int written,
+                      float *const *x);
+
 static inline void *fast__map(const void *at, int64_t count, fast_access access)
 {
     return fast__devices_exist() ? fast__device_map(at, count, access) : (void *)(uintptr_t)at;

@@ -39,6 +39,13 @@ FAST_CLONES static void scale(int64_t n, float a, float *y)
         y[i] *= a;
 }
 
+FAST_CLONES static void divide(int64_t n, float a, float *y)
+{
+    FAST_EACH
+    for (int64_t i = 0; i < n; i++)
+        y[i] /= a;
+}
+
 FAST_CLONES static void add(int64_t n, const float *x, float *y)
 {
     FAST_EACH
@@ -198,6 +205,13 @@ void fast__vector_scale(int64_t n, float a, float *y)
     else
         scale(n, a, p.y);
     close_pair(&p, n, y, y, FAST_ACCESS_UPDATE);
+}
+
+void fast__vector_divide(int64_t n, float a, float *y)
+{
+    FAST_ASSERT(n >= 0);
+    divide(n, a, fast__map(y, n, FAST_ACCESS_UPDATE));
+    fast__unmap(y, n, FAST_ACCESS_UPDATE);
 }
 
 void fast__vector_add(int64_t n, const float *x, float *y)

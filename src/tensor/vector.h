@@ -16,6 +16,7 @@ enum { FAST_LANES = 32 };
 void fast__vector_copy(int64_t n, const void *x, void *y);  /* y = x; floats of any alignment */
 void fast__vector_fill(int64_t n, float a, float *y);       /* y = a */
 void fast__vector_scale(int64_t n, float a, float *y);      /* y *= a */
+void fast__vector_divide(int64_t n, float a, float *y);                         /* y /= a */
 void fast__vector_add(int64_t n, const float *x, float *y); /* y += x */
 void fast__vector_axpy(int64_t n, float a, const float *x, float *y);           /* y += a x */
 void fast__vector_axpby(int64_t n, float a, const float *x, float b, float *y); /* y = a x + b y */
