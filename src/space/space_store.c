@@ -94,6 +94,18 @@ bool fast__space_store_size(const fast_space *space, int64_t owner, int64_t *siz
     return true;
 }
 
+/* The device's memory lasts as long as the world, as shared memory does: other actors may read it
+ * while its owner ends. An owner that starts again has the memory of its former life. */
+fast_err fast__space_store_values(fast_space *space)
+{
+    fast_space_store *store = fast__space_own_store(space);
+    FAST_ASSERT(store->head);
+    if (fast__space_device(space) == &fast__host || store->head->values)
+        return FAST_OK;
+    return fast__world_vector(space->actor->world, "a space", place(space, space->map.me, NULL),
+                              &store->head->values);
+}
+
 /* With memory NULL the addresses are offsets, from which the size follows. */
 void fast__space_store_map(const fast_space *space, void *memory, fast_space_store *store)
 {
@@ -115,7 +127,7 @@ float *fast__space_values(const fast_space *space, int64_t owner, int64_t tensor
 {
     const fast_space_store *store = &space->map.owners[owner].store;
     FAST_ASSERT(store->head);
-    return store->values + store->ranges[tensor].at;
+    return (store->head->values ? store->head->values : store->values) + store->ranges[tensor].at;
 }
 
 /* `state` is set last: an actor that sees it open sees the values and the function. */
@@ -134,9 +146,9 @@ void fast__space_store_fill(fast_space *space, const fast_space_options *options
         float *w = fast__space_values(space, space->map.me, t);
         const float *initial = options->tensors[t].initial;
         if (initial)
-            memcpy(w, initial + offset, (size_t)count * sizeof *w);
+            fast__vector_copy(count, initial + offset, w);
         else
-            memset(w, 0, (size_t)count * sizeof *w);
+            fast__vector_fill(count, 0, w);
     }
     fast__space_begin(space, space->map.me);
     atomic_store(&store->head->state, FAST_SPACE_OPEN);
@@ -344,7 +356,7 @@ void fast__space_apply(fast_space *space, const fast_space_operation *op)
     if (!op->x) {
         /* Sizes only: it counts, and changes nothing. */
     } else if (put) {
-        memcpy(w, op->x, (size_t)op->count * sizeof *w);
+        fast__vector_copy(op->count, op->x, w);
     } else if (!store->head->apply) {
         fast__vector_add(op->count, op->x, w);
     } else {
