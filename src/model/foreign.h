@@ -27,6 +27,7 @@ void fast__foreign_close(fast_foreign *foreign); /* NULL is allowed */
 /* One worker's learner. All pointers are borrowed and must outlive it. */
 typedef struct fast_foreign_options {
     const fast_foreign *foreign; /* the declaration */
+    const fast_device *device;   /* of w, g and s; NULL: the host */
     fast_loader *loader;         /* training batches; NULL: the learner makes its own */
     fast_loader *test;     /* evaluation batches; NULL: the learner makes its own, or has none */
     const fast_data *data; /* data set of the loaders; NULL: none */

@@ -21,6 +21,7 @@ typedef struct fast_native_options {
     const fast_program *program; /* for batches of the loaders' size */
     fast_workspace *workspace;   /* shared by learners that never run at once; or NULL, then */
     fast_workspaces *workspaces; /* workspaces of which each pass takes one */
+    const fast_device *device;   /* of w, g and s; NULL: the host */
     fast_loader *loader;         /* training batches */
     fast_loader *test;           /* evaluation batches: file order, partial; or NULL */
     uint64_t seed;               /* seed of the run: initial values, dropout */
