@@ -81,7 +81,7 @@ static fast_err start_read(ps_writer *wr, const fast_space_read *condition)
     fast_actor_at(t->actor, wr->step, "weights");
     if (wr->state_read) {
         FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.state, t->s, &read));
-        memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
+        fast__vector_copy(t->state_count, t->s, wr->state_read);
     }
     FAST_TRY(fast__space_get_start(wr->copies.spaces[0], t->w, condition, FAST_SOON));
     wr->arriving = true;
@@ -110,7 +110,7 @@ fast_err fast__ps_arrive(void *writer)
     wr->version = read.version;
     wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
     if (wr->base)
-        memcpy(wr->base, wr->t->w, (size_t)wr->t->count * sizeof *wr->base);
+        fast__vector_copy(wr->t->count, wr->t->w, wr->base);
     return FAST_OK;
 }
 
@@ -132,13 +132,13 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     wr->too_few = condition->either && read.version < condition->version_min;
     wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
     if (wr->base)
-        memcpy(wr->base, t->w, (size_t)t->count * sizeof *t->w);
+        fast__vector_copy(t->count, t->w, wr->base);
     if (wr->c->value > 0)
         FAST_TRY(fast__ps_set_clock(wr, wr->version));
     if (!wr->state_read)
         return FAST_OK;
     FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.state, t->s, NULL));
-    memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
+    fast__vector_copy(t->state_count, t->s, wr->state_read);
     return FAST_OK;
 }
 
@@ -192,8 +192,7 @@ static const float *difference(const ps_writer *wr)
     const float scale = wr->c->send == PS_SEND_MEAN ? 1.0f / (float)steps : 1.0f;
 
     FAST_ASSERT(steps > 0);
-    for (int64_t i = 0; i < wr->t->count; i++)
-        wr->base[i] = scale * (wr->t->w[i] - wr->base[i]);
+    fast__vector_difference(wr->t->count, scale, wr->t->w, wr->base);
     return wr->base;
 }
 
@@ -217,7 +216,14 @@ static const float *selection(const ps_writer *wr)
     FAST_ASSERT(wr->sum && wr->selected && wr->step > 0);
     fast__rng_init(&rng, wr->seed, FAST_PURPOSE_EXCHANGE, (uint64_t)wr->t->rank,
                    (uint64_t)wr->step & UINT32_MAX, 0);
-    fast__ps_select(wr->t->count, wr->t->w, &how, wr->sum, wr->selected);
+    /* The filters are a kernel. */
+    const int64_t count = wr->t->count;
+    fast__ps_select(count, fast__map(wr->t->w, count, FAST_ACCESS_READ), &how,
+                    fast__map(wr->sum, count, FAST_ACCESS_UPDATE),
+                    fast__map(wr->selected, count, FAST_ACCESS_WRITE));
+    fast__unmap(wr->selected, count, FAST_ACCESS_WRITE);
+    fast__unmap(wr->sum, count, FAST_ACCESS_UPDATE);
+    fast__unmap(wr->t->w, count, FAST_ACCESS_READ);
     return wr->selected;
 }
 
@@ -265,10 +271,10 @@ static fast_err write_state(ps_writer *wr)
     fast_trainer *t = wr->t;
 
     FAST_ASSERT(wr->writer_count > 0);
-    for (int64_t i = 0; i < t->state_count; i++)
-        wr->state_read[i] = (t->s[i] - wr->state_read[i]) / (float)wr->writer_count;
+    fast__vector_difference(t->state_count, 1, t->s, wr->state_read);
+    fast__vector_divide(t->state_count, (float)wr->writer_count, wr->state_read);
     FAST_TRY(add(wr, wr->copies.tensors.state, wr->state_read));
-    memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
+    fast__vector_copy(t->state_count, t->s, wr->state_read);
     return FAST_OK;
 }
 
@@ -294,7 +300,7 @@ fast_err fast__ps_push(ps_writer *wr)
         FAST_TRY(fast__ps_bound_value(wr, x));
     /* A selection has moved its gradients out of the sum; the others stay in it. */
     if (wr->sum && !wr->selected)
-        memset(wr->sum, 0, (size_t)t->count * sizeof *wr->sum);
+        fast__vector_fill(t->count, 0, wr->sum);
     return FAST_OK;
 }
 
@@ -325,23 +331,23 @@ static fast_err writer_alloc(ps_writer *wr)
     const ps_config *c = wr->c;
     const int64_t count = wr->t->count;
     const bool selects = fast__ps_filters(c);
+    const fast_device *device = fast__device_of(wr->t->w);
 
     FAST_ASSERT(count > 0);
     if (c->send != PS_SEND_GRADIENTS)
-        FAST_TRY(fast__alloc("the weights read", count, sizeof *wr->base, &wr->base));
+        FAST_TRY(fast__vector_new(device, "the weights read", count, &wr->base));
     else if (selects && c->slack == 0)
         FAST_TRY(persist(wr->t, PERSIST_SUM, (size_t)count * sizeof *wr->sum, &wr->sum));
     else if (c->push > 1 || selects)
-        FAST_TRY(fast__alloc("gradients to push", count, sizeof *wr->sum, &wr->sum));
+        FAST_TRY(fast__vector_new(device, "gradients to push", count, &wr->sum));
     if (c->slack == 0)
         FAST_TRY(persist(wr->t, PERSIST_MODEL_STEP, sizeof *wr->model_step, &wr->model_step));
     if (selects)
-        FAST_TRY(fast__alloc("selected gradients", count, sizeof *wr->selected, &wr->selected));
+        FAST_TRY(fast__vector_new(device, "selected gradients", count, &wr->selected));
     if (c->value > 0)
-        FAST_TRY(fast__alloc("unseen updates", count, sizeof *wr->unseen, &wr->unseen));
+        FAST_TRY(fast__vector_new(device, "unseen updates", count, &wr->unseen));
     if (wr->t->state_count > 0)
-        FAST_TRY(fast__alloc("the state read", wr->t->state_count, sizeof *wr->state_read,
-                             &wr->state_read));
+        FAST_TRY(fast__vector_new(device, "the state read", wr->t->state_count, &wr->state_read));
     return FAST_OK;
 }
 
@@ -395,12 +401,12 @@ fast_err fast__ps_writer_close(ps_writer *wr)
     fast__ps_layers_free(&wr->layers);
     /* With slack 0 the sum is persistent memory of the trainer. */
     if (wr->t && wr->c->slack != 0)
-        fast__free(wr->sum);
-    fast__free(wr->selected);
-    fast__free(wr->base);
-    fast__free(wr->unseen);
+        fast__vector_free(wr->sum);
+    fast__vector_free(wr->selected);
+    fast__vector_free(wr->base);
+    fast__vector_free(wr->unseen);
     fast__free(wr->ends);
-    fast__free(wr->state_read);
+    fast__vector_free(wr->state_read);
     wr->sum = wr->selected = wr->base = wr->unseen = wr->ends = wr->state_read = NULL;
     return first;
 }
