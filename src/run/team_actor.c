@@ -178,6 +178,7 @@ static fast_err make_learner(fast_team_actor *self, int64_t rank, fast_learner *
     fast_team *team = self->team;
     const fast_run *run = team->run;
     fast_native_options native = { .graph = run->graph,
+                                   .device = run->device,
                                    .engine = run->engine,
                                    .program = run->program,
                                    .loader = self->loader,
