@@ -125,6 +125,7 @@ typedef struct fast_space_head {
     uint64_t signature;      /* of the owner's options; set before `state`, like the next two */
     fast_space_fn *apply;    /* the owner's function; NULL: w += x */
     void *ctx;               /* first argument of `apply` */
+    bool apply_on_device;    /* `apply` takes vectors of any device */
     float *values;           /* of the ranges, on another device than the host; or NULL */
 } fast_space_head;
 enum { FAST_SPACE_OPEN = 1, FAST_SPACE_CLOSED = 2 };

@@ -140,6 +140,7 @@ void fast__space_store_fill(fast_space *space, const fast_space_options *options
     store->head->signature = space->signature;
     store->head->apply = options->apply;
     store->head->ctx = options->ctx;
+    store->head->apply_on_device = options->apply_on_device;
     for (int64_t t = 0; t < space->map.tensor_count; t++) {
         int64_t offset, count;
         fast__space_range(space, space->map.me, t, &offset, &count);
@@ -340,6 +341,21 @@ void fast__space_unlock(fast_space *space, int64_t owner, int64_t tensor, bool w
     wake(space, store, tensor, fast__space_lock_release(&store->ranges[tensor].lock, write));
 }
 
+/* Call the owner's function, which is written for the host unless the owner said otherwise. */
+static bool call_apply(const fast_space_head *head, const fast_space_update *update, float *w)
+{
+    const int64_t count = update->count;
+    FAST_ASSERT(head->apply);
+    if (head->apply_on_device)
+        return head->apply(head->ctx, update, w);
+    fast_space_update mapped = *update;
+    mapped.x = fast__map(update->x, count, FAST_ACCESS_READ);
+    const bool applied = head->apply(head->ctx, &mapped, fast__map(w, count, FAST_ACCESS_UPDATE));
+    fast__unmap(w, count, FAST_ACCESS_UPDATE);
+    fast__unmap(update->x, count, FAST_ACCESS_READ);
+    return applied;
+}
+
 /* Runs in the thread of the writer if it is local, else in the owner's. */
 void fast__space_apply(fast_space *space, const fast_space_operation *op)
 {
@@ -368,7 +384,7 @@ void fast__space_apply(fast_space *space, const fast_space_operation *op)
                                            .clock = op->clock,
                                            .version = version,
                                            .read = read };
-        if (!store->head->apply(store->head->ctx, &update, w)) {
+        if (!call_apply(store->head, &update, w)) {
             atomic_fetch_add(&range->rejected, 1);
             return;
         }

@@ -287,6 +287,7 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                                  .layer_count = layers->count,
                                  .pieces = fast__ps_in_pieces(c, layers),
                                  .apply = apply,
+                                 .apply_on_device = true,
                                  .ctx = o };
 
     FAST_ASSERT(replica >= 0 && replica <= PS_REPLICAS_MAX);

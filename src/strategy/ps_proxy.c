@@ -87,6 +87,7 @@ static fast_err open_group(fast_trainer *t, const ps_config *c, int64_t proxy, p
                                                   .writers = t->worker_ids + first,
                                                   .writer_count = size,
                                                   .apply = collect,
+                                                  .apply_on_device = true,
                                                   .ctx = gr },
                            out);
 }

@@ -180,9 +180,10 @@ static void tell_fault(const check_device *check, const float *at)
     char line[256];
     const int size =
         p ? snprintf(line, sizeof line,
-                     "fast: device check: element %lld of \"%s\" (%lld floats) was accessed "
-                     "outside a kernel, or written while it was mapped for reading\n",
-                     (long long)(at - p->at), p->name, (long long)p->count)
+                     "fast: device check: element %lld of \"%s\" (%lld floats) %s\n",
+                     (long long)(at - p->at), p->name, (long long)p->count,
+                     p->readers > 0 ? "was written while it was mapped for reading"
+                                    : "was accessed outside a kernel")
           : snprintf(line, sizeof line,
                      "fast: device check: an address outside of all vectors was accessed: freed "
                      "memory, or behind an end\n");
