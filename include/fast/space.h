@@ -74,6 +74,8 @@ typedef struct fast_space_options {
     bool sparse; /* remote updates with many zeros travel without them: 8 bytes for each entry */
     bool cache_indices; /* sparse: both ends store the indices of the last update of the first
                            tensor, and an update with equal indices does not send them again */
+    int64_t announce;   /* adds to the first tensor of more bytes than this are announced: other
+                           actors' gets wait for them; 0: none is */
     bool replica;       /* a replica of another space, which may be behind its readers' versions */
     const char *codec;  /* codec of adds to the first tensor, by name with its options; NULL:
                                floats */

@@ -148,6 +148,10 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_space(fast_trainer *t,
  * fast_space_serve() before. NULL is allowed. FAST_ENOMEM: the state is lost. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_space_close(fast_trainer *t, fast_space *space);
 
+/* Let codecs compare changes with these weights, borrowed until the program ends, where w holds the
+ * changes themselves while they are sent; NULL: with w. */
+FAST_API void fast_trainer_reference(fast_trainer *t, const float *weights);
+
 /* Flows: vectors in messages of the strategy's own, encoded if the run has a codec. One sends,
  * any number receive. A sender has one flow if all receivers get the same bytes, else one for each
  * receiver.
@@ -374,6 +378,9 @@ typedef struct fast_strategy {
     fast_err (*server)(fast_trainer *t, const void *config);
     const fast_exclusion *exclusions; /* options that do not go together: refused before check();
                                          NULL if all pairs do */
+    /* Return whether workers take weighted means of their neighbours, so that the weights of
+     * a directed topology must sum to 1 in both directions. NULL: any graph will do. */
+    bool (*mixes)(const void *config);
 } fast_strategy;
 
 /* Open a run with a strategy of your own, borrowed until close. The option strategy is its name,

@@ -264,8 +264,8 @@ static fast_err fail_range(const char *where, const fast_option *row, const char
     const bool high = row->min < row->max && row->max < 9e15;
     shown(where, row->name, name);
     if (low && high)
-        return fast__fail(FAST_EINVAL, "%s: %s must be between %.15g and %.15g, not \"%.64s\"",
-                          where, name, row->min, row->max, text);
+        return fast__fail(FAST_EINVAL, "%s: %s must be %s between %.15g and %.15g, not \"%.64s\"",
+                          where, name, kind, row->min, row->max, text);
     if (low)
         return fast__fail(FAST_EINVAL, "%s: %s must be %s, at least %.15g, not \"%.64s\"", where,
                           name, kind, row->min, text);

@@ -136,9 +136,9 @@ static void test_sentences(void **state)
            "fast train: no option \"--btach-size\"; did you mean \"--batch-size\"?");
     refuse("fast train", "colour", "1", "fast train: no option \"--colour\"");
     refuse("fast train", "batch_size", "0",
-           "fast train: --batch-size must be between 1 and 65536, not \"0\"");
+           "fast train: --batch-size must be a whole number between 1 and 65536, not \"0\"");
     refuse("model mlp", "batch_size", "64x",
-           "model mlp: batch_size must be between 1 and 65536, not \"64x\"");
+           "model mlp: batch_size must be a whole number between 1 and 65536, not \"64x\"");
     refuse("fast train", "seed", "-1",
            "fast train: --seed must be a whole number, at least 0, not \"-1\"");
     refuse("x", "anything", "1.5", "x: anything must be a whole number, not \"1.5\"");

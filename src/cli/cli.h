@@ -59,8 +59,12 @@ int cli_simulate(int argc, char **argv);
 int cli_runs(int argc, char **argv);
 int cli_systems(int argc, char **argv);
 int cli_ui(int argc, char **argv);
+int cli_pack(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_help(int argc, char **argv);
+
+/* Fill in the command line of a packed program. True: it is done, with *code_out. packed.c */
+bool cli_packed(int *argc, char ***argv, int *code_out);
 
 /* Help on a command or a topic, to standard output. */
 int cli_help_topic(const char *topic);

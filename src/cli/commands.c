@@ -218,6 +218,23 @@ static const cli_example runs_examples[] = {
     { NULL, NULL },
 };
 
+static const fast_option pack_flags[] = {
+    { "weights", "", "put this file of weights in, for predict, evaluate and show",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
+    FLAG("without_data", "leave the files of the data out: they must be there where it trains"),
+    { "runtime", "auto", "the program to put it behind; auto: fast-runtime beside fast",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
+    FLAG_END,
+};
+
+static const cli_example pack_examples[] = {
+    { "fast pack digits --model lenet --data digits --epochs 3",
+      "a program ./digits that trains and needs nothing else" },
+    { "fast pack iris --weights iris.safetensors",
+      "a program ./iris that predicts: ./iris predict new.csv" },
+    { NULL, NULL },
+};
+
 static const cli_example info_examples[] = {
     { "fast info", "the version, the machine, and what optional libraries bring" },
     { "fast info --json", "the same for programs" },
@@ -254,10 +271,13 @@ const cli_command cli_commands[] = {
       "list|show|compare|tag|untag|export|delete", runs_examples, cli_runs },
     { "ui", "[OPTIONS]", "see, compare and start runs in a browser", NULL, ui_flags, NULL,
       ui_examples, cli_ui },
+    { "pack", "PROGRAM [OPTIONS]",
+      "write one program that trains or predicts and needs nothing else", "train", pack_flags, NULL,
+      pack_examples, cli_pack },
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
-      "train|compare|bench|simulate|systems|runs|ui|info|help|models|data|layers|optimizers|"
+      "train|compare|bench|simulate|systems|runs|ui|pack|info|help|models|data|layers|optimizers|"
       "schedules|engines|"
       "clusters|faults|strategies|topologies|codecs|representatives",
       help_examples, cli_help },

@@ -172,8 +172,8 @@ static void print_overview(cli_page *page)
 
 /* Options of a part that do not go together, with the reasons:
  *
- *       slack=0 and lost=go     needs backup, because a round without backup
- *                               workers needs all workers
+ *       backup     needs slack=0, because backup workers are those that a round
+ *                  does not wait for
  */
 static void print_exclusions(cli_page *page, const fast_exclusion *rows)
 {

@@ -147,7 +147,9 @@ static void hold_standard_streams(void)
 int main(int argc, char **argv)
 {
     hold_standard_streams();
-    const int code = run_command(argc, argv);
+    int code;
+    if (!cli_packed(&argc, &argv, &code))
+        code = run_command(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
     return cli_fail(code == CLI_DONE ? CLI_FAILED : code, "cannot write standard output");

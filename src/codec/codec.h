@@ -8,7 +8,7 @@
 /*
  * Codecs: the encoded form of a vector on the wire. A vector passes through this folder so:
  *
- *   chain.c     "topk:ratio=0.01+zstd" -> a codec and the lossless stages behind it
+ *   chain.c     "significance+topk:ratio=0.01+zstd" -> selections, a codec, and lossless stages
  *   coder.c     one flow of vectors: a chain with its error feedback and its state, blocks framed
  *   codecs.c    the registries; one file a codec (or a few that differ in a line), or a stage
  *   bits.h      bit and variable-length fields; noise.h: random numbers at the speed of memory
@@ -27,6 +27,17 @@ typedef struct fast_block {
     int64_t count; /* rows * cols; at least 1, below 2^31 */
 } fast_block;
 
+/* The model that the vectors of a flow change, as their sender knows it. */
+typedef struct fast_codec_model {
+    const float *w; /* weights, of the layout; NULL: not known */
+    float rate; /* x changes its weight by rate |x|: the learning rate if gradients are sent, 1 if
+                       differences of weights are */
+    int64_t taken; /* steps that the sender has taken; at least 1 */
+    bool last;     /* no vector follows: selections send everything */
+} fast_codec_model;
+/* Look at the model at the time of an encoding. */
+typedef void fast_codec_model_fn(void *ctx, fast_codec_model *out);
+
 /* One encoding. Memory is the caller's; the scratch is aligned to FAST_ALIGN, floats to a float,
  * bytes not at all. Nothing overlaps. */
 typedef struct fast_encoding {
@@ -40,6 +51,10 @@ typedef struct fast_encoding {
     int64_t step;     /* of training, from 0: for warm-ups */
     double progress;  /* of training, in epochs: for warm-ups */
     int64_t workers;  /* number of workers that send such gradients at a step */
+    /* For selections. */
+    double fraction; /* of the whole vector that the block is */
+    const float *w;  /* [count]: the weights that x changes; NULL: not known, which counts as 0 */
+    const fast_codec_model *model; /* of those weights */
 } fast_encoding;
 
 /* How decoding combines d, the decoded vector, with y. */
@@ -84,6 +99,7 @@ enum {
     FAST_CODEC_PLAIN = 1 << 8,       /* no error feedback by default */
     FAST_CODEC_MOMENTUM = 1 << 9, /* adds momentum to gradients: the update rule must have none */
     FAST_CODEC_EXACT = 1 << 10,   /* every encoding takes bound() bytes: the coder refuses others */
+    FAST_CODEC_MODEL = 1 << 11,   /* compares with the weights: the sender must know them */
 };
 
 /* Operations of codecs that do not state theirs. */
@@ -115,6 +131,10 @@ typedef struct fast_codec {
     fast_err (*pairs)(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out);
     const fast_codec_rounds *rounds; /* NULL: it has no rounds */
+    /* Selections, which have no operation besides this one: move elements of send[count] that wait
+     * for a later vector to wait[count], which is 0 there. Elements that are not finite are sent.
+     * Another selection, a codec or `nonzero` encodes the rest. NULL: it is no selection. */
+    void (*select)(const void *config, const fast_encoding *e, float *send, float *wait);
 } fast_codec;
 
 /* A lossless stage over the bytes that a codec made. */
@@ -137,35 +157,40 @@ typedef struct fast_stage {
 extern const fast_codec *const fast__codecs[]; /* NULL ends the list */
 extern const fast_stage *const fast__stages[]; /* NULL ends the list */
 
-/* A chain by name: at most one codec, then stages. Immutable; shared by all coders of a run, which
- * parses each chain once and passes the pointer on. */
+/* A chain by name: selections, at most one codec, then stages. Immutable; shared by all coders of a
+ * run, which parses each chain once and passes the pointer on. */
 typedef struct fast_chain fast_chain;
 
-enum { FAST_STAGES_MAX = 4, FAST_CHAIN_TEXT_MAX = 512 };
+enum { FAST_SELECTIONS_MAX = 4, FAST_STAGES_MAX = 4, FAST_CHAIN_TEXT_MAX = 512 };
 
-/* Parse "codec:key=value+stage:key=value"; "none" and stages alone send floats as they are.
- * FAST_EINVAL for unknown names and options, for two codecs, and for a codec after a stage. */
+/* Parse "selection:key=value+codec:key=value+stage:key=value"; "none" and stages alone send floats
+ * as they are, selections alone are followed by `nonzero`. FAST_EINVAL for unknown names and
+ * options, for two codecs, for parts in another order, and for a codec that needs every element. */
 fast_err fast__chain_open(const char *spec, fast_chain **out);
 void fast__chain_close(fast_chain *chain);                    /* NULL is allowed */
 const fast_codec *fast__chain_codec(const fast_chain *chain); /* NULL: the chain has no codec */
 /* Return the traits of the codec with its options; without a codec LOSSLESS and RAW. */
 unsigned fast__chain_traits(const fast_chain *chain);
-const char *fast__chain_text(const fast_chain *chain); /* as users typed it */
-bool fast__chain_is_none(const fast_chain *chain);     /* true without codec and stage */
+const char *fast__chain_text(const fast_chain *chain);  /* as users typed it */
+bool fast__chain_is_none(const fast_chain *chain);      /* true without codec and stage */
+bool fast__chain_selects(const fast_chain *chain);      /* true if it begins with a selection */
+bool fast__chain_only_selects(const fast_chain *chain); /* true if users named nothing else */
 
 /* How a chain is laid over a vector. */
 typedef struct fast_coder_options {
-    const fast_chain *chain;   /* borrowed */
-    const fast_layout *layout; /* of the whole vector; borrowed */
-    const fast_device *device; /* of the flow's state; NULL: the host */
-    int64_t offset;            /* first element of the range that flows here: a shard, a bucket */
-    int64_t count;             /* elements of that range */
-    int scope;                 /* 0 as the codec says, 1 a block for each layer, 2 one for all */
-    int feedback;              /* 0 as the codec says, 1 yes, 2 no */
-    int64_t small;             /* blocks of fewer elements go as they are (with scope layer) */
-    int64_t workers;           /* as in fast_encoding; 0: 1 */
-    uint64_t seed;             /* of the run */
-    uint64_t flow;             /* distinct for each sender, receiver and vector of the run */
+    const fast_chain *chain;    /* borrowed */
+    const fast_layout *layout;  /* of the whole vector; borrowed */
+    const fast_device *device;  /* of the flow's state; NULL: the host */
+    int64_t offset;             /* first element of the range that flows here: a shard, a bucket */
+    int64_t count;              /* elements of that range */
+    int scope;                  /* 0 as the codec says, 1 a block for each layer, 2 one for all */
+    int feedback;               /* 0 as the codec says, 1 yes, 2 no */
+    int64_t small;              /* blocks of fewer elements go as they are (with scope layer) */
+    int64_t workers;            /* as in fast_encoding; 0: 1 */
+    uint64_t seed;              /* of the run */
+    uint64_t flow;              /* distinct for each sender, receiver and vector of the run */
+    fast_codec_model_fn *model; /* the model that the vectors change; NULL: not known */
+    void *model_ctx;            /* argument of model */
 } fast_coder_options;
 
 /* One flow of vectors from one sender; its receivers need only a coder with the same chain, layout
@@ -184,6 +209,8 @@ size_t fast__coder_encode(fast_coder *coder, int64_t step, double progress, cons
 /* y = scale d or y += scale d, over the range. FAST_EFORMAT. */
 fast_err fast__coder_decode(fast_coder *coder, const uint8_t *in, size_t size,
                             fast_decode_mode mode, float scale, float *y);
+/* Encode x, the range, by the selections of the chain alone: y becomes the part that is sent. */
+void fast__coder_select(fast_coder *coder, const float *x, float *y);
 /* Encode or decode `count` blocks from `first` on; x and y are the whole range, of which only those
  * blocks are touched. fast__coder_encode_end() ends a vector once all its blocks are encoded. A
  * piece takes fast__coder_bound() at most. */

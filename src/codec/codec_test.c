@@ -67,6 +67,9 @@ static const char *const variants[] = {
     "topk:ratio=0.1+entropy+entropy",
     "qsgd+entropy+zstd:level=5",
     "dgc:ratio=0.02+lz4:speed=3",
+    "significance:threshold=0.5+skip:probability=0.5+budget:bytes=1000",
+    "skip:probability=0.3+topk:ratio=0.1+entropy",
+    "budget:bytes=400+int8",
 };
 /* The variants and names of this build: it may be without the libraries of some stages. */
 enum { SPECS_MAX = 256 };

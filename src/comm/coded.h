@@ -41,6 +41,8 @@ typedef struct fast_coded_options {
     uint64_t seed;      /* of the run */
     fast_coded_way way; /* the method; FAST_EINVAL where the codec does not allow it */
     fast_coded_figures *figures; /* where to count; borrowed. NULL: its own */
+    fast_codec_model_fn *model;  /* that the vectors change; NULL: not known */
+    void *model_ctx;             /* argument of model */
 } fast_coded_options;
 
 /* Refuse options that exclude each other, with the reason; the layout may be of any vector. */

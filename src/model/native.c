@@ -134,7 +134,7 @@ static void need_mapped(void *ctx, int64_t offset, int64_t count)
 static fast_err run_pass(const native_learner *self, fast_pass *pass)
 {
     native_mapped_pass mapped = { self, *pass, pass };
-    const bool devices = fast__devices_exist();
+    const bool devices = fast__devices_exist(); /* else the addresses are the host's already */
     int i;
     fast_workspace *workspace = workspace_take(self, &i);
 

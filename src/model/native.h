@@ -13,7 +13,8 @@ typedef struct fast_workspaces {
     atomic_ullong free;       /* bit i: list[i] is free */
 } fast_workspaces;
 
-/* The native learner: a graph run by an engine on batches of a loader. All pointers are borrowed
+/* The native learner: a graph run by an engine on batches of a loader. Its vectors w, g and s are
+ * on a device, and are mapped for the engine, which computes on the host. All pointers are borrowed
  * and must outlive the learner. */
 typedef struct fast_native_options {
     const fast_graph *graph;     /* the program's graph */

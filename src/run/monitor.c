@@ -8,9 +8,10 @@
  * which is when all workers together have taken as many steps as make one due. The last worker to
  * vote evaluates; workers that ended or crashed are not waited for.
  *
- * Stopping. Asynchronous workers stop one by one. Synchronous ones must stop at the same step, or
- * some would wait for workers that have stopped. A worker at step s that has not yet contributed to
- * the exchange that ends its period holds all others before the end of that period: so
+ * Stopping. A single worker and asynchronous ones stop by themselves. Synchronous ones must stop at
+ * the same step, or some would wait for workers that have stopped. A worker at step s that has not
+ * yet contributed to the exchange that ends its period holds all others before the end of that
+ * period: so
  *
  *     stop_step = (s / period + 1) period
  *
@@ -48,8 +49,9 @@
  *     TAG_STOP    worker to remote workers    words[0] bits of FAST_WHY_*: asynchronous, once
  *
  * Losses are summed as whole numbers in units of 2^-28, so that the sum does not depend on the
- * order of the workers: a loss below 2^16 takes 44 bits, and 2^19 of them fit. Two epochs are open
- * at a time, by parity; a worker more than one epoch behind is not counted.
+ * order of the workers: a loss below 2^16 takes 44 bits, and 2^19 of them fit. Those of a single
+ * worker are summed as they are. Two epochs are open at a time, by parity; a worker more than one
+ * epoch behind is not counted.
  */
 #include "run/team.h"
 
@@ -90,8 +92,8 @@ void fast__monitor_step(fast_team_actor *self, const fast_gradient *gradient)
     fast__team_lock(self);
     if (sums->epoch < epoch)
         *sums = (fast_epoch_sums){ .epoch = epoch };
-    if (gradient && sums->epoch == epoch && isfinite(gradient->loss)) {
-        if (fabs(gradient->loss) < LOSS_LARGE)
+    if (gradient && sums->epoch == epoch && (team->single || isfinite(gradient->loss))) {
+        if (!team->single && fabs(gradient->loss) < LOSS_LARGE)
             sums->loss += llround(gradient->loss * LOSS_UNIT);
         else
             sums->large += gradient->loss;
@@ -123,6 +125,19 @@ void fast__monitor_move(fast_team_actor *self, int64_t step)
     team->run->step = team->progress.steps_sum / team->place.here;
     self->context.trainer.step = step;
     fast__team_unlock(self);
+}
+
+void fast__monitor_resume(fast_team *team)
+{
+    const fast_run_sums *sums = &team->run->progress.sums;
+    const int64_t step = team->run->step;
+    const int64_t epoch = step > 0 ? (step - 1) / team->run->learner->epoch_steps : 0;
+
+    team->progress.epochs[epoch % 2] = (fast_epoch_sums){ .epoch = epoch,
+                                                          .large = sums->loss,
+                                                          .batches = sums->batches,
+                                                          .correct = sums->correct,
+                                                          .positions = sums->positions };
 }
 
 /* The newest epoch that has sums becomes the run's. The mutex is held. */
@@ -160,13 +175,16 @@ void fast__monitor_cast(fast_vote *vote, const fast_team_actor *self)
     vote->local++;
 }
 
-/* Worker 0's replica and its rule's state become the run's, which a checkpoint holds. */
+/* Worker 0's replica and its rule's state become the run's, which a checkpoint holds; a single
+ * worker's are. */
 static void take_replica(const fast_team_actor *self)
 {
     fast_run *run = self->team->run;
     const fast_trainer *t = &self->context.trainer;
 
     self->team->measures.divergence = 0;
+    if (self->team->single)
+        return;
     fast__vector_copy(t->count, t->w, run->learner->w);
     fast__vector_copy(t->state_count, t->s, run->learner->s);
     fast__rule_state_copy(run->optimizer, self->context.optimizer, t->count);
@@ -190,7 +208,7 @@ static fast_err evaluate(fast_team_actor *self, int64_t step)
         fast__run_is_due(run, run->config.evaluate_period, step))
         err = fast__run_evaluate(run);
     if (!err)
-        err = fast__run_save_due(run);
+        fast__run_save_due(run);
     else
         fast__team_break(self, err);
     run->step = step_before > step ? step_before : step;
@@ -292,16 +310,17 @@ static int64_t open_vote(fast_team_actor *self)
 /* Evaluate and save at a step of worker 0, where all replicas are equal. */
 static void evaluate_alone(fast_team_actor *self, int64_t step)
 {
-    fast_team *team = self->team;
-    fast_run *run = team->run;
+    fast_run *run = self->team->run;
 
+    self->progress.step_voted = step;
+    if (!fast__run_is_due(run, run->config.evaluate_period, step) &&
+        !fast__run_is_due(run, run->config.checkpoint_period, step))
+        return;
     fast__team_lock(self);
-    if (!run->finished && (fast__run_is_due(run, run->config.evaluate_period, step) ||
-                           fast__run_is_due(run, run->config.checkpoint_period, step))) {
+    if (!run->finished) {
         take_replica(self);
         self->err = evaluate(self, step);
     }
-    self->progress.step_voted = step;
     fast__team_unlock(self);
 }
 
@@ -506,6 +525,8 @@ static bool is_last_step(fast_team_actor *self)
     const bool locked = team->topology || free_running;
     bool stop;
 
+    if (team->single) /* nobody waits for it */
+        return asked;
     if (locked)
         fast__mutex_lock(&team->mutex);
     if (asked)
@@ -532,6 +553,8 @@ static bool synchronous_next(fast_team_actor *self)
     bool stop = false;
 
     if (t->step >= t->step_count) /* the end is evaluated when all have come to it */
+        return false;
+    if (team->single && is_canceled(self)) /* before an evaluation, too */
         return false;
     if (!team->place.first)
         wait_for_evaluation(self);
@@ -684,5 +707,7 @@ fast_err fast__monitor_finish(fast_team *team)
         run->config.evaluate_period.unit != FAST_PERIOD_NEVER &&
         (!fast__phases_left(team) || fast__run_is_due(run, run->config.evaluate_period, run->step)))
         FAST_TRY(fast__run_evaluate(run));
-    return fast__phases_left(team) ? fast__run_save_due(run) : FAST_OK;
+    if (fast__phases_left(team))
+        fast__run_save_due(run);
+    return FAST_OK;
 }

@@ -79,10 +79,10 @@ const fast_option fast__run_options[] = {
                   "who exchanges with whom; auto: the strategy's own"),
     FAST_OPT_TEXT(C, representative, "auto", "representative",
                   "which model is tested and saved where workers' replicas differ"),
-    FAST_OPT_TEXT(
-        C, codec, "none", "codec",
-        "codec of the messages, with stages after it, like topk:ratio=0.01; auto: the one with the "
-        "shortest step, or none"),
+    FAST_OPT_TEXT(C, codec, "none", "codec",
+                  "codec of the messages, like topk:ratio=0.01, with selections before it and "
+                  "stages after it; "
+                  "auto: the one with the shortest step, or none"),
     FAST_OPT_TEXT(C, codec_down, "none", "codec",
                   "codec of the answers: a sum, or a server's model"),
     FAST_OPT_CHOICE(
@@ -296,6 +296,7 @@ fast_err fast__config_parse(const char *const *options, fast_run_config *out)
     for (const char *const *option = options; option && *option; option++)
         FAST_TRY(config_set(out, *option));
     FAST_TRY(config_system(out, options));
+    FAST_TRY(fast__options_moved(out->strategy, out->codec, sizeof out->codec));
     return config_check(out);
 }
 

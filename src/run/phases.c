@@ -128,7 +128,8 @@ static fast_err open_phase(fast_team *team, const char *spec, const char *topolo
     FAST_TRY(open_codecs(team, w, phase));
     FAST_TRY(fast__strategy_open(spec, team->run->strategy, &phase->strategy, &phase->config));
     strategy = phase->strategy;
-    FAST_TRY(fast__codec_check_strategy(team->run, strategy, phase->config));
+    if (!team->single)
+        FAST_TRY(fast__codec_check_strategy(team->run, strategy, phase->config));
     if (strategy->exclusions)
         FAST_TRY(fast__exclusions_check(strategy->name, strategy->options, strategy->exclusions,
                                         phase->config));
@@ -143,6 +144,10 @@ static fast_err open_phase(fast_team *team, const char *spec, const char *topolo
     if (strategy->topology)
         FAST_TRY(fast_topology_new(strcmp(topology, "auto") == 0 ? strategy->topology : topology,
                                    c->workers, (uint64_t)c->seed, &phase->topology));
+    /* The weights of undirected graphs are right by construction. */
+    if (strategy->mixes && strategy->mixes(phase->config) &&
+        fast_topology_is_directed(phase->topology))
+        FAST_TRY(fast_topology_check(phase->topology));
     if (phase->servers > team->servers)
         team->servers = phase->servers;
     return FAST_OK;
@@ -224,6 +229,7 @@ static fast_err add_phase(fast_team *team, const char *text)
     FAST_TRY(fast__options_parse("phases", when_options, &w, words));
     FAST_TRY(at == text ? as_before(&phase[-1], text, spec, &w)
                         : resolve_system(spec, sizeof spec, &w));
+    FAST_TRY(fast__options_moved(spec, w.codec, sizeof w.codec));
     FAST_TRY(step_of(team, text, &w, before, &begin));
     team->phases.count++; /* fast__phases_free() frees its contents from here on */
     FAST_TRY(open_phase(team, spec, w.topology, &w, phase));
@@ -262,7 +268,8 @@ fast_err fast__phases_open(fast_team *team)
     fast__options_default(when_options, &w);
     FAST_TRY(fast__alloc("phases", FAST_PHASES_MAX, sizeof *team->phases.list, &team->phases.list));
     team->phases.count = 1;
-    FAST_TRY(open_phase(team, c->strategy, c->topology, &w, &team->phases.list[0]));
+    FAST_TRY(open_phase(team, team->single ? "allreduce" : c->strategy,
+                        team->single ? "auto" : c->topology, &w, &team->phases.list[0]));
     team->phases.list[0].end = team->run->step_count;
     snprintf(text, sizeof text, "%s", c->phases);
     for (char *part = text; part && *part; part = next) {

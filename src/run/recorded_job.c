@@ -76,6 +76,9 @@ fast_err fast__team_can_record(const fast_team *team)
                           team->run->config.phases);
     if (!team->strategy->synchronous)
         return FAST_OK;
+    if (team->single)
+        return fast__fail(FAST_EINVAL, "%s: one worker repeats to the bit by itself; leave it out",
+                          name);
     return fast__fail(FAST_EINVAL,
                       "%s: strategy %s is synchronous and repeats to the bit by itself; leave it "
                       "out",

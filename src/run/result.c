@@ -47,12 +47,13 @@ void fast__run_measure(fast_run *run)
                            ? (double)times->samples / ((double)training * 1e-9)
                            : NAN;
     r->step_s = (double)(run->config.batch * run->config.workers) / r->samples_per_s;
-    if (run->team)
-        fast__team_measure(run->team);
+    fast__team_measure(run->team);
 }
 
 void fast__run_measure_all(fast_run *run)
 {
+    if (run->team)
+        run->team->measures.completeness_due = 0;
     fast__run_measure(run);
     const fast_learner *learner = run->learner;
     fast_result *r = &run->result;
@@ -76,7 +77,7 @@ const fast_result *fast_run_result(const fast_run *run)
 bool fast_run_is_first(const fast_run *run)
 {
     FAST_ASSERT(run != NULL);
-    return !run->team || run->team->place.first;
+    return run->team->place.first;
 }
 
 int64_t fast_run_inputs(const fast_run *run)

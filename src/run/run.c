@@ -188,23 +188,32 @@ static fast_err open_graph(fast_run *run, const fast_network *network)
     return fast__network_fit(network, &input, &run->graph);
 }
 
+/* Simulated workers read ahead nothing: threads would disturb the simulation. */
+fast_err fast__run_loader(const fast_run *run, int64_t worker, fast_loader **out)
+{
+    const fast_run_config *c = &run->config;
+    const bool is_sim = strcmp(c->transport, "sim") == 0;
+    const fast_loader_options options = { .seed = (uint64_t)c->seed,
+                                          .batch = c->batch,
+                                          .workers = c->workers,
+                                          .worker = worker,
+                                          .accumulate = c->accumulate,
+                                          .shard = (fast_shard)c->shard,
+                                          .alpha = c->alpha,
+                                          .augment =
+                                              strcmp(c->augment, "no") == 0 ? NULL : c->augment,
+                                          .prefetch = is_sim ? 0 : c->prefetch_count,
+                                          .shuffle = true };
+
+    return run->data.train ? fast__loader_new(run->data.train, &options, out) : FAST_OK;
+}
+
 /* Open the loaders of training and test batches. */
 static fast_err open_loaders(fast_run *run)
 {
     const fast_run_config *c = &run->config;
-    const fast_loader_options train = { .seed = (uint64_t)c->seed,
-                                        .batch = c->batch,
-                                        .workers = c->workers,
-                                        .accumulate = c->accumulate,
-                                        .shard = (fast_shard)c->shard,
-                                        .alpha = c->alpha,
-                                        .augment =
-                                            strcmp(c->augment, "no") == 0 ? NULL : c->augment,
-                                        .prefetch = c->prefetch_count,
-                                        .shuffle = true };
-    if (!run->data.train)
-        return FAST_OK;
-    FAST_TRY(fast__loader_new(run->data.train, &train, &run->data.loader));
+
+    FAST_TRY(fast__run_loader(run, 0, &run->data.loader));
     if (!run->data.test)
         return FAST_OK;
     const fast_loader_options test = { .seed = (uint64_t)c->seed,
@@ -247,7 +256,6 @@ static fast_err open_rule(fast_run *run)
                           (long long)c->epochs, (long long)epoch_steps, (long long)FAST_STEPS_MAX);
     FAST_TRY(
         fast__optimizer_new(run->device, c->optimizer, fast__run_params(run), &run->optimizer));
-    run->progress.by_range = fast__optimizer_by_range(run->optimizer);
     const fast_schedule_options options = { .spec = c->schedule,
                                             .lr = c->rate,
                                             .steps = run->step_count > 0 ? run->step_count : 1,

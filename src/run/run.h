@@ -19,11 +19,12 @@
 /*
  * Types that the files of a run share. From options to results:
  *
- *   options.c        text -> fast_run_config; every option is in one table
+ *   options.c        text -> fast_run_config; every option is in one table; moved_options.c:
+ *                    options of strategies that became codecs
  *   run.c            config -> data, graph, program, loaders, learner, optimizer, schedule
- *   train.c          one worker: gradient, update, evaluation, target, cancel, events
- *   team.h           several workers: actors with a trainer each, on a transport; phases.c: a
- *                    change of strategy; codec_checks.c, codec_auto.c: codecs
+ *   train.c          a call of fast_run_train(): evaluation, target, events, files
+ *   team.h           its workers: actors with a trainer each, on a transport; phases.c: a change of
+ *                    strategy; codec_checks.c, codec_auto.c: codecs
  *   evaluation/      the representative model of several replicas, ensembles, inference
  *   checkpoint/      a run -> file -> the run, to the bit; weights alone
  *   sink/            events -> the run store, TensorBoard
@@ -139,6 +140,8 @@ extern const fast_part fast__run_part;
 /* Parse "name=value", ..., NULL over the defaults and check what one option alone, or two
  * together, can get wrong. */
 fast_err fast__config_parse(const char *const *options, fast_run_config *out);
+/* Move options of strategy ps that became codecs from its spec to the chain, with a warning. */
+fast_err fast__options_moved(char *strategy, char *codec, size_t codec_size);
 
 /* The value of one option of the table as canonical text: equal values give equal text. */
 void fast__config_text(const fast_option *option, const fast_run_config *config, char *text,
@@ -152,13 +155,6 @@ typedef struct fast_run_sums {
     int64_t positions; /* counted */
 } fast_run_sums;
 
-/* Computing time of the first steps, from which the others are forecast on a real machine. */
-enum { FAST_FIRST_STEPS = 32, FAST_FIRST_SKIPPED = 2 };
-typedef struct fast_first {
-    double seconds[FAST_FIRST_STEPS]; /* of each, but for the very first, which warm up */
-    int64_t seen;                     /* steps so far, those included */
-} fast_first;
-
 /* Where the time of this process went. */
 typedef struct fast_run_times {
     int64_t start_ns;    /* of the current call of fast_run_train(); 0 between calls */
@@ -168,7 +164,6 @@ typedef struct fast_run_times {
     int64_t evaluations; /* their number */
     int64_t tested_ns;   /* that the last of them took, by the machine's clock */
     int64_t total_ns;    /* of finished calls of fast_run_train() */
-    int64_t progress_ns; /* when the last progress event was, or the call began */
     int64_t samples;     /* trained by this process */
     int64_t wall_ns;     /* of finished calls, by the machine's clock */
 } fast_run_times;
@@ -197,14 +192,11 @@ typedef struct fast_run_data {
 
 /* Progress of the training. */
 typedef struct fast_run_progress {
-    double lr;              /* learning rate of the current step */
     fast_run_sums sums;     /* of the current epoch */
     fast_run_times times;   /* of this process */
-    fast_first first;       /* steps of one worker */
     int64_t step_saved;     /* of the last checkpoint; -1 before one */
     int64_t step_evaluated; /* of the last evaluation; -1 before one */
     bool save_failed;       /* the last checkpoint in mid-run was not written, which was told */
-    bool by_range;          /* the optimizer may be applied as gradients are reported */
 } fast_run_progress;
 
 /* Where events go. */
@@ -242,7 +234,7 @@ struct fast_run {
     const fast_engine *engine; /* that runs it */
     fast_program *program;     /* the graph compiled for the engine */
     fast_workspace *workspace; /* of the run's own learner */
-    fast_learner *learner;     /* of one worker, or the representative model of several */
+    fast_learner *learner;     /* of a single worker, or the representative model of several */
     fast_optimizer *optimizer; /* of `learner` */
     fast_schedule *schedule;   /* learning rates */
 
@@ -255,10 +247,10 @@ struct fast_run {
     atomic_bool cancel;         /* set by any thread and by signal handlers */
     fast_run_sinks sinks;       /* of events */
 
-    /* Several workers. */
+    /* Workers. */
     const struct fast_strategy *strategy; /* the caller's own; or NULL */
     fast_run_codecs codecs;               /* of messages */
-    struct fast_team *team;               /* NULL: one worker, which needs no actors */
+    struct fast_team *team;               /* its actors; NULL until it is made, as the last part */
     fast_run_clock clock;                 /* of the run */
 };
 
@@ -272,6 +264,8 @@ const fast_layout *fast__run_params(const fast_run *run);
 /* Return a hash of the engine's plan: 0 for a learner of the caller's. */
 uint64_t fast__run_plan_hash(const fast_run *run);
 
+/* Make the loader of a worker's shard of the training set; NULL in *out without data. */
+fast_err fast__run_loader(const fast_run *run, int64_t worker, fast_loader **out);
 /* A foreign learner for one worker; `loader` is its own, or NULL. */
 fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loader,
                            fast_learner **out);
@@ -301,8 +295,6 @@ bool fast__codec_is_auto(const fast_run *run);
 fast_err fast__run_codec_auto(fast_run *run, const char *const *options, fast_run_like_fn *open,
                               void *ctx);
 
-/* Take the time of a step. */
-void fast__first_add(fast_first *first, double seconds);
 /* Write the cost model's forecast of a step into the run's result; forecast.c. */
 void fast__run_forecast(fast_run *run);
 
@@ -318,10 +310,7 @@ bool fast__run_is_due(const fast_run *run, fast_period period, int64_t step);
 /* Evaluate the run's learner as it is, at run->step; look at the target; tell and log it. */
 fast_err fast__run_evaluate(fast_run *run);
 /* Save a checkpoint if one is due at run->step. A failure is told, not returned. */
-fast_err fast__run_save_due(fast_run *run);
-
-/* Take one step: gradient, update, sums. */
-fast_err fast__run_step(fast_run *run);
+void fast__run_save_due(fast_run *run);
 
 /* Hand an event to the watcher, if there is one. */
 void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text);

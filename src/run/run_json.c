@@ -35,12 +35,6 @@ static void put_real(json_t **o, const char *key, double value)
     fast__json_set(o, key, fast__json_real(value));
 }
 
-/* Several workers, or one that was asked to take part in a strategy. */
-static bool has_team(const fast_run *run)
-{
-    return strcmp(fast_run_option(run, "transport"), "auto") != 0;
-}
-
 /* Does the run encode its messages, in any phase? */
 static bool is_coded(const fast_run *run)
 {
@@ -53,7 +47,7 @@ static void put_team_option(json_t **o, const fast_run *run, const char *name)
 {
     const char *value = fast_run_option(run, name);
 
-    put_text(o, name, has_team(run) && strcmp(value, "auto") != 0 ? value : NULL);
+    put_text(o, name, !run->team->single && strcmp(value, "auto") != 0 ? value : NULL);
 }
 
 /* One list for each measure, with a number for each worker. */
@@ -215,7 +209,7 @@ fast_err fast__run_json_result(const fast_run *run, char **out)
     put_real(&o, "predicted_straggler_s", r->predicted_straggler_s);
     put_real(&o, "work", r->work);
     put_real(&o, "depth", r->depth);
-    if (has_team(run))
+    if (!run->team->single)
         put_team(&o, run, r);
     return fast__json_print(&o, out);
 }

@@ -25,7 +25,9 @@
  *   codec_checks.c     codecs: options and checks
  *
  * The run's own learner holds the representative model, which is evaluated, saved and hashed. Where
- * a strategy makes replicas identical it is a copy of worker 0's; elsewhere it is made by policy.
+ * a strategy makes replicas identical it is a copy of worker 0's; elsewhere it is made by policy. A
+ * single worker trains that learner itself, in the caller's thread, as allreduce does with nobody
+ * to add to.
  *
  * Threads and locks. fast_run_train() waits in the caller's thread while a world runs. An actor is
  * a thread, or a fiber of the simulator, and runs fast__team_worker() or fast__team_server():
@@ -91,7 +93,8 @@ typedef struct fast_team_place {
 typedef struct fast_epoch_sums {
     int64_t epoch;     /* from 0 */
     int64_t loss;      /* sum of mean losses, times 2^28 */
-    double large;      /* sum of losses that are too large for that */
+    double large;      /* sum of losses that are too large for that, or of a single worker, or of
+                          an epoch that was resumed */
     int64_t batches;   /* in the sums */
     int64_t correct;   /* positions */
     int64_t positions; /* evaluated */
@@ -126,6 +129,8 @@ typedef struct fast_team {
     const fast_strategy *strategy; /* borrowed */
     void *config;                  /* options of the strategy; borrowed */
     fast_topology *topology;       /* borrowed; NULL where the strategy has none */
+    bool single;                   /* one worker that was asked for no strategy: it trains the
+                                      run's learner and has no measures of several workers */
     int64_t workers;               /* in all processes */
     int64_t servers;               /* that any phase needs, in all processes */
     int64_t *ids;                  /* [workers + servers]: actors' numbers */
@@ -143,7 +148,7 @@ typedef struct fast_team {
     fast_team_costs costs;              /* of an exchange, for the forecast */
 } fast_team;
 
-/* Make the team of the run's options; NULL in *out where one worker needs none. */
+/* Make the team of the run's options. */
 fast_err fast__team_new(fast_run *run, fast_team **out);
 void fast__team_free(fast_team *team); /* NULL is allowed */
 
@@ -234,5 +239,7 @@ void fast__monitor_return(fast_team_actor *self);
 /* The worker's program is over. Its replica, and those of remote workers that send theirs here,
  * enter the last vote. */
 fast_err fast__monitor_leave(fast_team_actor *self);
+/* Nothing has trained yet: a resumed run continues the sums of its epoch. */
+void fast__monitor_resume(fast_team *team);
 /* All programs are over: make the representative of their last replicas; evaluate it if due. */
 fast_err fast__monitor_finish(fast_team *team);

@@ -152,6 +152,8 @@ static fast_err execute_update(fast_space *space, fast_space_operation *op)
     FAST_ASSERT(op->from == fast_actor_id(space->actor));
     const fast_space_map *map = &space->map;
     op->clock = space->clocks.own;
+    if (op->kind == FAST_SPACE_ADD && op->tensor == 0)
+        fast__space_select(space, &op->x);
     for (int64_t i = 0; i < map->owner_count; i++) {
         const int64_t owner = (map->first + i) % map->owner_count;
         fast_space_operation part = fast__space_part(space, op, owner);
@@ -159,6 +161,8 @@ static fast_err execute_update(fast_space *space, fast_space_operation *op)
             FAST_TRY(map->owners[owner].store.head ? update_local(space, &part)
                                                    : fast__remote_update(space, &part));
     }
+    if (space->announce > 0 && op->kind == FAST_SPACE_ADD && op->tensor == 0)
+        FAST_TRY(fast__remote_flush(space));
     return answer_remote(space);
 }
 

@@ -100,7 +100,9 @@ const fast_space_form *fast__space_form_of(const fast_space *space, fast_space_o
         return &fast__space_form_factored;
     if (space->sparse.enabled && op->count < UINT32_MAX) {
         op->entries = fast__space_count_nonzero(op->x, op->count);
-        if (op->entries > 0 && op->entries < op->count / 2)
+        if (op->entries == 0) /* a range of which nothing is selected: one entry, a 0 */
+            op->entries = 1;
+        if (op->entries < op->count / 2)
             return &fast__space_form_sparse;
     }
     return &fast__space_form_dense;

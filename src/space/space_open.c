@@ -379,8 +379,10 @@ static void destroy(fast_space *space)
     FAST_ASSERT(space->actor);
     FAST_ASSERT(space);
     fast__service_free(space);
-    for (int64_t i = 0; i < space->map.owner_count; i++)
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
         fast_msg_free(space->map.owners[i].pushed);
+        fast_msg_free(space->map.owners[i].ready);
+    }
     fast__space_pieces_free(space);
     fast__space_codec_free(space);
     fast__space_sparse_free(space);
@@ -428,6 +430,7 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
     space->owned.stalest = options->stalest_first;
     space->sparse.enabled = options->sparse;
     space->sparse.cache = options->cache_indices;
+    space->announce = options->announce;
     space->owned.follows = options->replica;
     space->pieces.enabled = options->pieces;
     space->owned.operations = options->operations > 0 ? options->operations : 1;

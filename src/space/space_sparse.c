@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The sparse form, for updates with many zeros. Two parts: the places of elements that are not +0
- * (32 bits each, ascending), and their values. An entry costs 8 bytes.
+ * (32 bits each, ascending), and their values. An entry costs 8 bytes. An update of zeros has one
+ * entry, a 0: it counts as an update all the same.
  *
  * With `cache` both ends remember the last list of places of a sender (Li et al. 2014, "key
  * caching"). A list that is sent again travels as its hash, 8 bytes in the first part, and then an
@@ -110,9 +111,12 @@ static fast_err sparse_pack(fast_space *space, const fast_space_operation *op,
     }
     uint32_t *place = fast_buffer_data(out->buffers[0]);
     float *value = fast_buffer_data(out->buffers[1]);
+    if (entries == 1) { /* which may be the 0 of an empty update */
+        place[0] = 0;
+        value[0] = 0;
+    }
     const float *x = fast__map(op->x, op->count, FAST_ACCESS_READ);
-    for (int64_t i = 0, used = 0; used < entries; i++) {
-        FAST_ASSERT(i < op->count);
+    for (int64_t i = 0, used = 0; used < entries && i < op->count; i++) {
         if (bits_of(x[i]) == 0)
             continue;
         if (!known)

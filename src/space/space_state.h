@@ -157,6 +157,7 @@ typedef struct fast_space_owner {
     bool gone;              /* it closed before this actor did */
     bool refused;           /* it opened the space with other options */
     fast_msg *pushed;       /* eager: newest values of tensor 0 that it sent; or NULL */
+    fast_msg *ready;        /* announce: the add that is to be sent; or NULL */
 } fast_space_owner;
 
 /* Which owner has which range of which tensor. */
@@ -258,7 +259,8 @@ struct fast_space {
     fast_space_sparse sparse;       /* updates with many zeros */
     fast_space_layers layers;       /* updates as factors */
     fast_space_pieces pieces;       /* updates in pieces */
-    float *dense; /* sparse, layers: the update that was unpacked last, at an owner; or NULL */
+    int64_t announce; /* adds to tensor 0 of more bytes than this are announced; 0: none */
+    float *dense;     /* sparse, layers: the update that was unpacked last, at an owner; or NULL */
 };
 
 /* Carry out a GET, PUT, ADD or TICK of this actor: fill in the rest of the operation, and wait

@@ -23,7 +23,9 @@ typedef struct fast_past {
     float *gradient; /* the compensated gradient, lent to the caller */
 } fast_past;
 
-/* Allocate for `room` models of `count` floats on a device. FAST_ENOMEM: nothing is allocated. */
+/* All vectors may be on any device, and are of one length.
+ *
+ * Allocate for `room` models of `count` floats on a device. FAST_ENOMEM: nothing is allocated. */
 fast_err fast__past_init(const fast_compensation *how, const fast_device *device, int64_t room,
                          int64_t count, fast_past *out);
 /* Free the memory. All 0 is allowed. */

@@ -158,6 +158,7 @@ static fast_err local_state_init(fast_trainer *t, const local_config *c, local_s
     }
     if (!c->delay && fast_trainer_codec_fit(t) == FAST_FIT_CHANGES)
         FAST_TRY(find_vector(t, o, BASE, true, &o->base));
+    fast_trainer_reference(t, o->base.x); /* w becomes the difference to it while it is sent */
     if (c->delay)
         FAST_TRY(find_vector(t, o, SUM, false, &o->sum));
     if (c->polyak >= 0) {

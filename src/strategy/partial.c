@@ -323,6 +323,7 @@ static bool moves_towards(const fast_partial *sh, const float *x, int64_t offset
     double after = 0;
 
     FAST_ASSERT(offset >= 0 && offset + count <= sh->t->count);
+    /* Both distances in one pass, added in the order of elements. */
     const float *u = fast__map(sh->sum + offset, count, FAST_ACCESS_READ);
     const float *w = fast__map(sh->t->w + offset, count, FAST_ACCESS_READ);
     const float *to = fast__map(x, count, FAST_ACCESS_READ);

@@ -160,6 +160,7 @@ static void apply_other(ps_owner *o, const fast_space_update *u, int64_t from, f
     } else if (u->tensor != o->tensors.contributions) {
         fast__vector_add(u->count, u->x, w);
     } else {
+        /* Counters are whole numbers of the host; they are sent as floats of the space. */
         float *to = fast__map(w, u->count, FAST_ACCESS_WRITE);
         for (int64_t i = 0; i < u->count; i++)
             to[i] = (float)atomic_load(&o->contributions[u->offset + i]);
@@ -280,8 +281,8 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                                  .owner_count = shards,
                                  .eager = c->eager,
                                  .stalest_first = c->stalest,
-                                 .sparse = fast__ps_filters(c),
                                  .cache_indices = c->cache,
+                                 .announce = c->barrier,
                                  .replica = replica > 0,
                                  .layers = layers->layers,
                                  .layer_count = layers->count,

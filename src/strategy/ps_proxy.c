@@ -9,13 +9,14 @@
  *     proxy    of all its workers that are up:  g <- sum g_i / m, in the canonical order;
  *              add(g) to the model; get(w) within the slack; put(w) for the group
  *
- * With a filter or a budget the proxy holds back gradients that are not significant, and its group
- * uses their sum r nevertheless, by plain SGD: w - lr r, as Gaia's data centres do. The slack is
- * between the proxies: Gaia's mirror clock. With one worker a group it is the program without
- * proxies. Cost: a worker's messages stay in its group; between groups travel 2 messages of the
- * model for each proxy and round.
+ * Where the codec selects elements, the proxy holds back gradients that are not significant, and
+ * its group uses their sum r nevertheless, by plain SGD: w - lr r, as Gaia's data centres do. The
+ * slack is between the proxies: Gaia's mirror clock. With one worker a group it is the program
+ * without proxies. Cost: a worker's messages stay in its group; between groups travel 2 messages of
+ * the model for each proxy and round.
  */
 #include "base/memory.h"
+#include "space/space.h"
 #include "strategy/ps.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
@@ -219,8 +220,9 @@ static fast_err relay(ps_writer *wr, fast_space *space)
     FAST_TRY(fast__ps_push(wr));
     FAST_TRY(fast__ps_tick(wr));
     FAST_TRY(fast__ps_read(wr, wr->step >= t->step_count));
-    if (wr->selected) /* the group uses gradients that the filter held back */
-        fast__vector_axpy(t->count, -(float)fast_trainer_lr(t, wr->step - 1), wr->sum, t->w);
+    /* The group uses gradients that the codec holds back. */
+    fast__space_add_waiting(wr->copies.spaces[wr->copies.first],
+                            -(float)fast_trainer_lr(t, wr->step - 1), t->w);
     if (t->state_count > 0)
         FAST_TRY(fast_space_put(space, GROUP_S, t->s, FAST_SOON));
     return FAST_OK;
@@ -243,7 +245,7 @@ static fast_err serve_group(ps_writer *wr, ps_group *gr, fast_space *space, floa
         FAST_TRY(take_round(t, gr, &used));
         /* The clock passes every worker that is down, so that a round never waits for it. */
         empty = used > 0 ? 0 : empty + 1;
-        wr->step = read.clock;
+        wr->step = t->step = read.clock;
         if (used == 0)
             continue;
         FAST_TRY(relay(wr, space));

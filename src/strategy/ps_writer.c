@@ -3,7 +3,11 @@
  * A writer of the model: a worker, or a proxy for its group of workers.
  *
  *     read    t->w, t->s <- the model, under the condition of ps_consistency.c
- *     push    add(gradients since the last push), or their selection, or the difference of weights
+ *     push    add(gradients since the last push), or the difference of weights
+ *
+ * A codec may select elements of a push, and hold back the others until a later one (codec/). The
+ * residual is the codec's, in the space of each copy; the value bound (ps_consistency.c) and the
+ * workers of a proxy (ps_proxy.c) ask the space for it.
  *
  * With `priority` a read is only started, and the gradient waits for each layer's weights (TicTac:
  * Hashemi et al. 2019; P3: Jayarajan et al. 2019). With `overlap` a push sends ranges of the
@@ -19,8 +23,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Numbers of persistent memory with slack 0: checkpoints include both blocks. */
-enum { PERSIST_MODEL_STEP, PERSIST_SUM };
+/* Number of persistent memory with slack 0: checkpoints include it. */
+enum { PERSIST_MODEL_STEP };
 
 /* Add x to a tensor of every copy. */
 static fast_err add(ps_writer *wr, int64_t tensor, const float *x)
@@ -196,52 +200,6 @@ static const float *difference(const ps_writer *wr)
     return wr->base;
 }
 
-/* Select among the waiting gradients; all of them at the last step. A change of a weight is
- * estimated by the learning rate alone: momentum is the servers'. */
-static const float *selection(const ps_writer *wr)
-{
-    const ps_config *c = wr->c;
-    const bool last = wr->step >= wr->t->step_count;
-    const int64_t entry = sizeof(uint32_t) + sizeof(float);
-    fast_rng rng;
-    const ps_selection how = {
-        .lr = (float)fast_trainer_lr(wr->t, wr->step - 1),
-        .bound = last ? 0 : (float)(c->filter / sqrt((double)wr->step)),
-        .l1 = c->kkt ? (float)c->l1 : 0,
-        .skip = last ? 0 : (float)c->skip,
-        .rng = &rng,
-        .most = last || c->budget == 0 ? INT64_MAX : c->budget / entry,
-    };
-
-    FAST_ASSERT(wr->sum && wr->selected && wr->step > 0);
-    fast__rng_init(&rng, wr->seed, FAST_PURPOSE_EXCHANGE, (uint64_t)wr->t->rank,
-                   (uint64_t)wr->step & UINT32_MAX, 0);
-    /* The filters are a kernel. */
-    const int64_t count = wr->t->count;
-    fast__ps_select(count, fast__map(wr->t->w, count, FAST_ACCESS_READ), &how,
-                    fast__map(wr->sum, count, FAST_ACCESS_UPDATE),
-                    fast__map(wr->selected, count, FAST_ACCESS_WRITE));
-    fast__unmap(wr->selected, count, FAST_ACCESS_WRITE);
-    fast__unmap(wr->sum, count, FAST_ACCESS_UPDATE);
-    fast__unmap(wr->t->w, count, FAST_ACCESS_READ);
-    return wr->selected;
-}
-
-/* The selective barrier (Gaia: Hsieh et al. 2017): a write that takes long is announced, so that no
- * other writer reads the ranges that it changes before it has arrived. */
-static fast_err announce(ps_writer *wr, const float *x)
-{
-    const int64_t count = wr->t->count, bytes = (int64_t)sizeof *x * count;
-
-    FAST_ASSERT(wr->c->barrier >= 0);
-    if (wr->c->barrier == 0) /* before the pass over x that counts its entries */
-        return FAST_OK;
-    const int64_t packed = 2 * (int64_t)sizeof *x * fast__space_count_nonzero(x, count);
-    if ((packed < bytes ? packed : bytes) <= wr->c->barrier)
-        return FAST_OK;
-    return fast__ps_copies_write(&wr->copies, &(ps_operation){ .kind = PS_WRITE_ANNOUNCE, .x = x });
-}
-
 /* Write x: with the next read in one visit, as factors, as one vector, or the rest of its
  * pieces. */
 static fast_err write_model(ps_writer *wr, const float *x)
@@ -281,14 +239,14 @@ static fast_err write_state(ps_writer *wr)
 fast_err fast__ps_push(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
-    const float *x = wr->base       ? difference(wr)
-                     : wr->selected ? selection(wr)
-                     : wr->sum      ? wr->sum
-                                    : wr->g;
+    const float *x = wr->base ? difference(wr) : wr->sum ? wr->sum : wr->g;
 
     FAST_ASSERT(!wr->arriving);
     fast_actor_at(t->actor, wr->step, wr->base ? "difference" : "gradient");
-    FAST_TRY(announce(wr, x));
+    /* Elements that the codec held back may be sent now; those that still wait are subtracted after
+     * the write. */
+    if (wr->unseen)
+        fast__ps_unseen(wr, 1, NULL);
     if (wr->layers.count > 0)
         fast__ps_layers_take(t, &wr->layers);
     FAST_TRY(write_model(wr, x));
@@ -298,8 +256,7 @@ fast_err fast__ps_push(ps_writer *wr)
         FAST_TRY(write_state(wr));
     if (wr->unseen)
         FAST_TRY(fast__ps_bound_value(wr, x));
-    /* A selection has moved its gradients out of the sum; the others stay in it. */
-    if (wr->sum && !wr->selected)
+    if (wr->sum)
         fast__vector_fill(t->count, 0, wr->sum);
     return FAST_OK;
 }
@@ -330,20 +287,15 @@ static fast_err writer_alloc(ps_writer *wr)
 {
     const ps_config *c = wr->c;
     const int64_t count = wr->t->count;
-    const bool selects = fast__ps_filters(c);
     const fast_device *device = fast__device_of(wr->t->w);
 
     FAST_ASSERT(count > 0);
     if (c->send != PS_SEND_GRADIENTS)
         FAST_TRY(fast__vector_new(device, "the weights read", count, &wr->base));
-    else if (selects && c->slack == 0)
-        FAST_TRY(persist(wr->t, PERSIST_SUM, (size_t)count * sizeof *wr->sum, &wr->sum));
-    else if (c->push > 1 || selects)
+    else if (c->push > 1)
         FAST_TRY(fast__vector_new(device, "gradients to push", count, &wr->sum));
     if (c->slack == 0)
         FAST_TRY(persist(wr->t, PERSIST_MODEL_STEP, sizeof *wr->model_step, &wr->model_step));
-    if (selects)
-        FAST_TRY(fast__vector_new(device, "selected gradients", count, &wr->selected));
     if (c->value > 0)
         FAST_TRY(fast__vector_new(device, "unseen updates", count, &wr->unseen));
     if (wr->t->state_count > 0)
@@ -358,9 +310,6 @@ static fast_err writer_init(ps_writer *wr)
 
     FAST_ASSERT(wr->writer_count > 0);
     FAST_TRY(writer_alloc(wr));
-    /* One random number of the actor seeds all skips: other options draw as without them. */
-    if (c->skip > 0)
-        wr->seed = fast_random(wr->t->actor);
     FAST_TRY(fast__ps_layers_new(wr->t, c, &wr->layers));
     wr->pieces.on = fast__ps_in_pieces(c, &wr->layers);
     FAST_TRY(fast__ps_copies_open(wr->t, c, &wr->layers, &wr->copies));
@@ -399,14 +348,11 @@ fast_err fast__ps_writer_close(ps_writer *wr)
         FAST_ASSERT(!err || !wr->layers.factors[i]); /* nothing is allocated */
     }
     fast__ps_layers_free(&wr->layers);
-    /* With slack 0 the sum is persistent memory of the trainer. */
-    if (wr->t && wr->c->slack != 0)
-        fast__vector_free(wr->sum);
-    fast__vector_free(wr->selected);
+    fast__vector_free(wr->sum);
     fast__vector_free(wr->base);
     fast__vector_free(wr->unseen);
     fast__free(wr->ends);
     fast__vector_free(wr->state_read);
-    wr->sum = wr->selected = wr->base = wr->unseen = wr->ends = wr->state_read = NULL;
+    wr->sum = wr->base = wr->unseen = wr->ends = wr->state_read = NULL;
     return first;
 }

@@ -35,7 +35,7 @@ void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t cou
 
     FAST_ASSERT(to != NULL && from != NULL);
     FAST_ASSERT(count >= 0);
-    for (int i = 0; (slot = fast__optimizer_slot(to, i)) != NULL; i++)
+    for (int i = 0; to != from && (slot = fast__optimizer_slot(to, i)) != NULL; i++)
         fast__vector_copy(count, fast__optimizer_slot(from, i), slot);
 }
 
@@ -90,8 +90,10 @@ fast_err fast__context_init(fast_context *context, const fast_context_options *o
                                        .micro_batches = model->parts > 1 ? model->parts : 1 };
     take_phase(context, &options->phase);
     FAST_TRY(make_vectors(context));
-    return fast__optimizer_new(fast__context_device(context), options->optimizer, &model->params,
-                               &context->optimizer);
+    context->optimizer = options->rule;
+    return options->rule ? FAST_OK
+                         : fast__optimizer_new(fast__context_device(context), options->optimizer,
+                                               &model->params, &context->optimizer);
 }
 
 /* The state of a strategy, which another one has no use for. */
@@ -112,7 +114,8 @@ void fast__context_fini(fast_context *context)
     drop_strategy(context);
     fast__coded_free(context->codecs.sum);
     fast__context_factors_free(context);
-    fast__optimizer_free(context->optimizer);
+    if (!context->options.rule)
+        fast__optimizer_free(context->optimizer);
     fast__vector_free(context->memory);
     fast__vector_free(context->centre);
     fast__free(context->shares.w);
@@ -120,7 +123,7 @@ void fast__context_fini(fast_context *context)
     *context = (fast_context){ 0 };
 }
 
-/* w and s of the run's model. */
+/* w and s of the run's model, unless they are the worker's own. */
 static void copy_model(fast_context *c)
 {
     const fast_learner *model = c->options.model;
@@ -128,6 +131,8 @@ static void copy_model(fast_context *c)
 
     FAST_ASSERT(model->params.count == t->count);
     FAST_ASSERT(model->state.count == t->state_count);
+    if (t->w == model->w)
+        return;
     fast__vector_copy(t->count, model->w, t->w);
     fast__vector_copy(t->state_count, model->s, t->s);
 }
@@ -148,6 +153,7 @@ void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t st
     context->work.settle = NULL;
     t->step = context->step_begun = step;
     t->centre = NULL;
+    fast_trainer_reference(t, NULL);
 }
 
 void fast__context_enter(fast_context *context, const fast_context_phase *phase, bool reset_rule)
@@ -163,6 +169,7 @@ void fast__context_enter(fast_context *context, const fast_context_phase *phase,
     t->step = context->step_begun = phase->step;
     t->free_running = false;
     t->centre = NULL;
+    fast_trainer_reference(t, NULL);
     t->centre_version = 0;
     /* Flows, blocks and spaces belong to the old strategy. */
     drop_strategy(context);

@@ -84,6 +84,11 @@ static fast_err compile_steps(fast_cpu_compile *compile)
         if (step->op->plan)
             FAST_TRY(step->op->plan(compile, step));
     }
+    if (compile->conv_count > 0 && compile->fitted_count == 0)
+        return fast__fail(FAST_ENOTSUP,
+                          "convolution method \"%s\" fits none of the %d convolutions; "
+                          "docs/engines.md says what each fits",
+                          compile->options->method, compile->conv_count);
     const int64_t labels =
         program->lanes * (compile->graph->positions + program->values[program->out].rows);
     FAST_TRY(fast__cpu_buffer_new(compile, labels, program->step_count, program->step_count,

@@ -425,8 +425,7 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
     FAST_TRY(check_options(run, path, tensors));
     FAST_TRY(check_hashes(run, path, tensors));
     run->step = s.step;
-    if (run->team)
-        FAST_TRY(fast__phase_find(run->team));
+    FAST_TRY(fast__phase_find(run->team));
     FAST_TRY(check_tensors(run, path, tensors));
     FAST_TRY(check_content(path, tensors));
 
@@ -483,9 +482,8 @@ fast_err fast_run_checkpoint(fast_run *run, const char *path)
 {
     FAST_ASSERT(run != NULL);
     char own[FAST_PATH_MAX];
-    if (run->team)
-        FAST_TRY(fast__team_can_resume(run->team, "checkpoint"));
-    if (run->team && !run->team->saved.open)
+    FAST_TRY(fast__team_can_resume(run->team, "checkpoint"));
+    if (!run->team->saved.open)
         FAST_TRY(fast__saved_states_open(run->team));
     if (!path) {
         FAST_TRY(fast__checkpoint_path(run, own, sizeof own));

@@ -115,14 +115,14 @@ static bool layout_has(const fast_layout *layout, const char *name)
 }
 
 /* A tensor that the model has not is a sign of the wrong file, but for what checkpoints hold of
- * optimizers and workers and for PyTorch's batch counters. */
+ * optimizers, workers and servers, and for PyTorch's batch counters. */
 static fast_err check_foreign(const char *path, const fast_tensors *tensors, const fast_run *run)
 {
     for (int64_t i = 0; i < fast__tensors_count(tensors); i++) {
         const char *name = fast__tensors_at(tensors, i)->name;
         const char *dot = strrchr(name, '.');
         if (strncmp(name, "optimizer/", 10) == 0 || strncmp(name, "worker/", 7) == 0 ||
-            (dot && strcmp(dot, ".num_batches_tracked") == 0))
+            strncmp(name, "server/", 7) == 0 || (dot && strcmp(dot, ".num_batches_tracked") == 0))
             continue;
         if (!layout_has(&run->learner->params, name) && !layout_has(&run->learner->state, name))
             return fast__fail(FAST_EINVAL, "%s has a tensor \"%s\", which the model has not", path,

@@ -30,7 +30,7 @@
 
 bool fast__members_stand(const fast_run *run)
 {
-    return run->team && run->team->representative.member_count > 0;
+    return run->team->representative.member_count > 0;
 }
 
 /* Add the probabilities of one row of outputs. */

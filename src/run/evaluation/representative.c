@@ -119,7 +119,8 @@ static fast_err choose(fast_team *team, const fast_strategy *strategy)
     const char *own = strategy->representative;
     const bool foreign = team->run->foreign != NULL;
 
-    FAST_TRY(parse(&team->representative, team->run->config.representative));
+    FAST_TRY(
+        parse(&team->representative, team->single ? "auto" : team->run->config.representative));
     if (team->representative.policy == FAST_POLICY_AUTO && own)
         return parse(&team->representative, foreign && strcmp(own, "ensemble") == 0 ? "best" : own);
     if (team->representative.policy == FAST_POLICY_ENSEMBLE && foreign)

@@ -142,7 +142,7 @@ static void put_metric(fast_run *run, bool evaluated)
 /* The actors that run, as they can be seen; NULL where none do. */
 static fast_snapshot *snapshot_of(const fast_run *run)
 {
-    return run->team && run->team->place.world && !run->sinks.store->feed.world_over
+    return run->team->place.world && !run->sinks.store->feed.world_over
                ? run->team->place.world->snapshot
                : NULL;
 }
@@ -186,8 +186,7 @@ static void take_look(fast_run *run, int64_t base)
     fast_store_sink *sink = run->sinks.store;
     fast_store_look *look = &sink->queue.look;
 
-    if (!team || look->actors == 0 ||
-        atomic_load_explicit(&sink->queue.looked, memory_order_acquire))
+    if (look->actors == 0 || atomic_load_explicit(&sink->queue.looked, memory_order_acquire))
         return;
     for (int64_t i = 0; i < look->actors; i++) {
         const fast_tally tally = fast__measure_tally(team, i);
@@ -295,7 +294,7 @@ void fast__store_sink_world(fast_run *run, int64_t time_ns)
     fast_store_sink *sink = run->sinks.store;
     const fast_team *team = run->team;
 
-    if (!sink || !team || !team->place.world || !team->place.world->snapshot)
+    if (!sink || !team->place.world || !team->place.world->snapshot)
         return;
     const int64_t base = run->progress.times.total_ns - time_ns;
     put_faults(run, base);
@@ -318,7 +317,7 @@ static fast_err open_look(fast_run *run, fast_store_sink *sink)
 {
     fast_store_look *look = &sink->queue.look;
     const fast_team *team = run->team;
-    if (!team)
+    if (team->single)
         return FAST_OK;
     const int64_t actors = team->workers + team->servers;
     look->actors = actors < FAST_STORE_SINK_ACTORS_MAX ? actors : FAST_STORE_SINK_ACTORS_MAX;
@@ -352,8 +351,8 @@ static void fill_first(const fast_run *run, fast_store_sink *sink)
     row->command = run->text.command;
     row->version = fast_version();
     row->system = chosen(c->system);
-    row->strategy = run->team ? chosen(c->strategy) : NULL;
-    row->topology = run->team ? chosen(c->topology) : NULL;
+    row->strategy = chosen(c->strategy);
+    row->topology = run->team->single ? NULL : chosen(c->topology);
     row->model = c->model;
     row->data = c->data;
     row->transport = chosen(c->transport);

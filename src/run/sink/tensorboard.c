@@ -29,6 +29,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "rule/schedule.h"
+#include "run/team.h"
 
 #include <errno.h>
 #include <math.h>
@@ -211,7 +212,7 @@ void fast__tensorboard_event(fast_run *run, fast_event_kind kind)
         put_scalar(board, "test/loss", r->test_loss);
         put_scalar(board, "test/accuracy", r->test_accuracy);
     }
-    if (run->team) {
+    if (!run->team->single) {
         put_scalar(board, "exchange/bytes_sent", (double)r->bytes_sent);
         put_scalar(board, "exchange/staleness_mean", r->staleness_mean);
         put_scalar(board, "exchange/divergence", r->divergence);
