@@ -51,6 +51,7 @@
 #include "run/team.h"
 
 #include "base/memory.h"
+#include "tensor/vector.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -137,8 +138,8 @@ static void take_replica(const fast_team_actor *self)
     self->team->measures.divergence = 0;
     if (self->team->single)
         return;
-    memcpy(run->learner->w, t->w, (size_t)t->count * sizeof *t->w);
-    memcpy(run->learner->s, t->s, (size_t)t->state_count * sizeof *t->s);
+    fast__vector_copy(t->count, t->w, run->learner->w);
+    fast__vector_copy(t->state_count, t->s, run->learner->s);
     fast__rule_state_copy(run->optimizer, self->context.optimizer, t->count);
 }
 
@@ -401,8 +402,8 @@ static fast_err send_replica(const fast_team_actor *self, uint64_t tag)
         fast_msg_free(msg);
         return err;
     }
-    memcpy(fast_buffer_data(buffer), t->w, w_size);
-    memcpy((char *)fast_buffer_data(buffer) + w_size, t->s, s_size);
+    fast__vector_copy(t->count, t->w, fast_buffer_data(buffer));
+    fast__vector_copy(t->state_count, t->s, (char *)fast_buffer_data(buffer) + w_size);
     memcpy(&msg->words[0], &loss, sizeof loss);
     fast_msg_add(msg, &buffer);
     return fast_send(t->actor, t->worker_ids[0], &msg);

@@ -28,6 +28,9 @@ const fast_option fast__run_options[] = {
     FAST_OPT_TEXT(C, model, "lenet", "model", "what to train: a model by name, or file:PATH"),
     FAST_OPT_TEXT(C, data, "auto", "data", "what to train it on: a data set by name"),
     FAST_OPT_TEXT(C, engine, "auto", "engine", "what computes; auto is the fastest in this build"),
+    FAST_OPT_CHOICE(C, device, "host", "host|check",
+                    "where vectors live; check: a debug device that proves that nothing outside "
+                    "kernels touches vectors; slow"),
     FAST_OPT_INT(C, workers, "1", 1, 65536, "workers that compute gradients"),
     FAST_OPT_INT(C, epochs, "8", 0, 1e9, "passes over the training set; 0 only evaluates"),
     FAST_OPT_INT(C, steps, "0", 0, (double)FAST_STEPS_MAX,

@@ -17,9 +17,9 @@
  *     params_hash    hash of the bytes of w, continued over those of s: equal models, equal hashes
  *     step_s         batch * workers / samples_per_s; of a team the mean of its workers (measure.c)
  */
-#include "base/hash.h"
 #include "run/run.h"
 #include "run/team.h"
+#include "tensor/vector.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -78,9 +78,9 @@ void fast__run_measure_all(fast_run *run)
     const fast_learner *learner = run->learner;
     fast_result *r = &run->result;
     r->param_count = learner->params.count;
-    uint64_t hash = fast__hash(learner->w, (size_t)learner->params.count * sizeof *learner->w, 0);
+    uint64_t hash = fast__vector_hash(learner->params.count, learner->w, 0);
     if (learner->state.count > 0)
-        hash = fast__hash(learner->s, (size_t)learner->state.count * sizeof *learner->s, hash);
+        hash = fast__vector_hash(learner->state.count, learner->s, hash);
     r->params_hash = hash;
     r->plan_hash = fast__run_plan_hash(run);
     r->memory_peak = memory_peak();

@@ -29,6 +29,7 @@
 #include "run/sink/store_sink.h"
 #include "run/sink/tensorboard.h"
 #include "run/team.h"
+#include "tensor/device_check.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -77,7 +78,7 @@ static fast_err check_words(fast_run *run)
     FAST_TRY(fast__engine_find(c->engine, &run->engine));
     const fast_layout nothing = { NULL, 0, 0 };
     fast_optimizer *optimizer = NULL;
-    FAST_TRY(fast__optimizer_new(c->optimizer, &nothing, &optimizer));
+    FAST_TRY(fast__optimizer_new(&fast__host, c->optimizer, &nothing, &optimizer));
     if (strcmp(c->lr, "auto") == 0) {
         c->rate = fast__optimizer_rule(optimizer)->lr;
         fast__real_text(c->rate, c->lr, sizeof c->lr);
@@ -279,7 +280,8 @@ static fast_err open_rule(fast_run *run)
                           run->step_count > FAST_STEPS_MAX))
         return fast__fail(FAST_EINVAL, "epochs=%lld of %lld steps are more than %lld steps",
                           (long long)c->epochs, (long long)epoch_steps, (long long)FAST_STEPS_MAX);
-    FAST_TRY(fast__optimizer_new(c->optimizer, fast__run_params(run), &run->optimizer));
+    FAST_TRY(
+        fast__optimizer_new(run->device, c->optimizer, fast__run_params(run), &run->optimizer));
     const fast_schedule_options options = { .spec = c->schedule,
                                             .lr = c->rate,
                                             .steps = run->step_count > 0 ? run->step_count : 1,
@@ -311,6 +313,7 @@ fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loa
                            fast_learner **out)
 {
     const fast_foreign_options options = { .foreign = run->foreign,
+                                           .device = run->device,
                                            .loader = loader,
                                            .test = run->data.test_loader,
                                            .validation = run->data.validation_loader,
@@ -337,6 +340,7 @@ static fast_err open_learner(fast_run *run)
     snprintf(run->config.engine, sizeof run->config.engine, "%s", run->engine->name);
     FAST_TRY(run->engine->workspace_new(run->program, &run->workspace));
     const fast_native_options native = { .graph = run->graph,
+                                         .device = run->device,
                                          .engine = run->engine,
                                          .program = run->program,
                                          .workspace = run->workspace,
@@ -396,6 +400,8 @@ static fast_err open_like(void *ctx, const char *const *options, fast_run **out)
 static fast_err open_parts(fast_run *run, const char *const *options, const own_parts *own)
 {
     FAST_TRY(fast__config_parse(options, &run->config));
+    if (run->config.device == FAST_RUN_DEVICE_CHECK)
+        FAST_TRY(fast__device_check_open(&run->device));
     FAST_TRY(fast__command_words(options, &run->text.command));
     if (!own->kind && !own->network)
         FAST_TRY(fast__bare_path("model", run->config.model));
@@ -437,6 +443,7 @@ static fast_err open_run(const char *const *options, const own_parts *own, fast_
     FAST_ASSERT(out != NULL);
     fast_run *run = NULL;
     FAST_TRY(fast__alloc("a run", 1, sizeof *run, &run));
+    run->device = &fast__host;
     run->progress.step_saved = -1;
     run->progress.step_evaluated = -1;
     run->result.test_loss = run->result.test_accuracy = NAN;
@@ -531,6 +538,8 @@ void fast_run_close(fast_run *run)
     fast_data_free(run->data.validation);
     fast_data_free(run->data.test_own);
     fast_data_free(run->data.train_own);
+    if (run->device != &fast__host)
+        fast__device_check_close(run->device);
     fast__free(run);
 }
 

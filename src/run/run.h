@@ -72,11 +72,15 @@ typedef struct fast_period {
     int64_t count;         /* of steps or epochs */
 } fast_period;
 
+/* The choices of the option `device`. */
+enum { FAST_RUN_DEVICE_HOST, FAST_RUN_DEVICE_CHECK };
+
 /* The options of a run, parsed; the fields of options.c's table in its order. */
 typedef struct fast_run_config {
     char model[FAST_PATH_MAX];     /* name:key=value,... or file:PATH */
     char data[FAST_PATH_MAX];      /* name:key=value,... or file:PATH; auto */
     char engine[32];               /* name; auto */
+    int device;                    /* FAST_RUN_DEVICE_* */
     int64_t workers;               /* actors that compute gradients */
     int64_t epochs;                /* unless `steps` is given */
     int64_t steps;                 /* 0: by epochs */
@@ -239,6 +243,7 @@ struct fast_run {
     fast_run_text text;     /* canonical options, notes, command */
 
     /* Parts, in the order in which they are made; freed in reverse. */
+    const fast_device *device; /* of all vectors; `check` is the run's own */
     fast_run_data data;        /* sets and loaders */
     fast_foreign *foreign;     /* a learner of the caller's instead of the next four; or NULL */
     fast_graph *graph;         /* of the network */

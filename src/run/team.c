@@ -35,6 +35,7 @@
 
 #include "base/memory.h"
 #include "run/sink/store_sink.h"
+#include "tensor/vector.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -186,8 +187,10 @@ static fast_err open_world(fast_team *team)
     config.timeout = c->timeout;
     config.pool = c->pool;
     FAST_TRY(fast__actors_check(&config));
-    return fast__world_open(&config, team->place.roles, team->servers > 0 ? 2 : 1,
-                            &team->place.world);
+    FAST_TRY(fast__world_open(&config, team->place.roles, team->servers > 0 ? 2 : 1,
+                              &team->place.world));
+    team->place.world->device = team->run->device;
+    return FAST_OK;
 }
 
 /* Strategies whose workers write to one memory need them all where it is. */
@@ -323,10 +326,8 @@ static fast_err open_actors(fast_team *team)
         }
         if (i < team->workers)
             continue;
-        memcpy(self->context.trainer.w, learner->w,
-               (size_t)self->context.trainer.count * sizeof(float));
-        memcpy(self->context.trainer.s, learner->s,
-               (size_t)self->context.trainer.state_count * sizeof(float));
+        fast__vector_copy(self->context.trainer.count, learner->w, self->context.trainer.w);
+        fast__vector_copy(self->context.trainer.state_count, learner->s, self->context.trainer.s);
         self->context.trainer.step = team->run->step; /* its schedule continues too */
     }
     return FAST_OK;

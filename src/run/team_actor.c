@@ -158,6 +158,7 @@ static fast_err make_learner(fast_team_actor *self, int64_t rank, fast_learner *
 
     FAST_TRY(fast__run_loader(run, rank, &self->loader));
     fast_native_options native = { .graph = run->graph,
+                                   .device = run->device,
                                    .engine = run->engine,
                                    .program = run->program,
                                    .loader = self->loader,

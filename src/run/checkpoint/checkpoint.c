@@ -47,6 +47,7 @@
 #include "run/run.h"
 #include "run/team.h"
 #include "tensor/safetensors.h"
+#include "tensor/vector.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -258,7 +259,7 @@ static uint64_t hash_meta(get_fn *get, const void *from)
 /* Add a tensor's bytes to a hash. Its name is not hashed: a wrong name is a missing tensor. */
 static uint64_t hash_tensor(const fast_tensor *tensor, uint64_t hash)
 {
-    return fast__hash(tensor->data, (size_t)tensor->count * sizeof(float), hash);
+    return fast__vector_hash(tensor->count, tensor->data, hash);
 }
 
 /* Number of vectors of the optimizer's state that a checkpoint holds. */

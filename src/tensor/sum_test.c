@@ -6,7 +6,7 @@
  * vector; the same range cut in two.
  */
 #include "base/rng.h"
-#include "comm/sum.h"
+#include "tensor/sum.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

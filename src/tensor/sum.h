@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "base/err.h"
+#include "tensor/device.h"
 
 /*
  * The canonical sum of several vectors, at the speed of memory: with n = 2^k + r vectors, x[2i] and
  * x[2i+1] are added first for i < r, then the 2^k sums as a perfect binary tree, element by
- * element. The bits do not depend on the instruction set, nor on how the vectors are cut.
+ * element. The bits do not depend on the instruction set, nor on how the vectors are cut. The
+ * vectors are on any devices.
  */
 enum { FAST_SUM_MAX = 4096 }; /* vectors at most */
 

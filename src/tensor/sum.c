@@ -11,16 +11,16 @@
  * become the sum, written once while its lines are still in the cache. Two vectors need no stack.
  *
  * Cost of n vectors of S bytes: n S read, S or n S written, (n - 1) S / 4 additions. Stores that
- * bypass the caches were tried and are slower at every size from 64 KiB to 32 MiB.
+ * bypass the caches were tried and are slower at every size from 64 KiB to 32 MiB. A block of a
+ * vector is mapped for the pass that reads it; where only the host exists that is a branch.
  */
-#include "comm/sum.h"
+#include "tensor/sum.h"
 
 #include "tensor/clones.h"
-
-#include <string.h>
+#include "tensor/vector.h"
 
 /* Floats of a block, and levels of the tree over FAST_SUM_MAX vectors. */
-enum { BLOCK = 512, LEVELS = 12 };
+enum { BLOCK = 512, LEVELS = 12, PARTS = 4 };
 _Static_assert(1 << LEVELS == FAST_SUM_MAX, "the stack has a place for each level");
 
 FAST_CLONES static void add2(int64_t n, const float *a, const float *b, float *y)
@@ -74,20 +74,25 @@ static sum_tree tree_of(const float *const *x, int64_t n)
     return (sum_tree){ .x = x, .leaves = leaves, .pairs = n - leaves };
 }
 
-/* y = leaf(2p) + leaf(2p+1) of a block of n. */
+/* y = leaf(2p) + leaf(2p+1) of a block of n: vectors `first` to `first` + 2, 3 or 4. */
 static void add_leaves(const sum_tree *tree, int64_t p, int64_t n, float *y)
 {
     FAST_ASSERT(p >= 0 && n > 0);
-    const float *const *x = tree->x;
-    const int64_t at = tree->at;
-    const int64_t r = tree->pairs;
-    const int64_t j = 2 * p;
-    if (j + 1 < r)
-        add4(n, x[2 * j] + at, x[2 * j + 1] + at, x[2 * j + 2] + at, x[2 * j + 3] + at, y);
-    else if (j < r)
-        add3(n, x[2 * j] + at, x[2 * j + 1] + at, x[j + 1 + r] + at, y);
+    const int64_t j = 2 * p, r = tree->pairs;
+    const int64_t first = j < r ? 2 * j : j + r;
+    const int count = j + 1 < r ? 4 : j < r ? 3 : 2;
+    const float *x[PARTS];
+
+    for (int i = 0; i < count; i++)
+        x[i] = fast__map(tree->x[first + i] + tree->at, n, FAST_ACCESS_READ);
+    if (count == 4)
+        add4(n, x[0], x[1], x[2], x[3], y);
+    else if (count == 3)
+        add3(n, x[0], x[1], x[2], y);
     else
-        add2(n, x[j + r] + at, x[j + 1 + r] + at, y);
+        add2(n, x[0], x[1], y);
+    for (int i = 0; i < count; i++)
+        fast__unmap(tree->x[first + i] + tree->at, n, FAST_ACCESS_READ);
 }
 
 /* The sum of a block of n >= 1 vectors' elements. */
@@ -96,7 +101,7 @@ static void sum_block(const sum_tree *tree, int64_t n, float *y)
     FAST_ASSERT(n > 0 && n <= BLOCK);
     float stack[LEVELS][BLOCK];
     if (tree->leaves == 1) {
-        memcpy(y, tree->x[0] + tree->at, (size_t)n * sizeof *y);
+        fast__vector_copy(n, tree->x[0] + tree->at, y);
         return;
     }
     const int64_t nodes = tree->leaves / 2;
@@ -120,10 +125,12 @@ void fast__sum_range(const float *const *x, int64_t n, int64_t offset, int64_t c
     FAST_ASSERT(offset >= 0);
     FAST_ASSERT(count >= 0);
     sum_tree tree = tree_of(x, n);
+    float *to = fast__map(y, count, FAST_ACCESS_WRITE);
     for (tree.at = offset; tree.at < offset + count; tree.at += BLOCK) {
         const int64_t left = offset + count - tree.at;
-        sum_block(&tree, left < BLOCK ? left : BLOCK, y + (tree.at - offset));
+        sum_block(&tree, left < BLOCK ? left : BLOCK, to + (tree.at - offset));
     }
+    fast__unmap(y, count, FAST_ACCESS_WRITE);
 }
 
 void fast__sum(const float *const *x, int64_t n, int64_t count, float *y)
@@ -137,7 +144,11 @@ void fast__sum_all(float *const *x, int64_t n, int64_t offset, int64_t count)
     FAST_ASSERT(offset >= 0);
     FAST_ASSERT(count >= 0);
     if (n == 2) {
-        add_both(count, x[0] + offset, x[1] + offset);
+        float *a = fast__map(x[0] + offset, count, FAST_ACCESS_UPDATE);
+        float *b = fast__map(x[1] + offset, count, FAST_ACCESS_UPDATE);
+        add_both(count, a, b);
+        fast__unmap(x[1] + offset, count, FAST_ACCESS_UPDATE);
+        fast__unmap(x[0] + offset, count, FAST_ACCESS_UPDATE);
         return;
     }
     float sum[BLOCK];
@@ -147,6 +158,6 @@ void fast__sum_all(float *const *x, int64_t n, int64_t offset, int64_t count)
         const int64_t size = left < BLOCK ? left : BLOCK;
         sum_block(&tree, size, sum);
         for (int64_t i = 0; i < n; i++)
-            memcpy(x[i] + tree.at, sum, (size_t)size * sizeof *sum);
+            fast__vector_copy(size, sum, x[i] + tree.at);
     }
 }
