@@ -90,6 +90,7 @@ typedef struct fast_run_config {
     double alpha;                   /* Dirichlet's */
     char augment[FAST_SPEC_MAX];    /* as the loader takes it; "no" */
     char prefetch[32];              /* auto, or a count */
+    int64_t preprocess;             /* actors that make batches; 0: workers do */
     char evaluate[32];              /* a period */
     char save[FAST_PATH_MAX];       /* weights at the end; "" */
     char load[FAST_PATH_MAX];       /* weights at the start; "" */

@@ -133,6 +133,15 @@ static void host_noted(void *host, const char *text)
     fast__team_unlock(self);
 }
 
+/* The batches of the next gradient, where preprocessing actors make them. */
+static fast_err host_prepare(void *host, int64_t first, int64_t count)
+{
+    fast_team_actor *self = host;
+
+    return fast__preprocess_fetch(&self->preprocess, self->context.trainer.actor, self->loader,
+                                  first, count);
+}
+
 /* A space opens: load its saved state, if a checkpoint has it. */
 static fast_err host_restore(void *host, int64_t id, fast_space *space)
 {
@@ -146,13 +155,14 @@ static const fast_host_ops host_ops = { .next = host_next,
                                         .observed = host_observed,
                                         .costed = host_costed,
                                         .noted = host_noted,
+                                        .prepare = host_prepare,
                                         .restore = host_restore };
 
 /* Creation. */
 
 /* Make a worker's loader: its shard of the training set. Simulated workers read ahead nothing:
  * threads would disturb the simulation. */
-static fast_err make_loader(const fast_team *team, int64_t rank, fast_loader **out)
+fast_err fast__team_loader_new(const fast_team *team, int64_t rank, bool remote, fast_loader **out)
 {
     const fast_run_config *c = &team->run->config;
     const bool is_sim = strcmp(c->transport, "sim") == 0;
@@ -166,7 +176,8 @@ static fast_err make_loader(const fast_team *team, int64_t rank, fast_loader **o
                                           .augment =
                                               strcmp(c->augment, "no") == 0 ? NULL : c->augment,
                                           .prefetch = is_sim ? 0 : c->prefetch_count,
-                                          .shuffle = true };
+                                          .shuffle = true,
+                                          .remote = remote };
 
     return team->run->data.train ? fast__loader_new(team->run->data.train, &options, out) : FAST_OK;
 }
@@ -236,7 +247,8 @@ static fast_err make_parts(fast_team_actor *self, int64_t i)
                                .phase = current_phase(team) };
 
     if (worker) {
-        FAST_TRY(make_loader(team, rank, &self->loader));
+        fast__preprocess_init(team, rank, &self->preprocess);
+        FAST_TRY(fast__team_loader_new(team, rank, self->preprocess.server >= 0, &self->loader));
         FAST_TRY(make_learner(self, rank, &o.learner));
     }
     FAST_TRY(fast__context_init(&self->context, &o));
@@ -315,6 +327,7 @@ static fast_team_actor *start(fast_team *team, fast_actor *actor)
 
     FAST_ASSERT(self != NULL);
     self->err = FAST_OK;
+    self->preprocess.next = -1;
     fast__context_start(&self->context, actor);
     if (fast_actor_life(actor) > 0) /* a restarted process remembers nothing */
         fast__team_actor_reset(self);
@@ -346,6 +359,7 @@ fast_err fast__team_worker(fast_actor *actor, void *ctx)
     fast__team_compare(self, "begins");
     if (!err)
         err = team->strategy->worker(t, team->config);
+    fast__preprocess_end(&self->preprocess, actor);
     note_end(self, self->over, err != FAST_OK);
     if (!err && t->rank == 0)
         fast__forecast_sums(self);
