@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: who reads and prepares samples changes no bit: preprocessing actors, shards on disk,
- * another transport, a run that is stopped and resumed. Errors of an actor that prepares reach the run.
- * Method: whole small runs whose parameters are compared by their hash.
+ * another transport, a run that is stopped and resumed. Errors of an actor that prepares reach the
+ * run. Method: whole small runs whose parameters are compared by their hash.
  */
 #include "base/memory.h"
 #include "run/run.h"
