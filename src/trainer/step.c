@@ -161,10 +161,10 @@ static fast_err run_gradient(fast_work *work)
 static fast_err compute(gradient_work *gw)
 {
     const fast_context_options *o = &gw->context->options;
-    const int64_t parts = gw->gradient.alone ? 1 : gw->context->learner->parts;
+    const int64_t several = gw->context->learner->parts;
+    const int64_t parts = gw->gradient.alone || several < 1 ? 1 : several;
 
     FAST_ASSERT(gw->work.run != NULL);
-    FAST_ASSERT(parts > 0);
     gw->err = o->host->prepare(o->host_ctx, gw->gradient.step * parts, parts);
     const fast_err err = gw->err ? gw->err : fast_compute(gw->context->trainer.actor, &gw->work);
     if (gw->err)
