@@ -11,6 +11,7 @@
  * Class names are the lines of batches.meta.txt or fine_label_names.txt, if the file is beside the
  * pictures and has one for each class.
  */
+#include "base/file.h"
 #include "base/memory.h"
 #include "data/byte_reader.h"
 #include "data/make.h"
@@ -60,7 +61,7 @@ enum { FILE_PATH_MAX = FAST_PATH_MAX + 32 };
 static bool path_of(const char *folder, const char *name, char path[FILE_PATH_MAX])
 {
     snprintf(path, FILE_PATH_MAX, "%s/%s", folder, name);
-    return access(path, R_OK) == 0;
+    return fast__file_exists(path);
 }
 
 /* Count the records of a file. FAST_EFORMAT if its size is no multiple of a record's. */

@@ -6,6 +6,8 @@
  */
 #include "data/make.h"
 
+#include "base/file.h"
+
 #include <stdio.h>
 #include <unistd.h>
 
@@ -33,10 +35,10 @@ static const fast_option fashion_options[] = {
 bool fast__fashion_mnist_found(void)
 {
 #ifdef FAST_HAVE_ZLIB
-    return access(FOLDER "/train-images-idx3-ubyte.gz", R_OK) == 0 &&
-           access(FOLDER "/train-labels-idx1-ubyte.gz", R_OK) == 0 &&
-           access(FOLDER "/t10k-images-idx3-ubyte.gz", R_OK) == 0 &&
-           access(FOLDER "/t10k-labels-idx1-ubyte.gz", R_OK) == 0;
+    return fast__file_exists(FOLDER "/train-images-idx3-ubyte.gz") &&
+           fast__file_exists(FOLDER "/train-labels-idx1-ubyte.gz") &&
+           fast__file_exists(FOLDER "/t10k-images-idx3-ubyte.gz") &&
+           fast__file_exists(FOLDER "/t10k-labels-idx1-ubyte.gz");
 #else
     return false; /* the files may exist, but this build cannot unpack them */
 #endif
@@ -46,7 +48,7 @@ bool fast__fashion_mnist_found(void)
 static void find(const char *folder, const char *name, char path[FILE_MAX])
 {
     snprintf(path, FILE_MAX, "%s/%s", folder, name);
-    if (access(path, R_OK) != 0)
+    if (!fast__file_exists(path))
         snprintf(path, FILE_MAX, "%s/%s.gz", folder, name);
 }
 
@@ -58,7 +60,7 @@ static fast_err read_part(const char *folder, const char *part, fast_data **out)
     find(folder, name, images);
     snprintf(name, sizeof name, "%s-labels-idx1-ubyte", part);
     find(folder, name, labels);
-    if (access(images, R_OK) != 0)
+    if (!fast__file_exists(images))
         return fast__fail(FAST_ENOENT,
                           "no %s; install the package dataset-fashion-mnist, or give "
                           "fashion-mnist:folder=PATH",

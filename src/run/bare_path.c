@@ -13,6 +13,7 @@
  * A name of a part always wins: a file called `digits` is not looked at. A path that does not exist
  * is said to be missing only where its ending tells that it is a path.
  */
+#include "base/file.h"
 #include "run/run.h"
 
 #include <stdio.h>
@@ -67,9 +68,10 @@ static size_t path_length(const char *value, bool *folder_out)
         if (i != length && value[i] != ':')
             continue;
         snprintf(path, sizeof path, "%.*s", (int)i, value);
-        if (i >= sizeof path || stat(path, &st) != 0)
+        const bool outside = i < sizeof path && stat(path, &st) == 0;
+        if (i >= sizeof path || (!outside && !fast__file_exists(path)))
             continue;
-        *folder_out = S_ISDIR(st.st_mode);
+        *folder_out = outside && S_ISDIR(st.st_mode);
         return i;
     }
     return 0;
