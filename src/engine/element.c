@@ -32,86 +32,84 @@ static int64_t volume(const int64_t shape[3])
     return shape[0] * shape[1] * shape[2];
 }
 
-/* Compute f(x) of a map. Roots and squares have instructions of their own; other powers take a
- * function call. */
-static float map_value(const fast_element *e, float x)
+/* Compute x^a. Squares, cubes, roots and inverses, which formulas have, need no function call. */
+static inline float power(float x, float a)
 {
-    switch ((fast_map)e->kind) {
-    case FAST_MAP_AFFINE:
-        return e->a * x + e->b;
-    case FAST_MAP_POWER:
-        return e->a == 0.5F ? sqrtf(x) : e->a == 2 ? x * x : powf(x, e->a);
-    case FAST_MAP_CLIP:
-        return x < e->a ? e->a : x > e->b ? e->b : x;
-    case FAST_MAP_EXP:
-        return expf(x);
-    case FAST_MAP_LOG:
-        return logf(x);
-    case FAST_MAP_ABS:
-        return fabsf(x);
-    case FAST_MAP_ERF:
-        return erff(x);
-    case FAST_MAP_SOFTPLUS:
-        return x > 30 ? x : log1pf(expf(x));
-    case FAST_MAP_ELU:
-        return x < 0 ? e->a * expm1f(x) : x;
-    case FAST_MAP_HARD_SIGMOID:
-        return fminf(fmaxf(e->a * x + e->b, 0), 1);
-    case FAST_MAP_HARD_SWISH:
-        return x * fminf(fmaxf(x / 6 + 0.5F, 0), 1);
-    }
-    return x;
+    return a == 2      ? x * x
+           : a == 3    ? x * x * x
+           : a == 0.5F ? sqrtf(x)
+           : a == -1   ? 1 / x
+           : a == 1    ? x
+                       : powf(x, a);
 }
 
-/* Compute f'(x) of a map from x or from y = f(x), whichever is cheaper. At a kink the slope is the
- * one that PyTorch gives. */
-static float map_slope(const fast_element *e, float x, float y)
-{
-    switch ((fast_map)e->kind) {
-    case FAST_MAP_AFFINE:
-        return e->a;
-    case FAST_MAP_POWER:
-        return e->a == 0.5F ? 0.5F / y : e->a * powf(x, e->a - 1);
-    case FAST_MAP_CLIP: /* PyTorch's choice at the bounds */
-        return x >= e->a && x <= e->b ? 1 : 0;
-    case FAST_MAP_EXP:
-        return y;
-    case FAST_MAP_LOG:
-        return 1 / x;
-    case FAST_MAP_ABS:
-        return x > 0 ? 1 : x < 0 ? -1 : 0;
-    case FAST_MAP_ERF:
-        return 1.1283791671F * expf(-x * x); /* 2 / sqrt(pi) */
-    case FAST_MAP_SOFTPLUS:
-        return 1 / (1 + expf(-x));
-    case FAST_MAP_ELU:
-        return x < 0 ? y + e->a : 1;
-    case FAST_MAP_HARD_SIGMOID:
-        return y > 0 && y < 1 ? e->a : 0;
-    case FAST_MAP_HARD_SWISH:
-        return x <= -3 ? 0 : x >= 3 ? 1 : x / 3 + 0.5F;
-    }
-    return 1;
-}
+/* A case of the function below: one loop for each kind, so that none asks for the kind at each
+ * element. */
+#define MAP_CASE(kind, value)             \
+    case kind:                            \
+        for (int64_t i = 0; i < n; i++) { \
+            const float x = in[i];        \
+            out[i] = value;               \
+        }                                 \
+        break;
 
 /* Compute y = f(x), element by element: shapes do not matter. */
 static void map_forward(const void *config, int64_t count, const int64_t *sizes,
-                        const float *const *x, float *y)
+                        const float *const *inputs, float *out)
 {
     const fast_element e = *(const fast_element *)config;
+    const int64_t n = count * sizes[0];
+    const float *in = inputs[0];
 
-    for (int64_t i = 0; i < count * sizes[0]; i++)
-        y[i] = map_value(&e, x[0][i]);
+    switch ((fast_map)e.kind) {
+        MAP_CASE(FAST_MAP_AFFINE, e.a * x + e.b)
+        MAP_CASE(FAST_MAP_POWER, power(x, e.a))
+        MAP_CASE(FAST_MAP_CLIP, x < e.a ? e.a : x > e.b ? e.b : x)
+        MAP_CASE(FAST_MAP_EXP, expf(x))
+        MAP_CASE(FAST_MAP_LOG, logf(x))
+        MAP_CASE(FAST_MAP_ABS, fabsf(x))
+        MAP_CASE(FAST_MAP_ERF, erff(x))
+        MAP_CASE(FAST_MAP_SOFTPLUS, x > 30 ? x : log1pf(expf(x)))
+        MAP_CASE(FAST_MAP_ELU, x < 0 ? e.a * expm1f(x) : x)
+        MAP_CASE(FAST_MAP_HARD_SIGMOID, fminf(fmaxf(e.a * x + e.b, 0), 1))
+        MAP_CASE(FAST_MAP_HARD_SWISH, x * fminf(fmaxf(x / 6 + 0.5F, 0), 1))
+    }
 }
 
-/* dx += dy f'(x). */
+/* The same for the slope f'(x), from x or from y = f(x), whichever is cheaper. At a kink it is the
+ * one that PyTorch gives. */
+#define SLOPE_CASE(kind, slope)           \
+    case kind:                            \
+        for (int64_t i = 0; i < n; i++) { \
+            const float x = in[i];        \
+            const float y = out[i];       \
+            (void)x, (void)y;             \
+            dx[0][i] += dy[i] * (slope);  \
+        }                                 \
+        break;
+
+/* Add dy f'(x) to dx. */
 static void map_backward(const void *config, int64_t count, const int64_t *sizes,
-                         const float *const *x, const float *y, const float *dy, float *const *dx)
+                         const float *const *inputs, const float *out, const float *dy,
+                         float *const *dx)
 {
     const fast_element e = *(const fast_element *)config;
+    const int64_t n = dx[0] ? count * sizes[0] : 0;
+    const float *in = inputs[0];
 
-    for (int64_t i = 0; dx[0] && i < count * sizes[0]; i++)
-        dx[0][i] += dy[i] * map_slope(&e, x[0][i], y[i]);
+    switch ((fast_map)e.kind) {
+        SLOPE_CASE(FAST_MAP_AFFINE, e.a)
+        SLOPE_CASE(FAST_MAP_POWER, e.a == 0.5F ? 0.5F / y : e.a * power(x, e.a - 1))
+        SLOPE_CASE(FAST_MAP_CLIP, x >= e.a && x <= e.b ? 1.0F : 0.0F)
+        SLOPE_CASE(FAST_MAP_EXP, y)
+        SLOPE_CASE(FAST_MAP_LOG, 1 / x)
+        SLOPE_CASE(FAST_MAP_ABS, x > 0 ? 1.0F : x < 0 ? -1.0F : 0.0F)
+        SLOPE_CASE(FAST_MAP_ERF, 1.1283791671F * expf(-x * x)) /* 2 / sqrt(pi) */
+        SLOPE_CASE(FAST_MAP_SOFTPLUS, 1 / (1 + expf(-x)))
+        SLOPE_CASE(FAST_MAP_ELU, x < 0 ? y + e.a : 1.0F)
+        SLOPE_CASE(FAST_MAP_HARD_SIGMOID, y > 0 && y < 1 ? e.a : 0.0F)
+        SLOPE_CASE(FAST_MAP_HARD_SWISH, x <= -3 ? 0.0F : x >= 3 ? 1.0F : x / 3 + 0.5F)
+    }
 }
 
 /* Steps of an operand along the dimensions of the output: 0 where it is repeated. */
@@ -131,77 +129,145 @@ static element_steps steps_of(const int64_t shape[3], bool shared)
     return s;
 }
 
-/* Compute f(x, z). */
-static float arith_value(int kind, float x, float z)
+/* A row of the output: both operands advance by their own step, 0 or more. */
+typedef struct element_row {
+    int64_t n;       /* number of elements */
+    const float *x;  /* first element of x */
+    const float *z;  /* first element of z */
+    int64_t x_step;  /* of x along the row */
+    int64_t z_step;  /* of z along the row */
+    float *y;        /* output; forward pass */
+    const float *dy; /* gradient of the output; backward pass */
+    float *dx, *dz;  /* gradients of both, added to; or NULL */
+} element_row;
+
+/* A loop over a row, with the steps known where both are 1, so that it becomes vector code. */
+#define ROW_LOOP(statement)                                          \
+    if (r->x_step == 1 && r->z_step == 1) {                          \
+        for (int64_t i = 0, a = 0, b = 0; i < r->n; i++, a++, b++) { \
+            statement;                                               \
+        }                                                            \
+    } else {                                                         \
+        for (int64_t i = 0, a = 0, b = 0; i < r->n; i++) {           \
+            statement;                                               \
+            a += r->x_step;                                          \
+            b += r->z_step;                                          \
+        }                                                            \
+    }
+
+/* Compute y = f(x, z) along a row. */
+static void row_forward(int kind, const element_row *r)
 {
     switch ((fast_arith)kind) {
     case FAST_ARITH_ADD:
-        return x + z;
+        ROW_LOOP(r->y[i] = r->x[a] + r->z[b])
+        break;
     case FAST_ARITH_SUB:
-        return x - z;
+        ROW_LOOP(r->y[i] = r->x[a] - r->z[b])
+        break;
     case FAST_ARITH_MUL:
-        return x * z;
+        ROW_LOOP(r->y[i] = r->x[a] * r->z[b])
+        break;
     case FAST_ARITH_DIV:
-        return x / z;
+        ROW_LOOP(r->y[i] = r->x[a] / r->z[b])
+        break;
     case FAST_ARITH_MAX:
-        return x > z ? x : z;
+        ROW_LOOP(r->y[i] = r->x[a] > r->z[b] ? r->x[a] : r->z[b])
+        break;
     case FAST_ARITH_MIN:
-        return x < z ? x : z;
+        ROW_LOOP(r->y[i] = r->x[a] < r->z[b] ? r->x[a] : r->z[b])
+        break;
     }
-    return 0;
 }
 
-/* Compute df/dx and df/dz. Equal values of max and min share the gradient, as in PyTorch. */
-static void arith_slope(int kind, float x, float z, float slope[2])
+/* The part of the gradient that x gets where the larger value wins; equal values share it, as in
+ * PyTorch. */
+static inline float larger(float x, float z)
 {
-    /* The part of the gradient that x gets where the larger value wins. */
-    const float greater = x > z ? 1.0F : x == z ? 0.5F : 0.0F;
+    return x > z ? 1.0F : x == z ? 0.5F : 0.0F;
+}
 
-    slope[0] = 1;
-    slope[1] = 1;
-    if (kind == FAST_ARITH_SUB)
-        slope[1] = -1;
-    if (kind == FAST_ARITH_MUL) {
-        slope[0] = z;
-        slope[1] = x;
-    }
-    if (kind == FAST_ARITH_DIV) {
-        slope[0] = 1 / z;
-        slope[1] = -x / (z * z);
-    }
-    if (kind == FAST_ARITH_MAX || kind == FAST_ARITH_MIN) {
-        slope[0] = kind == FAST_ARITH_MAX ? greater : 1 - greater;
-        slope[1] = 1 - slope[0];
+/* Add dy df/dx to dx along a row. */
+static void row_backward_x(int kind, const element_row *r)
+{
+    switch ((fast_arith)kind) {
+    case FAST_ARITH_ADD:
+    case FAST_ARITH_SUB:
+        ROW_LOOP(r->dx[a] += r->dy[i])
+        break;
+    case FAST_ARITH_MUL:
+        ROW_LOOP(r->dx[a] += r->dy[i] * r->z[b])
+        break;
+    case FAST_ARITH_DIV:
+        ROW_LOOP(r->dx[a] += r->dy[i] / r->z[b])
+        break;
+    case FAST_ARITH_MAX:
+        ROW_LOOP(r->dx[a] += r->dy[i] * larger(r->x[a], r->z[b]))
+        break;
+    case FAST_ARITH_MIN:
+        ROW_LOOP(r->dx[a] += r->dy[i] * larger(r->z[b], r->x[a]))
+        break;
     }
 }
 
-/* Visit all elements of the output, with the places of both operands. Forward writes y; backward
- * (y NULL) adds to dx. */
+/* Add dy df/dz to dz along a row. */
+static void row_backward_z(int kind, const element_row *r)
+{
+    switch ((fast_arith)kind) {
+    case FAST_ARITH_ADD:
+        ROW_LOOP(r->dz[b] += r->dy[i])
+        break;
+    case FAST_ARITH_SUB:
+        ROW_LOOP(r->dz[b] -= r->dy[i])
+        break;
+    case FAST_ARITH_MUL:
+        ROW_LOOP(r->dz[b] += r->dy[i] * r->x[a])
+        break;
+    case FAST_ARITH_DIV:
+        ROW_LOOP(r->dz[b] -= r->dy[i] * r->x[a] / (r->z[b] * r->z[b]))
+        break;
+    case FAST_ARITH_MAX:
+        ROW_LOOP(r->dz[b] += r->dy[i] * larger(r->z[b], r->x[a]))
+        break;
+    case FAST_ARITH_MIN:
+        ROW_LOOP(r->dz[b] += r->dy[i] * larger(r->x[a], r->z[b]))
+        break;
+    }
+}
+
+/* Visit all rows of the output, with the places of both operands. Forward writes y; backward (y
+ * NULL) adds to dx. */
 static void arith_visit(const fast_element *e, int64_t count, const float *const *x, float *y,
                         const float *dy, float *const *dx)
 {
     const element_steps a = steps_of(e->x, false);
     const element_steps b = steps_of(e->z, e->shared);
-    int64_t i = 0;
+    const int64_t rows = count * e->y[0] * e->y[1];
 
-    for (int64_t n = 0; n < count; n++)
-        for (int64_t p = 0; p < e->y[0]; p++)
-            for (int64_t q = 0; q < e->y[1]; q++) {
-                int64_t at = n * a.sample + p * a.dim[0] + q * a.dim[1];
-                int64_t to = n * b.sample + p * b.dim[0] + q * b.dim[1];
-                for (int64_t r = 0; r < e->y[2]; r++, i++, at += a.dim[2], to += b.dim[2]) {
-                    float slope[2];
-                    if (y) {
-                        y[i] = arith_value(e->kind, x[0][at], x[1][to]);
-                        continue;
-                    }
-                    arith_slope(e->kind, x[0][at], x[1][to], slope);
-                    if (dx[0])
-                        dx[0][at] += dy[i] * slope[0];
-                    if (dx[1])
-                        dx[1][to] += dy[i] * slope[1];
-                }
-            }
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t q = i % e->y[1];
+        const int64_t p = i / e->y[1] % e->y[0];
+        const int64_t n = i / e->y[1] / e->y[0];
+        const int64_t at = n * a.sample + p * a.dim[0] + q * a.dim[1];
+        const int64_t to = n * b.sample + p * b.dim[0] + q * b.dim[1];
+        element_row r = {
+            .n = e->y[2], .x = x[0] + at, .z = x[1] + to, .x_step = a.dim[2], .z_step = b.dim[2]
+        };
+        if (y) {
+            r.y = y + i * e->y[2];
+            row_forward(e->kind, &r);
+            continue;
+        }
+        r.dy = dy + i * e->y[2];
+        if (dx[0]) {
+            r.dx = dx[0] + at;
+            row_backward_x(e->kind, &r);
+        }
+        if (dx[1]) {
+            r.dz = dx[1] + to;
+            row_backward_z(e->kind, &r);
+        }
+    }
 }
 
 /* y = f(x, z). */
@@ -220,6 +286,29 @@ static void arith_backward(const void *config, int64_t count, const int64_t *siz
     arith_visit(config, count, x, NULL, dy, dx);
 }
 
+enum { BLOCK = 16 }; /* columns that are summed in registers */
+
+/* Compute columns j to j + width of one matrix product: y[m, n] = x[m, k] z[k, n]. */
+static void product_block(int64_t m, int64_t n, int64_t k, int64_t width, const float *restrict x,
+                          const float *restrict z, float *restrict y)
+{
+    for (int64_t i = 0; i < m; i++) {
+        float sum[BLOCK] = { 0 };
+        for (int64_t p = 0; p < k; p++) {
+            const float a = x[i * k + p];
+            if (width == BLOCK) {
+                for (int64_t j = 0; j < BLOCK; j++)
+                    sum[j] += a * z[p * n + j];
+            } else {
+                for (int64_t j = 0; j < width; j++)
+                    sum[j] += a * z[p * n + j];
+            }
+        }
+        for (int64_t j = 0; j < width; j++)
+            y[i * n + j] = sum[j];
+    }
+}
+
 /* y[m, n] = x[m, k] z[k, n] for each matrix of each sample. */
 static void matmul_forward(const void *config, int64_t count, const int64_t *sizes,
                            const float *const *x, float *y)
@@ -229,18 +318,35 @@ static void matmul_forward(const void *config, int64_t count, const int64_t *siz
     const int64_t n = e->y[2];
     const int64_t k = e->x[2];
 
-    /* Rows of z are added to rows of y, so that the inner loop is over adjacent elements. */
-    memset(y, 0, (size_t)(count * sizes[2]) * sizeof *y);
+    (void)sizes;
     for (int64_t h = 0; h < count * e->y[0]; h++)
-        for (int64_t i = 0; i < m; i++)
-            for (int64_t p = 0; p < k; p++) {
-                const float a = x[0][(h * m + i) * k + p];
-                for (int64_t j = 0; j < n; j++)
-                    y[(h * m + i) * n + j] += a * x[1][(h * k + p) * n + j];
-            }
+        for (int64_t j = 0; j < n; j += BLOCK)
+            product_block(m, n, k, n - j < BLOCK ? n - j : BLOCK, x[0] + h * m * k,
+                          x[1] + h * k * n + j, y + h * m * n + j);
 }
 
-/* dx += dy z', dz += x' dy. */
+/* Return the product of two rows, in eight sums so that the additions overlap. */
+static float dot(int64_t n, const float *a, const float *b)
+{
+    float sum[8] = { 0 };
+    int64_t j = 0;
+
+    for (; j + 8 <= n; j += 8)
+        for (int64_t l = 0; l < 8; l++)
+            sum[l] += a[j + l] * b[j + l];
+    for (; j < n; j++)
+        sum[0] += a[j] * b[j];
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+/* Add a row, times a, to another. */
+static void add_row(int64_t n, float a, const float *restrict from, float *restrict to)
+{
+    for (int64_t j = 0; j < n; j++)
+        to[j] += a * from[j];
+}
+
+/* dx += dy z', dz += x' dy: products of the rows of dy with those of z, and sums of rows of dy. */
 static void matmul_backward(const void *config, int64_t count, const int64_t *sizes,
                             const float *const *x, const float *y, const float *dy,
                             float *const *dx)
@@ -250,20 +356,15 @@ static void matmul_backward(const void *config, int64_t count, const int64_t *si
     const int64_t n = e->y[2];
     const int64_t k = e->x[2];
 
-    /* dx needs dy times the columns of z', which are its rows; dz the outer products of rows. */
     (void)y, (void)sizes;
     for (int64_t h = 0; h < count * e->y[0]; h++)
         for (int64_t i = 0; i < m; i++)
             for (int64_t p = 0; p < k; p++) {
                 const float *g = dy + (h * m + i) * n;
-                const float a = x[0][(h * m + i) * k + p];
-                float sum = 0;
-                for (int64_t j = 0; dx[0] && j < n; j++)
-                    sum += g[j] * x[1][(h * k + p) * n + j];
                 if (dx[0])
-                    dx[0][(h * m + i) * k + p] += sum;
-                for (int64_t j = 0; dx[1] && j < n; j++)
-                    dx[1][(h * k + p) * n + j] += a * g[j];
+                    dx[0][(h * m + i) * k + p] += dot(n, g, x[1] + (h * k + p) * n);
+                if (dx[1])
+                    add_row(n, x[0][(h * m + i) * k + p], g, dx[1] + (h * k + p) * n);
             }
 }
 
