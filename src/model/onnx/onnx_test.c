@@ -188,10 +188,12 @@ static void text_is_readable(void **state)
 static void layers_are_saved(void **state)
 {
     static const char *const texts[] = {
-        "input 3 8 8\nconv 4 kernel=3 pad=1 weight_norm=yes\nbatch_norm\nleaky_relu 0.2\navg_pool "
+        "input 3 8 8\nconv 4 kernel=3 pad=1 weight_norm=yes\nbatch_norm eps=0.1\nleaky_relu "
+        "0.2\navg_pool "
         "2 "
         "pad=1\na: max_pool 2\nb: tanh from a\nconcat a b\nglobal_pool\ndropout 0.5\ndense 5\n",
-        "input 6 tokens=9\nembed 8 position=yes\na: layer_norm\nattention 2\nadd a attention1\n"
+        "input 6 tokens=9\nembed 8 position=yes\na: layer_norm eps=0.1\nattention 2\nadd a "
+        "attention1\n"
         "gelu\ndense 7 bias=no\nlast\nsigmoid\nsoftmax\nloss mse\n",
         "input 2 3 4\nt: transpose 2x0x1\nreshape 4x6\na: slice 1 start=2 count=3\nreduce sum "
         "axes=0\n"
@@ -209,6 +211,9 @@ static void layers_are_saved(void **state)
             fail_msg("%s", fast_error_detail());
         m.w = calloc((size_t)(m.graph->params.count + m.graph->state.count) + 1, sizeof(float));
         fast__graph_init(m.graph, 7, m.w, m.w + m.graph->params.count);
+        /* Weights and statistics that no layer starts with. */
+        for (int64_t k = 0; k < m.graph->params.count + m.graph->state.count; k++)
+            m.w[k] += 0.1F + 0.05F * (float)(k % 7);
         float *y = outputs_of(&m);
         if (fast__onnx_save(m.graph, m.w, m.w + m.graph->params.count, path))
             fail_msg("%s", fast_error_detail());
