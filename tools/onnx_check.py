@@ -4,11 +4,12 @@
 
     tools/onnx_check.py FAST [MODEL ...]      FAST is the program; all models without names
 
-For each of five models: PyTorch exports it, FAST trains the file for 20 steps of SGD on one batch,
+For each of five models: PyTorch exports it in training mode, FAST trains the file for 20 steps of SGD on one batch,
 PyTorch does the same; the weights must agree within 1e-4 of their largest. Then FAST writes the
 trained network as ONNX, onnx's checker accepts it, and an evaluator computes PyTorch's outputs from
 it: onnx's own reference evaluator where this onnx has one (1.13 and later), else the one below,
-which maps each operator to PyTorch's function of the same meaning.
+which maps each operator to PyTorch's function of the same meaning. A default export, in evaluation
+mode with constants folded, must keep its outputs through an import and an export, too.
 """
 import math
 import os
@@ -315,6 +316,29 @@ def check(fast, name, folder, free_batch):
     return good
 
 
+def check_default(fast, name, folder):
+    """Imports and exports a default export, and compares the outputs."""
+    kind, shape, classes = MODELS[name]
+    torch.manual_seed(4)
+    model = kind().eval()
+    tokens = name == "gpt2"
+    x = torch.randint(0, classes, (BATCH, *shape)) if tokens else torch.randn(BATCH, *shape)
+    path = lambda file: os.path.join(folder, f"{name}{file}")  # noqa: E731
+    np.save(path("_x.npy"), x.numpy().astype(np.int32 if tokens else np.float32))
+    np.save(path("_y.npy"), np.zeros((BATCH, *shape) if tokens else BATCH, np.int32))
+    data = (f"npy:x={path('_x.npy')},y={path('_y.npy')},test_x={path('_x.npy')},test_y={path('_y.npy')},"
+            f"classes={classes},normalize=none" + (f",as=tokens,vocabulary={classes}" if tokens else ""))
+    worst = 0.0
+    for opset in range(11, 18):
+        torch.onnx.export(model, x[:1], path(".onnx"), opset_version=opset, input_names=["input"])
+        run(fast, "--model", path(".onnx"), "--data", data, "--batch", str(BATCH), "--epochs", "0",
+            "--save", path("_fast.onnx"))
+        with torch.no_grad():
+            worst = max(worst, largest(evaluate(onnx.load(path("_fast.onnx")), x.numpy()), model(x).numpy()))
+    print(f"{name:10s} default exports, operators 11 to 17  outputs {worst:.1e}  {'good' if worst < BOUND else 'WRONG'}")
+    return worst < BOUND
+
+
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
@@ -322,6 +346,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = os.environ.get("ONNX_CHECK_FOLDER", folder)
         results = [check(sys.argv[1], name, folder, free) for name in names for free in (True, False)]
+        results += [check_default(sys.argv[1], name, folder) for name in names]
     sys.exit(not all(results))
 
 

@@ -525,12 +525,20 @@ static fast_err write_text(const onnx_import *im, fast_text *text)
 static void warn_shared(const onnx_import *im)
 {
     char name[FAST_SPAN_TEXT_MAX];
+    int count = 0;
+    int first = 0;
 
-    for (int v = 0; v < im->model->value_count; v++)
+    for (int v = im->model->value_count - 1; v >= 0; v--)
         if (im->values[v].tensor.trainable && im->values[v].uses > 1 &&
-            im->model->values[v].initializer.data)
-            fast__log(FAST_LOG_WARN, "%d nodes share the tensor \"%s\"; each trains its own copy",
-                      im->values[v].uses, fast__span_text(im->model->values[v].name, name));
+            im->model->values[v].initializer.data) {
+            first = v;
+            count++;
+        }
+    if (count > 0)
+        fast__log(FAST_LOG_WARN,
+                  "several nodes share a tensor, as \"%s\" (%d such tensors); each trains its own "
+                  "copy",
+                  fast__span_text(im->model->values[first].name, name), count);
 }
 
 /* Hand the weights of used lines over. The arrays are moved, not copied. */
