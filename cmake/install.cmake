@@ -25,6 +25,9 @@ install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
 
 if(TARGET fast)
   install(TARGETS fast RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  if(TARGET fast-runtime)
+    install(TARGETS fast-runtime RUNTIME DESTINATION lib/fast)
+  endif()
   # The man page and the completions are made by the program, from the tables that it parses with.
   if(NOT CMAKE_CROSSCOMPILING)
     set(made "")

@@ -23,8 +23,8 @@
  *
  * An actor is a sequential program with a number, a role, a mailbox, a clock and a random stream;
  * it lives on a node. It is written as a blocking straight-line program. The transport decides how
- * it runs: as a thread (`threads`), a coroutine in virtual time (`sim`), a thread of a rank
- * (`mpi`).
+ * it runs: as a thread (`threads`; alone in the caller's), a coroutine in virtual time (`sim`), a
+ * thread of a rank (`mpi`).
  *
  *   Threads    A fast_actor may be used by its own program only.
  *   Delivery   In order and exactly once for each pair of actors while both are up. Only messages

@@ -23,9 +23,10 @@
  *              both, one for each worker; all pointers of a request are lent for the call.
  *   Data       A learner makes its batches itself, of (seed, worker, workers, step), or is fed the
  *              batches of the option `data`: shuffled, sharded, augmented and normalised by FAST.
- *   Threads    Calls for one worker never overlap; those for different workers do, from FAST's own
- *              threads, and so does evaluation. All have the stack of a thread, on `sim` too, where
- *              several workers' calls may come from one thread.
+ *   Threads    One worker without a strategy or transport of its own is called in the thread of
+ *              fast_run_train(). Else calls for one worker never overlap; those for different
+ *              workers do, from FAST's own threads, and so does evaluation. All have the stack of a
+ *              thread, on `sim` too, where several workers' calls may come from one thread.
  *   Repeating  A worker's steps come in order, 0, 1, 2, ..., but a resumed run starts later, and a
  *              simulated worker that is restarted starts anew. If the result of a call follows from
  *              its request alone, a run repeats to the bit, also when it was resumed.

@@ -56,8 +56,9 @@ typedef struct fast_trainer {
     int64_t servers;               /* number of servers; 0 if the strategy has none */
     const int64_t *worker_ids;     /* [workers] actor numbers by rank */
     const int64_t *server_ids;     /* [servers] actor numbers by rank */
-    int64_t count;                 /* floats of w and of g */
-    int64_t state_count;           /* floats of s */
+    /* The vectors may be in the memory of a device: kernel.h. */
+    int64_t count;          /* floats of w and of g */
+    int64_t state_count;    /* floats of s */
     float *w;               /* parameters of this replica; may be written between gradients. At
                                servers the initial values, equal at all actors */
     float *g;               /* the last gradient; may be written; NULL at servers */
@@ -146,6 +147,10 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_space(fast_trainer *t,
  * that start with t->w or t->s. Resumable strategies close their spaces with it; an owner calls
  * fast_space_serve() before. NULL is allowed. FAST_ENOMEM: the state is lost. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_space_close(fast_trainer *t, fast_space *space);
+
+/* Let codecs compare changes with these weights, borrowed until the program ends, where w holds the
+ * changes themselves while they are sent; NULL: with w. */
+FAST_API void fast_trainer_reference(fast_trainer *t, const float *weights);
 
 /* Flows: vectors in messages of the strategy's own, encoded if the run has a codec. One sends,
  * any number receive. A sender has one flow if all receivers get the same bytes, else one for each
@@ -373,6 +378,9 @@ typedef struct fast_strategy {
     fast_err (*server)(fast_trainer *t, const void *config);
     const fast_exclusion *exclusions; /* options that do not go together: refused before check();
                                          NULL if all pairs do */
+    /* Return whether workers take weighted means of their neighbours, so that the weights of
+     * a directed topology must sum to 1 in both directions. NULL: any graph will do. */
+    bool (*mixes)(const void *config);
 } fast_strategy;
 
 /* Open a run with a strategy of your own, borrowed until close. The option strategy is its name,

@@ -13,6 +13,7 @@
  */
 #include "base/file.h"
 
+#include "base/embedded.h"
 #include "base/memory.h"
 
 #include <dirent.h>
@@ -39,9 +40,24 @@ typedef struct file_stream {
     unsigned char buffer[STREAM_SIZE]; /* bytes that were not yet written */
 } file_stream;
 
+/* Who is told of the files that this thread opens. */
+static _Thread_local fast_file_watch_fn *watcher;
+static _Thread_local void *watcher_ctx;
+
+void fast__file_watch(fast_file_watch_fn *watch, void *ctx)
+{
+    watcher = watch;
+    watcher_ctx = ctx;
+}
+
 fast_err fast__file_open(const char *path, int *fd_out, int64_t *size_out)
 {
     FAST_ASSERT(path != NULL);
+    const fast_err inside = fast__embedded_open(path, fd_out, size_out);
+    if (inside != FAST_ENOENT)
+        return inside;
+    if (watcher)
+        watcher(watcher_ctx, path);
     /* Without O_NONBLOCK a named pipe would wait for a writer. */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)

@@ -6,9 +6,14 @@
 /* Largest size of a path in bytes, with its terminating zero. */
 enum { FAST_PATH_MAX = 4096 };
 
-/* Open a regular file for reading without ever blocking. FAST_ENOENT if it does not exist,
+/* Open a regular file for reading without ever blocking; a path inside a packed program comes first
+ * (embedded.h). FAST_ENOENT if it does not exist,
  * FAST_EFORMAT if it is no regular file, FAST_EIO. The caller closes *fd_out. */
 fast_err fast__file_open(const char *path, int *fd_out, int64_t *size_out);
+
+/* Call `watch` with every path that this thread opens from now on; NULL: no longer. */
+typedef void fast_file_watch_fn(void *ctx, const char *path);
+void fast__file_watch(fast_file_watch_fn *watch, void *ctx);
 
 /* Read a whole regular file into memory that the caller frees with fast__free(). FAST_ENOENT if it
  * does not exist, FAST_EFORMAT if it is larger than `size_max`. A zero byte follows the data. */

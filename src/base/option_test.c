@@ -136,9 +136,9 @@ static void test_sentences(void **state)
            "fast train: no option \"--btach-size\"; did you mean \"--batch-size\"?");
     refuse("fast train", "colour", "1", "fast train: no option \"--colour\"");
     refuse("fast train", "batch_size", "0",
-           "fast train: --batch-size must be between 1 and 65536, not \"0\"");
+           "fast train: --batch-size must be a whole number between 1 and 65536, not \"0\"");
     refuse("model mlp", "batch_size", "64x",
-           "model mlp: batch_size must be between 1 and 65536, not \"64x\"");
+           "model mlp: batch_size must be a whole number between 1 and 65536, not \"64x\"");
     refuse("fast train", "seed", "-1",
            "fast train: --seed must be a whole number, at least 0, not \"-1\"");
     refuse("x", "anything", "1.5", "x: anything must be a whole number, not \"1.5\"");
@@ -215,6 +215,18 @@ static void test_pairs(void **state)
     assert_true(c.beta1 == 0.5 && c.lr == 2);
     assert_string_equal(c.model, "a=b");
     assert_int_equal(fast__options_parse("x", NULL, NULL, ""), FAST_OK);
+    /* Values in quotes have commas and quotes inside; a quote inside a plain value is plain. */
+    assert_int_equal(fast__options_parse("x", table, &c, "model=\"a,b=\"\"c\"\"\",lr=3"), FAST_OK);
+    assert_string_equal(c.model, "a,b=\"c\"");
+    assert_true(c.lr == 3);
+    assert_int_equal(fast__options_parse("x", table, &c, "model=\"\",lr=2"), FAST_OK);
+    assert_string_equal(c.model, "");
+    assert_int_equal(fast__options_parse("x", table, &c, "model=a\"b"), FAST_OK);
+    assert_string_equal(c.model, "a\"b");
+    static const char *const open[] = { "model=\"", "model=\"a", "model=\"a\"\"", "model=\"a\"b",
+                                        "model=\"a\"lr=2" };
+    for (size_t i = 0; i < sizeof open / sizeof open[0]; i++)
+        assert_int_equal(fast__options_parse("x", table, &c, open[i]), FAST_EINVAL);
 
     const config before = c;
     static const char *const wrong[] = { "beta1",      "=1",          "beta1=0.1,",  ",beta1=0.1",

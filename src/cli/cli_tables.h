@@ -33,7 +33,7 @@ const fast_option *cli_shared_options(const fast_part *parts, int64_t count);
 
 enum { CLI_FLAG_MAX = 128, CLI_RULE_MAX = 512 };
 
-/* Write one row of a part's exclusions for people: `when` as "slack=0 and lost=go", `rule` as "does
+/* Write one row of a part's exclusions for people: `when` as "slack=0 and eager", `rule` as "does
  * not go with send or push, because ...". Text that does not fit is cut. */
 void cli_exclusion_text(const fast_exclusion *row, char when[CLI_FLAG_MAX],
                         char rule[CLI_RULE_MAX]);

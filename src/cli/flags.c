@@ -102,7 +102,7 @@ static void put_terms(const char *list, char sign, char *text, size_t size)
 
 /* A row of a part's table as two texts, which help prints in two columns:
  *
- *   slack=0 and lost=go     needs backup, because a round without backup workers needs all workers
+ *   backup     needs slack=0, because backup workers are those that a round does not wait for
  */
 void cli_exclusion_text(const fast_exclusion *row, char when[CLI_FLAG_MAX], char rule[CLI_RULE_MAX])
 {
@@ -230,9 +230,9 @@ int cli_flags_read(const cli_command *command, int argc, char **argv, cli_set_fn
             code = cli_help_topic(command->name);
             return code == CLI_DONE ? CLI_HELPED : code;
         }
-        if (word[0] == '-' && word[1] != '-')
+        if (word[0] == '-' && word[1] != '-' && word[1])
             return cli_fail(CLI_USAGE, "no option %s; options begin with --", word);
-        if (word[0] != '-') {
+        if (word[0] != '-' || !word[1]) { /* - alone is standard input */
             value = word;
         } else {
             option = find(command, &list, word);
@@ -250,6 +250,9 @@ int cli_flags_read(const cli_command *command, int argc, char **argv, cli_set_fn
                 value = yes_or_no(value);
             if (!value)
                 return cli_fail(CLI_USAGE, "%s: write yes or no", word);
+            if (!value[0] && option->type == FAST_OPTION_TEXT && option->choices &&
+                strcmp(option->choices, "file") == 0)
+                return cli_fail(CLI_USAGE, "%s needs the name of a file", word);
         }
         code = set(ctx, option, value);
         if (code != CLI_DONE)

@@ -25,7 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NOTE_MAX = 512 };
+enum { NOTE_MAX = 512, SENTENCE_MAX = 8192 };
 
 /* One line on standard error, for example:
  *
@@ -33,12 +33,15 @@ enum { NOTE_MAX = 512 };
  */
 int cli_fail(int code, const char *format, ...)
 {
+    char text[SENTENCE_MAX];
     va_list arguments;
     va_start(arguments, format);
-    fputs("fast: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127)
+            *c = '?';
+    fprintf(stderr, "fast: %s\n", text);
     return code;
 }
 
@@ -114,7 +117,8 @@ static int run_command(int argc, char **argv)
         char *help[] = { name, NULL };
         return cli_help(1, help);
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0 ||
+        strcmp(argv[1], "-V") == 0) {
         printf("fast %s\n", fast_version());
         return CLI_DONE;
     }
@@ -125,6 +129,10 @@ static int run_command(int argc, char **argv)
                 return cli_help_topic(argv[1]);
         return command->main(argc - 1, argv + 1);
     }
+    const char *how, *other = cli_other_word(argv[1], &how);
+    if (other)
+        return cli_fail(CLI_USAGE, "no command \"%s\"; did you mean \"%s\"? (%s)", argv[1], other,
+                        how);
     int64_t count = 0;
     while (cli_commands[count].name)
         count++;
@@ -147,7 +155,9 @@ static void hold_standard_streams(void)
 int main(int argc, char **argv)
 {
     hold_standard_streams();
-    const int code = run_command(argc, argv);
+    int code;
+    if (!cli_packed(&argc, &argv, &code))
+        code = run_command(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
     return cli_fail(code == CLI_DONE ? CLI_FAILED : code, "cannot write standard output");

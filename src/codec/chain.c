@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chains by name: "topk:ratio=0.01+zstd:level=3" is one codec, which may be lossy, and then
- * lossless stages over its bytes. "none", or stages alone, send floats as they are.
+ * Chains by name: "significance+topk:ratio=0.01+zstd:level=3" is selections of elements, one codec,
+ * which may be lossy, and then lossless stages over its bytes. "none", or stages alone, send floats
+ * as they are. Selections without a codec are followed by `nonzero`.
  */
 #include "codec/chain.h"
 
@@ -58,15 +59,39 @@ static fast_err configure(const char *name, const fast_option *options, size_t s
     return err;
 }
 
-/* Set the chain's codec. FAST_EINVAL if it has one, or a stage before it. */
+/* Append a selection. FAST_EINVAL beyond FAST_SELECTIONS_MAX, and behind anything else. */
+static fast_err add_selection(fast_chain *chain, const fast_codec *codec, const char *text)
+{
+    if (chain->codec || chain->stage_count > 0)
+        return fast__fail(FAST_EINVAL, "codec %s: %s selects elements, and must come before %s",
+                          chain->text, codec->name,
+                          chain->codec ? chain->codec->name : chain->stages[0]->name);
+    if (chain->select_count == FAST_SELECTIONS_MAX)
+        return fast__fail(FAST_EINVAL, "codec %s: more than %d selections", chain->text,
+                          FAST_SELECTIONS_MAX);
+    FAST_TRY(configure(codec->name, codec->options, codec->config_size, text,
+                       &chain->select_configs[chain->select_count]));
+    chain->selects[chain->select_count++] = codec;
+    return FAST_OK;
+}
+
+/* Set the chain's codec. FAST_EINVAL if it has one, a stage before it, or a selection that leaves
+ * out elements which the codec needs. */
 static fast_err add_codec(fast_chain *chain, const fast_codec *codec, const char *text)
 {
+    const unsigned all = FAST_CODEC_ACCUMULATES | FAST_CODEC_VOTES;
+
+    if (codec->select)
+        return add_selection(chain, codec, text);
     if (chain->codec)
         return fast__fail(FAST_EINVAL, "codec %s: %s encodes already, and %s cannot do it again",
                           chain->text, chain->codec->name, codec->name);
     if (chain->stage_count > 0)
         return fast__fail(FAST_EINVAL, "codec %s: %s must come before %s", chain->text, codec->name,
                           chain->stages[0]->name);
+    if (chain->select_count > 0 && (codec->rounds || (codec->traits & all)))
+        return fast__fail(FAST_EINVAL, "codec %s: %s encodes all elements; leave out %s",
+                          chain->text, codec->name, chain->selects[0]->name);
     FAST_TRY(configure(codec->name, codec->options, codec->config_size, text, &chain->config));
     chain->codec = codec;
     return FAST_OK;
@@ -123,6 +148,10 @@ fast_err fast__chain_open(const char *spec, fast_chain **out)
             *next++ = '\0';
         err = add_part(chain, part);
     }
+    if (!err && chain->select_count > 0 && !chain->codec) {
+        chain->codec = &fast__codec_nonzero;
+        chain->only_selects = chain->stage_count == 0;
+    }
     if (err)
         fast__chain_close(chain);
     else
@@ -136,6 +165,8 @@ void fast__chain_close(fast_chain *chain)
         return;
     for (int i = 0; i < FAST_STAGES_MAX; i++)
         fast__free(chain->stage_configs[i]);
+    for (int i = 0; i < chain->select_count; i++)
+        fast__free(chain->select_configs[i]);
     fast__free(chain->config);
     fast__free(chain);
 }
@@ -145,13 +176,32 @@ const fast_codec *fast__chain_codec(const fast_chain *chain)
     return chain->codec;
 }
 
+/* The traits of one codec with its options. */
+static unsigned traits_of(const fast_codec *codec, const void *config)
+{
+    return codec->traits | (codec->more ? codec->more(config) : 0);
+}
+
+unsigned fast__chain_codec_traits(const fast_chain *chain)
+{
+    return chain->codec ? traits_of(chain->codec, chain->config)
+                        : FAST_CODEC_LOSSLESS | FAST_CODEC_RAW;
+}
+
 unsigned fast__chain_traits(const fast_chain *chain)
 {
-    const fast_codec *codec = chain->codec;
+    const unsigned whole =
+        FAST_CODEC_LOSSLESS | FAST_CODEC_RAW | FAST_CODEC_UNBIASED | FAST_CODEC_PLAIN;
+    unsigned traits = fast__chain_codec_traits(chain);
 
-    if (!codec)
-        return FAST_CODEC_LOSSLESS | FAST_CODEC_RAW;
-    return codec->traits | (codec->more ? codec->more(chain->config) : 0);
+    for (int i = 0; i < chain->select_count; i++) {
+        const unsigned select = traits_of(chain->selects[i], chain->select_configs[i]);
+
+        traits |= select & FAST_CODEC_MODEL;
+        if (!(select & FAST_CODEC_LOSSLESS))
+            traits &= ~whole;
+    }
+    return traits;
 }
 
 const char *fast__chain_text(const fast_chain *chain)
@@ -162,4 +212,14 @@ const char *fast__chain_text(const fast_chain *chain)
 bool fast__chain_is_none(const fast_chain *chain)
 {
     return !chain->codec && chain->stage_count == 0;
+}
+
+bool fast__chain_selects(const fast_chain *chain)
+{
+    return chain->select_count > 0;
+}
+
+bool fast__chain_only_selects(const fast_chain *chain)
+{
+    return chain->only_selects;
 }

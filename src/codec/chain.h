@@ -5,13 +5,22 @@
 
 /* Inside a chain; private to this folder. */
 struct fast_chain {
-    char text[FAST_CHAIN_TEXT_MAX];            /* as users typed it */
+    char text[FAST_CHAIN_TEXT_MAX];                 /* as users typed it */
+    int select_count;                               /* number of selections */
+    const fast_codec *selects[FAST_SELECTIONS_MAX]; /* in the order in which they select */
+    void *select_configs[FAST_SELECTIONS_MAX]; /* of each selection; NULL if it has no options */
     const fast_codec *codec;                   /* NULL: floats are sent as they are */
     void *config;                              /* of the codec; NULL if it has no options */
+    bool only_selects;                         /* the codec, `nonzero`, was not named */
     int stage_count;                           /* number of stages */
     const fast_stage *stages[FAST_STAGES_MAX]; /* in the order in which they pack */
     void *stage_configs[FAST_STAGES_MAX];      /* of each stage; NULL if it has no options */
 };
+
+/* Return the traits of the codec alone, whatever is selected before it. */
+unsigned fast__chain_codec_traits(const fast_chain *chain);
+
+extern const fast_codec fast__codec_nonzero; /* of chains that name selections alone */
 
 /* Return the Debian package with the library of a stage; NULL for stages without a library. */
 const char *fast__stage_package(const char *name);

@@ -8,12 +8,12 @@
 /*
  * Codecs: the encoded form of a vector on the wire. A vector passes through this folder so:
  *
- *   chain.c     "topk:ratio=0.01+zstd" -> a codec and the lossless stages behind it
+ *   chain.c     "significance+topk:ratio=0.01+zstd" -> selections, a codec, and lossless stages
  *   coder.c     one flow of vectors: a chain with its error feedback and its state, blocks framed
  *   codecs.c    the registries; one file a codec (or a few that differ in a line), or a stage
  *   bits.h      bit and variable-length fields; noise.h: random numbers at the speed of memory
  *
- * A codec turns a block of floats into bytes and back. It is a kernel: the coder opens views for
+ * A codec turns a block of floats into bytes and back. It is a kernel: the coder maps vectors for
  * it. It is pure: the same configuration, input, state and key give the same bytes, on every
  * machine. Encoding neither allocates nor fails. Decoding trusts nothing: hostile bytes give
  * FAST_EFORMAT and touch nothing outside the block. A block with a value that is not finite decodes
@@ -26,6 +26,17 @@ typedef struct fast_block {
     int64_t cols;  /* product of the other dimensions */
     int64_t count; /* rows * cols; at least 1, below 2^31 */
 } fast_block;
+
+/* The model that the vectors of a flow change, as their sender knows it. */
+typedef struct fast_codec_model {
+    const float *w; /* weights, of the layout; NULL: not known */
+    float rate; /* x changes its weight by rate |x|: the learning rate if gradients are sent, 1 if
+                       differences of weights are */
+    int64_t taken; /* steps that the sender has taken; at least 1 */
+    bool last;     /* no vector follows: selections send everything */
+} fast_codec_model;
+/* Look at the model at the time of an encoding. */
+typedef void fast_codec_model_fn(void *ctx, fast_codec_model *out);
 
 /* One encoding. Memory is the caller's; the scratch is aligned to FAST_ALIGN, floats to a float,
  * bytes not at all. Nothing overlaps. */
@@ -40,6 +51,10 @@ typedef struct fast_encoding {
     int64_t step;     /* of training, from 0: for warm-ups */
     double progress;  /* of training, in epochs: for warm-ups */
     int64_t workers;  /* number of workers that send such gradients at a step */
+    /* For selections. */
+    double fraction; /* of the whole vector that the block is */
+    const float *w;  /* [count]: the weights that x changes; NULL: not known, which counts as 0 */
+    const fast_codec_model *model; /* of those weights */
 } fast_encoding;
 
 /* How decoding combines d, the decoded vector, with y. */
@@ -84,6 +99,7 @@ enum {
     FAST_CODEC_PLAIN = 1 << 8,       /* no error feedback by default */
     FAST_CODEC_MOMENTUM = 1 << 9, /* adds momentum to gradients: the update rule must have none */
     FAST_CODEC_EXACT = 1 << 10,   /* every encoding takes bound() bytes: the coder refuses others */
+    FAST_CODEC_MODEL = 1 << 11,   /* compares with the weights: the sender must know them */
 };
 
 /* Operations of codecs that do not state theirs. */
@@ -115,6 +131,10 @@ typedef struct fast_codec {
     fast_err (*pairs)(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out);
     const fast_codec_rounds *rounds; /* NULL: it has no rounds */
+    /* Selections, which have no operation besides this one: move elements of send[count] that wait
+     * for a later vector to wait[count], which is 0 there. Elements that are not finite are sent.
+     * Another selection, a codec or `nonzero` encodes the rest. NULL: it is no selection. */
+    void (*select)(const void *config, const fast_encoding *e, float *send, float *wait);
 } fast_codec;
 
 /* A lossless stage over the bytes that a codec made. */
@@ -137,35 +157,40 @@ typedef struct fast_stage {
 extern const fast_codec *const fast__codecs[]; /* NULL ends the list */
 extern const fast_stage *const fast__stages[]; /* NULL ends the list */
 
-/* A chain by name: at most one codec, then stages. Immutable; shared by all coders of a run, which
- * parses each chain once and passes the pointer on. */
+/* A chain by name: selections, at most one codec, then stages. Immutable; shared by all coders of a
+ * run, which parses each chain once and passes the pointer on. */
 typedef struct fast_chain fast_chain;
 
-enum { FAST_STAGES_MAX = 4, FAST_CHAIN_TEXT_MAX = 512 };
+enum { FAST_SELECTIONS_MAX = 4, FAST_STAGES_MAX = 4, FAST_CHAIN_TEXT_MAX = 512 };
 
-/* Parse "codec:key=value+stage:key=value"; "none" and stages alone send floats as they are.
- * FAST_EINVAL for unknown names and options, for two codecs, and for a codec after a stage. */
+/* Parse "selection:key=value+codec:key=value+stage:key=value"; "none" and stages alone send floats
+ * as they are, selections alone are followed by `nonzero`. FAST_EINVAL for unknown names and
+ * options, for two codecs, for parts in another order, and for a codec that needs every element. */
 fast_err fast__chain_open(const char *spec, fast_chain **out);
 void fast__chain_close(fast_chain *chain);                    /* NULL is allowed */
 const fast_codec *fast__chain_codec(const fast_chain *chain); /* NULL: the chain has no codec */
 /* Return the traits of the codec with its options; without a codec LOSSLESS and RAW. */
 unsigned fast__chain_traits(const fast_chain *chain);
-const char *fast__chain_text(const fast_chain *chain); /* as users typed it */
-bool fast__chain_is_none(const fast_chain *chain);     /* true without codec and stage */
+const char *fast__chain_text(const fast_chain *chain);  /* as users typed it */
+bool fast__chain_is_none(const fast_chain *chain);      /* true without codec and stage */
+bool fast__chain_selects(const fast_chain *chain);      /* true if it begins with a selection */
+bool fast__chain_only_selects(const fast_chain *chain); /* true if users named nothing else */
 
 /* How a chain is laid over a vector. */
 typedef struct fast_coder_options {
-    const fast_chain *chain;   /* borrowed */
-    const fast_layout *layout; /* of the whole vector; borrowed */
-    const fast_device *device; /* of the vectors and of the flow's state; NULL: the host */
-    int64_t offset;            /* first element of the range that flows here: a shard, a bucket */
-    int64_t count;             /* elements of that range */
-    int scope;                 /* 0 as the codec says, 1 a block for each layer, 2 one for all */
-    int feedback;              /* 0 as the codec says, 1 yes, 2 no */
-    int64_t small;             /* blocks of fewer elements go as they are (with scope layer) */
-    int64_t workers;           /* as in fast_encoding; 0: 1 */
-    uint64_t seed;             /* of the run */
-    uint64_t flow;             /* distinct for each sender, receiver and vector of the run */
+    const fast_chain *chain;    /* borrowed */
+    const fast_layout *layout;  /* of the whole vector; borrowed */
+    const fast_device *device;  /* of the flow's state; NULL: the host */
+    int64_t offset;             /* first element of the range that flows here: a shard, a bucket */
+    int64_t count;              /* elements of that range */
+    int scope;                  /* 0 as the codec says, 1 a block for each layer, 2 one for all */
+    int feedback;               /* 0 as the codec says, 1 yes, 2 no */
+    int64_t small;              /* blocks of fewer elements go as they are (with scope layer) */
+    int64_t workers;            /* as in fast_encoding; 0: 1 */
+    uint64_t seed;              /* of the run */
+    uint64_t flow;              /* distinct for each sender, receiver and vector of the run */
+    fast_codec_model_fn *model; /* the model that the vectors change; NULL: not known */
+    void *model_ctx;            /* argument of model */
 } fast_coder_options;
 
 /* One flow of vectors from one sender; its receivers need only a coder with the same chain, layout
@@ -179,20 +204,21 @@ void fast__coder_free(fast_coder *coder); /* NULL is allowed */
 size_t fast__coder_bound(const fast_coder *coder);
 
 /* Encode x, the range, at a step: the bytes written. Neither allocates nor fails. */
-size_t fast__coder_encode_view(fast_coder *coder, int64_t step, double progress, fast_view x,
-                               uint8_t *out);
+size_t fast__coder_encode(fast_coder *coder, int64_t step, double progress, const float *x,
+                          uint8_t *out);
 /* y = scale d or y += scale d, over the range. FAST_EFORMAT. */
-fast_err fast__coder_decode_view(fast_coder *coder, const uint8_t *in, size_t size,
-                                 fast_decode_mode mode, float scale, fast_view y);
+fast_err fast__coder_decode(fast_coder *coder, const uint8_t *in, size_t size,
+                            fast_decode_mode mode, float scale, float *y);
+/* Encode x, the range, by the selections of the chain alone: y becomes the part that is sent. */
+void fast__coder_select(fast_coder *coder, const float *x, float *y);
 /* Encode or decode `count` blocks from `first` on; x and y are the whole range, of which only those
  * blocks are touched. fast__coder_encode_end() ends a vector once all its blocks are encoded. A
  * piece takes fast__coder_bound() at most. */
-size_t fast__coder_encode_blocks(fast_coder *coder, int64_t first, int64_t count, int64_t step,
-                                 double progress, fast_view x, uint8_t *out);
+size_t fast__coder_encode_part(fast_coder *coder, int64_t first, int64_t count, int64_t step,
+                               double progress, const float *x, uint8_t *out);
 void fast__coder_encode_end(fast_coder *coder);
-fast_err fast__coder_decode_blocks(fast_coder *coder, int64_t first, int64_t count,
-                                   const uint8_t *in, size_t size, fast_decode_mode mode,
-                                   float scale, fast_view y);
+fast_err fast__coder_decode_part(fast_coder *coder, int64_t first, int64_t count, const uint8_t *in,
+                                 size_t size, fast_decode_mode mode, float scale, float *y);
 /* Return the number of blocks of the range, and where block i lies in it. */
 int64_t fast__coder_block_count(const fast_coder *coder);
 void fast__coder_block_at(const fast_coder *coder, int64_t i, int64_t *at_out, int64_t *count_out);
@@ -201,10 +227,10 @@ void fast__coder_block_at(const fast_coder *coder, int64_t i, int64_t *at_out, i
 fast_err fast__coder_pairs(fast_coder *coder, const uint8_t *in, size_t size, uint32_t *index,
                            float *value, int64_t *count_out);
 
-/* Return the residual of error feedback, `count` elements; empty without feedback. */
-fast_view fast__coder_residual_view(const fast_coder *coder);
+/* Return the residual of error feedback, `count` elements; NULL without feedback. */
+float *fast__coder_residual(const fast_coder *coder);
 /* Return all state of the flow, for checkpoints: the residual, then the codec's own. */
-fast_view fast__coder_state_view(const fast_coder *coder);
+float *fast__coder_state(const fast_coder *coder, int64_t *count_out);
 /* Return the number of vectors encoded so far: it keys the random choices. */
 int64_t fast__coder_encodings(const fast_coder *coder);
 /* Start again, as if `encodings` vectors had been encoded: state and residual become 0. */
@@ -214,24 +240,7 @@ void fast__coder_restart(fast_coder *coder, int64_t encodings);
  * of a round's blocks lie one after the other. */
 int fast__coder_round_count(const fast_coder *coder);
 int64_t fast__coder_round_size(const fast_coder *coder, int round);
-void fast__coder_round_send_view(fast_coder *coder, int64_t step, double progress, int round,
-                                 fast_view x, fast_view dense);
-/* Take the mean of the round in; y, the range, is complete after the last one. */
-void fast__coder_round_take_view(fast_coder *coder, int round, fast_view dense, fast_view y);
-
-/*
- * On host floats, for callers that do not hold views yet; of coders on the host.
- */
-size_t fast__coder_encode(fast_coder *coder, int64_t step, double progress, const float *x,
-                          uint8_t *out);
-fast_err fast__coder_decode(fast_coder *coder, const uint8_t *in, size_t size,
-                            fast_decode_mode mode, float scale, float *y);
-size_t fast__coder_encode_part(fast_coder *coder, int64_t first, int64_t count, int64_t step,
-                               double progress, const float *x, uint8_t *out);
-fast_err fast__coder_decode_part(fast_coder *coder, int64_t first, int64_t count, const uint8_t *in,
-                                 size_t size, fast_decode_mode mode, float scale, float *y);
-float *fast__coder_residual(fast_coder *coder); /* NULL without feedback */
-float *fast__coder_state(fast_coder *coder, int64_t *count_out);
 void fast__coder_round_send(fast_coder *coder, int64_t step, double progress, int round,
                             const float *x, float *dense);
+/* Take the mean of the round in; y, the range, is complete after the last one. */
 void fast__coder_round_take(fast_coder *coder, int round, const float *dense, float *y);

@@ -67,6 +67,9 @@ static const char *const variants[] = {
     "topk:ratio=0.1+entropy+entropy",
     "qsgd+entropy+zstd:level=5",
     "dgc:ratio=0.02+lz4:speed=3",
+    "significance:threshold=0.5+skip:probability=0.5+budget:bytes=1000",
+    "skip:probability=0.3+topk:ratio=0.1+entropy",
+    "budget:bytes=400+int8",
 };
 /* The variants and names of this build: it may be without the libraries of some stages. */
 enum { SPECS_MAX = 256 };
@@ -287,8 +290,8 @@ static void feedback_loses_nothing(void **state)
             }
         }
         float residual[ALL];
-        assert_non_null(fast__coder_residual_view(coder).at);
-        fast__view_copy(fast__coder_residual_view(coder), fast__view_host(residual, ALL));
+        assert_non_null(fast__coder_residual(coder));
+        fast__vector_copy(ALL, fast__coder_residual(coder), residual);
         for (int i = 0; i < ALL; i++) /* each step rounds once, at the size of what it sends */
             if (!(fabs(in[i] - out[i] - (double)residual[i]) <=
                   1000 * 0x1p-24 * (1 + (double)largest)))

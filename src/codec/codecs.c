@@ -30,7 +30,12 @@
     X(threshold)   \
     X(adaptive)    \
     X(dgc)         \
-    X(significant)
+    X(significant) \
+    X(nonzero)     \
+    X(significance) \
+    X(budget)      \
+    X(skip)        \
+    X(kkt)
 
 #define STAGES(X)  \
     X(entropy)     \

@@ -5,9 +5,9 @@
  *
  *     q_i = v_i where |v_i| >= factor s, else 0,   e <- v - q
  *
- * A codec does not know the weights, to which Gaia compares a change: here it is compared to the
- * usual changes of the block at this step. The parameter server's own filter (ps:filter=) knows the
- * weights. Every unsent value is below factor s.
+ * A change is compared to the usual changes of the block at this step, so that no weights are
+ * needed; significance.c compares it to its weight, as Gaia does. Every unsent value is below
+ * factor s.
  *
  *     block   entries (entries.h)
  *

@@ -32,6 +32,7 @@ typedef struct fast_coded_options {
     const fast_chain *up;      /* codec of vectors that members send; borrowed */
     const fast_chain *down;    /* codec of sums that come back; "none": floats; borrowed */
     const fast_layout *layout; /* of the vectors; borrowed */
+    const fast_device *device; /* of residuals and scratch vectors; NULL: the host */
     int scope;                 /* as in fast_coder_options */
     int feedback;       /* as in fast_coder_options; of `down` too, where that codec can have it */
     int64_t small;      /* blocks with fewer elements go as they are */
@@ -40,6 +41,8 @@ typedef struct fast_coded_options {
     uint64_t seed;      /* of the run */
     fast_coded_way way; /* the method; FAST_EINVAL where the codec does not allow it */
     fast_coded_figures *figures; /* where to count; borrowed. NULL: its own */
+    fast_codec_model_fn *model;  /* that the vectors change; NULL: not known */
+    void *model_ctx;             /* argument of model */
 } fast_coded_options;
 
 /* Refuse options that exclude each other, with the reason; the layout may be of any vector. */

@@ -21,7 +21,7 @@
 #ifdef FAST_HAVE_ZLIB
 #include <zlib.h>
 
-enum { CHUNK = 1 << 20 }; /* bytes asked of zlib at once: its counts are int */
+enum { CHUNK = 1 << 20, AHEAD = 1 << 14 }; /* bytes of one call of zlib, and of one read */
 
 /* Return the most bytes that `size` deflated bytes can expand to. */
 static int64_t deflate_bound(int64_t size)
@@ -31,20 +31,41 @@ static int64_t deflate_bound(int64_t size)
 }
 #endif
 
-/* Read a gzipped file; takes fd on success. */
-static fast_err open_gzip(int fd, int64_t size, fast_byte_reader *reader)
+#ifdef FAST_HAVE_ZLIB
+/* Decompression: zlib's state, and the bytes that were read ahead of it from a file. */
+typedef struct inflater {
+    z_stream stream;
+    bool ended;           /* the last member of a file is complete */
+    uint8_t ahead[AHEAD]; /* bytes of the file; deflated memory is read where it lies */
+} inflater;
+
+/* Start decompression: `bits` is zlib's, 16 + MAX_WBITS for gzip and -MAX_WBITS for bare deflate.
+ * FAST_ENOMEM. */
+static fast_err inflate_open(const char *name, int bits, inflater **out)
+{
+    inflater *in = NULL;
+
+    FAST_TRY(fast__alloc("decompression", 1, sizeof *in, &in));
+    if (inflateInit2(&in->stream, bits) != Z_OK) {
+        fast__free(in);
+        return fast__fail(FAST_ENOMEM, "no memory to decompress %s", name);
+    }
+    *out = in;
+    return FAST_OK;
+}
+#endif
+
+/* Read a gzipped file, whose `file` is open already. */
+static fast_err open_gzip(fast_byte_reader *reader)
 {
 #ifdef FAST_HAVE_ZLIB
-    gzFile gzip = gzdopen(fd, "rb");
-    if (gzip == NULL)
-        return fast__fail(FAST_ENOMEM, "no memory to decompress %s", reader->name);
-    gzbuffer(gzip, 128 * 1024);
-    reader->gzip = gzip;
-    reader->bound = deflate_bound(size);
+    inflater *in = NULL;
+
+    FAST_TRY(inflate_open(reader->name, 16 + MAX_WBITS, &in));
+    reader->inflate = in;
+    reader->bound = deflate_bound(reader->bound);
     return FAST_OK;
 #else
-    (void)fd;
-    (void)size;
     return fast__fail(FAST_ENOTSUP, "%s is gzipped; unpack it with gunzip, or build FAST with zlib",
                       reader->name);
 #endif
@@ -69,9 +90,15 @@ fast_err fast__reader_open(const char *path, fast_byte_reader *out)
     FAST_TRY(fast__file_open(path, &fd, &size));
     uint8_t magic[2] = { 0, 0 };
     const bool gzipped = pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
-    const fast_err err = gzipped ? open_gzip(fd, size, &reader) : open_plain(fd, size, &reader);
+    fast_err err = open_plain(fd, size, &reader);
     if (err) {
         close(fd);
+        return err;
+    }
+    if (gzipped)
+        err = open_gzip(&reader);
+    if (err) {
+        fast__reader_close(&reader);
         return err;
     }
     *out = reader;
@@ -95,20 +122,16 @@ fast_err fast__reader_inflate(const char *name, const void *bytes, size_t size, 
         return fast__fail(FAST_EFORMAT,
                           "%s claims to unpack %zu bytes to %lld, which deflate cannot", name, size,
                           (long long)size_out);
-    z_stream *state;
-    FAST_TRY(fast__alloc("decompression", 1, sizeof *state, &state));
+    inflater *in = NULL;
+    FAST_TRY(inflate_open(name, -MAX_WBITS, &in));
     /* zlib's interface is not const but does not write to its input. */
     union {
         const void *constant;
         Bytef *plain;
     } input = { bytes };
-    state->next_in = input.plain;
-    state->avail_in = (uInt)size;
-    if (inflateInit2(state, -MAX_WBITS) != Z_OK) {
-        fast__free(state);
-        return fast__fail(FAST_ENOMEM, "no memory to decompress %s", name);
-    }
-    *out = (fast_byte_reader){ .name = name, .inflate = state, .bound = size_out };
+    in->stream.next_in = input.plain;
+    in->stream.avail_in = (uInt)size;
+    *out = (fast_byte_reader){ .name = name, .inflate = in, .bound = size_out };
     return FAST_OK;
 #else
     (void)bytes;
@@ -121,46 +144,59 @@ fast_err fast__reader_inflate(const char *name, const void *bytes, size_t size, 
 }
 
 #ifdef FAST_HAVE_ZLIB
-/* Return the bytes read, fewer than `size` only at the end; -1 with a detail if the data are
- * damaged. */
-static int64_t read_gzip(fast_byte_reader *reader, uint8_t *out, int64_t size)
+/* Read ahead from the file, if there is one and nothing is left of what was read before. */
+static void refill(fast_byte_reader *reader)
 {
-    int64_t done = 0;
-    while (done < size) {
-        const int64_t want = size - done < CHUNK ? size - done : CHUNK;
-        const int got = gzread(reader->gzip, out + done, (unsigned)want);
-        if (got > 0)
-            done += got;
-        if (got < want) {
-            int code;
-            const char *text = gzerror(reader->gzip, &code);
-            if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
-                fast__fail(FAST_EFORMAT, "cannot decompress %s: %s", reader->name, text);
-                return -1;
-            }
-            break;
-        }
-    }
-    return done;
+    inflater *in = reader->inflate;
+
+    if (in->stream.avail_in > 0 || !reader->file)
+        return;
+    in->stream.next_in = in->ahead;
+    in->stream.avail_in = (uInt)fread(in->ahead, 1, sizeof in->ahead, reader->file);
 }
 
-/* Inflate from memory; the result is that of read_gzip(). */
+/* A member of a gzipped file is complete: begin the next one, or end where the file ends. A
+ * deflated archive entry has no next one. */
+static fast_err next_member(fast_byte_reader *reader)
+{
+    inflater *in = reader->inflate;
+
+    refill(reader);
+    if (!reader->file || in->stream.avail_in == 0) {
+        in->ended = true;
+        return FAST_OK;
+    }
+    if (in->stream.next_in[0] != 0x1f || inflateReset(&in->stream) != Z_OK)
+        return fast__fail(FAST_EFORMAT, "%s has bytes after its gzip data, from byte %lld on",
+                          reader->name,
+                          (long long)(ftello(reader->file) - (off_t)in->stream.avail_in));
+    return FAST_OK;
+}
+
+/* Return the bytes read, fewer than `size` only at the end; -1 with a detail if the data are
+ * damaged or, in a file, cut short. */
 static int64_t read_inflate(fast_byte_reader *reader, uint8_t *out, int64_t size)
 {
-    z_stream *state = reader->inflate;
+    inflater *in = reader->inflate;
     int64_t done = 0;
-    while (done < size) {
+
+    while (done < size && !in->ended) {
         const int64_t want = size - done < CHUNK ? size - done : CHUNK;
-        state->next_out = out + done;
-        state->avail_out = (uInt)want;
-        const int code = inflate(state, Z_SYNC_FLUSH);
-        const int64_t got = want - (int64_t)state->avail_out;
+        refill(reader);
+        in->stream.next_out = out + done;
+        in->stream.avail_out = (uInt)want;
+        const int code = inflate(&in->stream, Z_SYNC_FLUSH);
+        const int64_t got = want - (int64_t)in->stream.avail_out;
         done += got;
-        if (code == Z_STREAM_END || (code == Z_BUF_ERROR && got == 0))
+        if (code == Z_STREAM_END) {
+            if (next_member(reader))
+                return -1;
+        } else if (code == Z_BUF_ERROR && got == 0 && !reader->file) {
             break;
-        if (code != Z_OK && code != Z_BUF_ERROR) {
+        } else if (code != Z_OK) {
+            const char *why = code == Z_BUF_ERROR ? "it ends early" : "damaged";
             fast__fail(FAST_EFORMAT, "cannot decompress %s: %s", reader->name,
-                       state->msg != NULL ? state->msg : "damaged");
+                       in->stream.msg != NULL ? in->stream.msg : why);
             return -1;
         }
     }
@@ -168,12 +204,10 @@ static int64_t read_inflate(fast_byte_reader *reader, uint8_t *out, int64_t size
 }
 #endif
 
-/* Read from whichever source the reader has; the result is that of read_gzip(). */
+/* Read from whichever source the reader has; the result is that of read_inflate(). */
 static int64_t read_some(fast_byte_reader *reader, uint8_t *out, int64_t size)
 {
 #ifdef FAST_HAVE_ZLIB
-    if (reader->gzip != NULL)
-        return read_gzip(reader, out, size);
     if (reader->inflate != NULL)
         return read_inflate(reader, out, size);
 #endif
@@ -226,12 +260,10 @@ fast_err fast__reader_end(fast_byte_reader *reader)
 void fast__reader_close(fast_byte_reader *reader)
 {
 #ifdef FAST_HAVE_ZLIB
-    if (reader->gzip != NULL)
-        gzclose_r(reader->gzip);
-    if (reader->inflate != NULL) {
-        inflateEnd(reader->inflate);
-        fast__free(reader->inflate);
-    }
+    inflater *in = reader->inflate;
+    if (in != NULL)
+        inflateEnd(&in->stream);
+    fast__free(in);
 #endif
     if (reader->file != NULL)
         fclose(reader->file);

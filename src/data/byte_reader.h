@@ -9,9 +9,8 @@
  */
 typedef struct fast_byte_reader {
     const char *name;  /* for messages; borrowed */
-    void *file;        /* FILE, for a plain file */
-    void *gzip;        /* gzFile, for a gzipped one */
-    void *inflate;     /* z_stream, for deflated memory */
+    void *file;        /* FILE, for files */
+    void *inflate;     /* decompression, for a gzipped file or deflated memory */
     const uint8_t *at; /* next byte, for plain memory */
     int64_t bound;     /* largest number of bytes that can follow */
     bool checked;      /* compare the CRC-32 of all bytes with crc_want at the end */

@@ -87,7 +87,7 @@ static void standardising_uses_the_training_set(void **state)
     assert_int_equal(fast__data_make(&like, &test), FAST_OK);
     memcpy(train->x, (uint8_t[]){ 1, 3, 9, 9, 5, 7, 9, 9 }, 8);
     memcpy(test->x, (uint8_t[]){ 4, 6, 9, 10, 0, 0, 0, 0 }, 8);
-    fast__data_normalize(FAST_NORMALIZE_STANDARD, train, test);
+    assert_int_equal(fast__data_normalize(FAST_NORMALIZE_STANDARD, train, test), FAST_OK);
     const float deviation = sqrtf(5);
     float out[4];
     fast__gather(test, (uint32_t[]){ 0 }, 1, out);

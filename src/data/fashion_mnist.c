@@ -13,6 +13,10 @@
 
 enum { CLASSES = 10, FILE_MAX = FAST_PATH_MAX + 64 };
 
+/* Names of the classes in their order, each with its zero byte. */
+static char class_names[] = "T-shirt/top\0Trouser\0Pullover\0Dress\0Coat\0Sandal\0Shirt\0Sneaker\0"
+                            "Bag\0Ankle boot";
+
 typedef struct fashion_config {
     char folder[FAST_PATH_MAX]; /* folder of the four files */
     int normalize;              /* a fast_normalize */
@@ -59,7 +63,16 @@ static fast_err read_part(const char *folder, const char *part, fast_data **out)
                           "no %s; install the package dataset-fashion-mnist, or give "
                           "fashion-mnist:folder=PATH",
                           images);
-    return fast__idx_read(images, labels, CLASSES, out);
+    fast_data *data;
+    FAST_TRY(fast__idx_read(images, labels, CLASSES, &data));
+    const fast_data texts = { .classes = CLASSES, .class_names = class_names };
+    const fast_err err = fast__data_copy_texts(&texts, data);
+    if (err) {
+        fast_data_free(data);
+        return err;
+    }
+    *out = data;
+    return FAST_OK;
 }
 
 /* Read both pairs of files in the folder; FAST_ENOENT names the package that has them. */

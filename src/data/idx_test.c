@@ -267,6 +267,32 @@ static void gzip_is_unpacked_and_checked(void **state)
     refuse(&bad, &y, "", FAST_EFORMAT, "cannot decompress");
 }
 
+/* Members that follow one another are one file, as gzip has it; anything else at the end is not. */
+static void bytes_after_gzip_are_refused(void **state)
+{
+    (void)state;
+    bytes x = header(8, 2, (uint32_t[]){ 4, 2 });
+    put(&x, "12345678", 8);
+    const bytes y = labels_of(4), first = gzipped(x.at, 10),
+                second = gzipped(x.at + 10, x.size - 10);
+    bytes whole = first;
+    put(&whole, second.at, second.size);
+    data_fixture fx = fixture_make(whole.at, whole.size), fy = fixture_make(y.at, y.size);
+    fast_data *train, *test;
+    open_well(spec_of(&fx, &fy, ",test_fraction=0.25"), &train, &test);
+    assert_int_equal(train->count + test->count, 4);
+    fast_data_free(train);
+    fast_data_free(test);
+    fixture_drop(&fx);
+    fixture_drop(&fy);
+    bytes bad = gzipped(x.at, x.size);
+    put(&bad, "tail", 4);
+    refuse(&bad, &y, "", FAST_EFORMAT, "bytes after its gzip data");
+    bad = whole;
+    bad.at[first.size + 1] ^= 1; /* magic of the second member */
+    refuse(&bad, &y, "", FAST_EFORMAT, "");
+}
+
 /* A compressed file of some hundred bytes that claims a gigabyte, and one that really unpacks to
  * 256 KB but claims 4 bytes. */
 static void bombs_are_refused(void **state)
@@ -298,6 +324,7 @@ int main(void)
         cmocka_unit_test(memory_may_run_out),
 #ifdef FAST_HAVE_ZLIB
         cmocka_unit_test(gzip_is_unpacked_and_checked),
+        cmocka_unit_test(bytes_after_gzip_are_refused),
         cmocka_unit_test(bombs_are_refused),
 #endif
     };

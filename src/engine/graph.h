@@ -111,6 +111,7 @@ typedef struct fast_graph {
     fast_layout state;     /* layout of the statistics: averaged whenever weights are averaged */
     fast_loss loss;        /* loss that is minimised */
     float label_smoothing; /* cross-entropy: probability spread evenly over all classes */
+    float *class_weights;  /* [outputs], positive: cross-entropy in training; NULL: all 1 */
     int64_t positions;     /* labels a sample: T where the output is [T, C], else 1 */
     int64_t outputs;       /* classes, or regression outputs */
     bool tokens;           /* the input holds whole numbers below `vocabulary` */

@@ -64,7 +64,7 @@ const fast_option fast__simulate_options[] = {
     FAST_OPT_INT(C, size, "4096", 0, 1e12, "bytes of a message, or of the vector that is summed"),
     FAST_OPT_TEXT(C, algorithm, "auto", "allreduce", "of the allreduce"),
     FAST_OPT_REAL(C, work, "1e6", 0, 1e18, "arithmetic operations before each exchange"),
-    FAST_OPT_REAL(C, timeout, "1", 1e-6, 1e6, "seconds that a wait takes at most, virtual ones"),
+    FAST_OPT_REAL(C, timeout, "30", 1e-6, 1e6, "seconds that a wait takes at most, virtual ones"),
     FAST_OPT_TEXT(C, trace, "", "file", "write a timeline of all workers to this file (Perfetto)"),
     FAST_OPT_BOOL(C, shrink, "no", "reduce the faults of the first failure to those that matter"),
     FAST_OPT_BOOL(C, check, "no", "verify the simulator's contract too"),

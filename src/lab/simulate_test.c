@@ -122,6 +122,27 @@ static void test_refused(void **state)
     refuse("timeout=0", "timeout");
 }
 
+/* Every program comes to its end on every cluster while nothing goes wrong, also where the links
+ * are slow and lose messages. */
+static void test_clusters(void **state)
+{
+    (void)state;
+    static const char *const clusters[] = { "laptop", "ethernet-1g", "ethernet-10g", "infiniband",
+                                            "wan",    "edge",        "hetero",       "ideal" };
+    static const char *const programs[] = { "ping", "master", "allreduce", "space", "gossip" };
+    for (size_t i = 0; i < sizeof clusters / sizeof *clusters; i++)
+        for (size_t j = 0; j < sizeof programs / sizeof *programs; j++) {
+            char cluster[64], program[64];
+            snprintf(cluster, sizeof cluster, "cluster=%s", clusters[i]);
+            snprintf(program, sizeof program, "program=%s", programs[j]);
+            const char *options[] = { cluster, program, NULL };
+            heard h = { 0 };
+            assert_int_equal(fast_simulate(options, hear, &h), FAST_OK);
+            if (h.failed > 0)
+                fail_msg("%s, %s: %lld workers gave up", cluster, program, (long long)h.failed);
+        }
+}
+
 static void test_memory(void **state)
 {
     (void)state;
@@ -143,9 +164,9 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_command), cmocka_unit_test(test_random),
-        cmocka_unit_test(test_shrink),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_command),  cmocka_unit_test(test_random),
+        cmocka_unit_test(test_shrink),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_clusters), cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -344,7 +344,9 @@ fast_err fast__graph_parse(const char *text, fast_graph **out)
 /* Nodes and segments are in the graph's own block. */
 void fast__graph_free(fast_graph *graph)
 {
-    if (graph)
+    if (graph) {
         fast__free(graph->initial);
+        fast__free(graph->class_weights);
+    }
     fast__free(graph);
 }

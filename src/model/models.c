@@ -11,6 +11,7 @@
 #include "model/layer.h"
 #include "model/onnx/onnx.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* "file" without a path is an error. */
@@ -186,6 +187,19 @@ static fast_err open_network(const char *spec, const fast_model_input *input, fa
     return fast__network_parse(text->data, text->size, out);
 }
 
+/* Say where an error is: in a file, or in a model by name, whose lines the user never wrote. */
+static fast_err fail_in_model(fast_err err, const char *spec)
+{
+    char text[FAST_DETAIL_MAX];
+    int skipped = 0;
+
+    if (strncmp(spec, "file:", 5) == 0)
+        return spec[5] ? fast__fail_in(err, spec + 5) : err;
+    snprintf(text, sizeof text, "%s", fast_error_detail());
+    sscanf(text, "line %*d: %n", &skipped);
+    return skipped > 0 ? fast__fail(err, "model %.100s: %s", spec, text + skipped) : err;
+}
+
 /* Write the text of a spec, parse it and fit it to the data. *text_out is what `fast train`
  * shows; the caller frees it. */
 fast_err fast__model_open(const char *spec, const fast_model_input *input, fast_graph **out,
@@ -209,8 +223,7 @@ fast_err fast__model_open(const char *spec, const fast_model_input *input, fast_
     if (err) {
         fast__graph_free(graph);
         fast__text_fini(&text);
-        return err == FAST_EINVAL && strncmp(spec, "file:", 5) == 0 ? fast__fail_in(err, spec + 5)
-                                                                    : err;
+        return err == FAST_EINVAL ? fail_in_model(err, spec) : err;
     }
     *out = graph;
     *text_out = text.data;

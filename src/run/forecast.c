@@ -190,7 +190,7 @@ static forecast_machine machine_of(const fast_team *team, const fast_group *grou
         sim_costs(team, &m);
         return m;
     }
-    m.memory = time_memory();
+    m.memory = team->workers + team->servers > 1 ? time_memory() : 0;
     m.cost = (fast_comm_cost){ .alpha = LOCAL_ALPHA, .beta = 2 * m.memory, .gamma = 12 * m.memory };
     if (!team->place.alone && group && group->cost)
         m.cost = *group->cost;
@@ -315,36 +315,31 @@ static double exchange(const fast_team *team, const forecast_machine *m, double 
     return fmax(sum, served - seconds);
 }
 
-/* Forecast a step of several workers, if the trainer told its costs. */
+/* Forecast a step, if the trainer told its costs and a worker of this process was timed. */
 static void forecast_team(const fast_team *team, fast_result *r)
 {
     const forecast_machine m = machine_of(team, NULL);
     double mean, slowest;
 
-    if (!team->costs.known)
+    if (team->costs.known)
+        compute(team, &m, &mean, &slowest);
+    if (!team->costs.known || !isfinite(mean))
         return;
-    compute(team, &m, &mean, &slowest);
     r->predicted_compute_s = mean;
     r->predicted_straggler_s =
         team->costs.cost.barrier > 0 && slowest - mean > 1e-6 * mean ? slowest - mean : 0;
     r->predicted_exchange_s = exchange(team, &m, mean + r->predicted_straggler_s);
 }
 
-/* A run of one worker is forecast by its first steps alone. */
+/* Without a world nothing has trained in this call. */
 void fast__run_forecast(fast_run *run)
 {
     fast_result *r = &run->result;
-    const int64_t count = first_count(&run->progress.first);
 
     r->work = run->learner->flops + FAST_UPDATE_OPERATIONS * (double)run->learner->params.count;
     r->depth = depth_of(run);
-    if (run->team) {
+    if (run->team->place.world)
         forecast_team(run->team, r);
-    } else if (count > 0) {
-        r->predicted_compute_s = r->predicted_exchange_s = r->predicted_straggler_s = 0;
-        for (int64_t i = 0; i < count; i++)
-            r->predicted_compute_s += run->progress.first.seconds[i] / (double)count;
-    }
     r->predicted_step_s =
         r->predicted_compute_s + r->predicted_exchange_s + r->predicted_straggler_s;
 }

@@ -12,6 +12,7 @@
 #include "run/run.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -92,9 +93,14 @@ static void test_like_native(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++) {
-        const char *options[] = { FED,           "workers=3",
-                                  strategies[i], i == 0 ? "accumulate=3" : "accumulate=1",
-                                  "engine=ref",  NULL };
+        const char *options[] = { FED,
+                                  "workers=3",
+                                  strategies[i],
+                                  i == 0 ? "accumulate=3" : "accumulate=1",
+                                  "engine=ref",
+                                  i >= 2 ? "validation=0.2" : "validation=0",
+                                  i >= 2 ? "best=yes" : "best=no",
+                                  NULL };
         fast_network *network = NULL;
         fast_run *native = NULL, *own = NULL;
 
@@ -117,6 +123,11 @@ static void test_like_native(void **state)
         assert_true(fabs(native->result.test_loss - own->result.test_loss) < 1e-4);
         assert_true(fabs(native->result.test_accuracy - own->result.test_accuracy) < 0.011);
         assert_true(native->result.test_accuracy > 0.2);
+        assert_int_equal(native->result.best_step, own->result.best_step);
+        assert_true((native->result.best_step >= 0) == (i >= 2));
+        assert_true(i < 2 ||
+                    fabs(native->result.validation_loss - own->result.validation_loss) < 1e-4);
+        assert_true(fast_run_figures(native) != NULL && fast_run_figures(own) == NULL);
         assert_true(native->result.virtual_time_s == own->result.virtual_time_s);
         assert_string_equal(fast_run_option(own, "model"), "softmax");
         assert_int_equal(fast_run_inputs(own), FEATURES);
@@ -136,6 +147,8 @@ typedef struct quadratic {
     int answer;             /* with this */
     const char *error;      /* and that; NULL: nothing is said */
     size_t stack;           /* bytes of it that each call takes */
+    pthread_t home;         /* the caller's thread */
+    atomic_llong away;      /* calls in other threads */
     atomic_llong calls;     /* of gradient */
     atomic_llong evaluated; /* calls without a gradient */
     atomic_llong watched;   /* events */
@@ -158,6 +171,8 @@ static fast_err step_down(void *ctx, fast_learner_request *t)
 
     if (q->stack)
         deep(q->stack);
+    if (!pthread_equal(q->home, pthread_self()))
+        atomic_fetch_add(&q->away, 1);
     atomic_fetch_add(t->g ? &q->calls : &q->evaluated, 1);
     if (q->fail_worker == worker && (!t->g || q->fail_step == t->step)) {
         snprintf(t->error, sizeof t->error, "%s", q->error ? q->error : "");
@@ -376,6 +391,20 @@ static void test_alone_fails(void **state)
     assert_non_null(strstr(fast_error_detail(), "at step 5 answered for no samples"));
 }
 
+/* One worker needs no thread: a learner that belongs to the caller's thread, as an interpreter's
+ * does, is called there. */
+static void test_alone_stays_home(void **state)
+{
+    static const char *const options[] = { "batch=10", "lr=0.01", NULL };
+    quadratic q = { .fail_worker = -2, .home = pthread_self() };
+    fast_result result;
+
+    (void)state;
+    assert_int_equal(train(&q, options, &result), FAST_OK);
+    assert_true(atomic_load(&q.calls) > 0 && atomic_load(&q.evaluated) > 0);
+    assert_int_equal(atomic_load(&q.away), 0);
+}
+
 /* More than a simulated actor has, 256 KB, and less than the smallest thread's stack. */
 static void test_has_stack(void **state)
 {
@@ -457,6 +486,8 @@ static void test_refuses(void **state)
     tensor.name = "a_name_that_is_much_longer_than_the_sixty_three_bytes_that_are_allowed";
     refuse(&kind, NULL, "needs a name of 1 to 63 bytes");
     refuse(&good, "holdout=0.1", "has its own");
+    refuse(&good, "validation=0.1", "has its own");
+    refuse(&good, "class_weights=balanced", "has its own loss");
 }
 
 static void test_cannot_predict(void **state)
@@ -507,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_resumes),
         cmocka_unit_test(test_errors_end_the_run),
         cmocka_unit_test(test_alone_fails),
+        cmocka_unit_test(test_alone_stays_home),
         cmocka_unit_test(test_has_stack),
         cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_cannot_predict),

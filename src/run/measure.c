@@ -15,7 +15,8 @@
  * Evaluation is no part of training: a worker's own is the time that it spends between steps; where
  * workers go in step it also waits, somewhere in its exchange, while another one evaluates.
  *
- * Cost: a few additions for each step and update; P^2 for completeness at each vote.
+ * Cost: a few additions for each step and update; P^2 for completeness at each vote, and less often
+ * above 512 workers.
  *
  * Where a worker's life goes; `flight` is the time of messages under way, which is exchange:
  *
@@ -184,10 +185,27 @@ static bool is_lost(const fast_team_actor *self)
     return self->over && self->lost;
 }
 
-/* The mean of min(1, c_ij / mean_i c_ij), of the contribution c_ij of worker j in replica i. */
+/* Add row i of the contributions to the column means, or to the sum of completeness. */
+static void add_row(const double *c, int64_t workers, double share, double *mean)
+{
+    for (int64_t j = 0; j < workers; j++)
+        mean[j] += c[j] * share;
+}
+
+static double row_sum(const double *c, int64_t workers, const double *mean)
+{
+    double sum = 0;
+
+    for (int64_t j = 0; j < workers; j++)
+        sum += mean[j] <= 0 ? 0 : c[j] < mean[j] ? c[j] / mean[j] : 1;
+    return sum;
+}
+
+/* The mean of min(1, c_ij / mean_i c_ij), of the contribution c_ij of worker j in replica i. Rows
+ * are read one after the other: by columns, each of P^2 reads would miss the cache. */
 static double completeness(const fast_team *team)
 {
-    double sum = 0, all = 0;
+    double *mean = team->measures.column_means, sum = 0, all = 0;
     int64_t replicas = 0;
 
     if (team->strategy->identical)
@@ -196,18 +214,17 @@ static double completeness(const fast_team *team)
         if (!team->actors[i]) /* of another process, or nothing was trained */
             return NAN;
         replicas += !is_lost(team->actors[i]);
+        mean[i] = 0;
     }
-    for (int64_t j = 0; j < team->workers; j++) {
-        double mean = 0;
-
-        for (int64_t i = 0; i < team->workers; i++)
-            if (!is_lost(team->actors[i]))
-                mean += team->actors[i]->measures.contributions[j] / (double)replicas;
-        all += mean;
-        for (int64_t i = 0; i < team->workers && mean > 0; i++)
-            if (!is_lost(team->actors[i]))
-                sum += fmin(1, team->actors[i]->measures.contributions[j] / mean);
-    }
+    for (int64_t i = 0; i < team->workers; i++)
+        if (!is_lost(team->actors[i]))
+            add_row(team->actors[i]->measures.contributions, team->workers, 1 / (double)replicas,
+                    mean);
+    for (int64_t j = 0; j < team->workers; j++)
+        all += mean[j];
+    for (int64_t i = 0; i < team->workers; i++)
+        if (!is_lost(team->actors[i]))
+            sum += row_sum(team->actors[i]->measures.contributions, team->workers, mean);
     return all > 0 ? sum / (double)(replicas * team->workers) : NAN;
 }
 
@@ -299,6 +316,11 @@ void fast__team_measure(fast_team *team)
     const fast_staleness *s = &team->measures.staleness;
     fast_result *r = &team->run->result;
 
+    if (team->single) {
+        team->run->progress.times.compute_ns = fast__measure_tally(team, 0).compute_ns;
+        r->compute_s = (double)team->run->progress.times.compute_ns * 1e-9;
+        return;
+    }
     r->staleness_mean = s->count > 0 ? (double)s->sum / (double)s->count : NAN;
     r->staleness_max = s->count > 0 ? s->max : -1;
     r->staleness_p50 = quantile(s, 0.5);
@@ -309,7 +331,11 @@ void fast__team_measure(fast_team *team)
         r->momentum = team->measures.momentum_sum / team->measures.momentum_weight;
         r->momentum_error = 1 / sqrt(team->measures.momentum_weight);
     }
-    r->completeness = completeness(team);
+    /* P^2 additions: thousands of workers have the value of some events ago. */
+    if (team->measures.completeness_due-- <= 0) {
+        r->completeness = completeness(team);
+        team->measures.completeness_due = team->workers * team->workers >> 18;
+    }
     measure_times(team);
     measure_codecs(team);
     blame(team);
@@ -318,7 +344,7 @@ void fast__team_measure(fast_team *team)
 bool fast_run_worker(const fast_run *run, int64_t rank, fast_worker *out)
 {
     FAST_ASSERT(run != NULL && out != NULL);
-    if (!run->team || rank < 0 || rank >= run->team->workers || !run->team->actors[rank])
+    if (run->team->single || rank < 0 || rank >= run->team->workers || !run->team->actors[rank])
         return false;
     const fast_tally tally = run->team->actors[rank]->measures.tally;
     *out = fast__measure_split(&tally);

@@ -33,6 +33,13 @@ typedef struct fast_tally {
     int64_t steps;                          /* taken */
 } fast_tally;
 
+/* Computing time of the first steps, from which the others are forecast on a real machine. */
+enum { FAST_FIRST_STEPS = 32, FAST_FIRST_SKIPPED = 2 };
+typedef struct fast_first {
+    double seconds[FAST_FIRST_STEPS]; /* of each, but for the very first, which warm up */
+    int64_t seen;                     /* steps so far, those included */
+} fast_first;
+
 /* Measures of one actor. Counters are written by the actor; others may read them. */
 typedef struct fast_actor_measures {
     fast_tally tally;      /* of calls that are over; guarded by the team's mutex */
@@ -55,6 +62,8 @@ typedef struct fast_team_measures {
     bool live;                /* the actors' counters are of the current call */
     int64_t pause_before_ns;  /* of the run, when the current call started */
     int64_t *waited;          /* [workers + servers]: ns that others waited for each */
+    double *column_means;     /* [workers] scratch of completeness */
+    int64_t completeness_due; /* results until completeness is computed again; 0: at the next */
     char waited_for[64];      /* name of the actor that the others waited for most */
 } fast_team_measures;
 
@@ -68,8 +77,8 @@ typedef struct fast_team_costs {
     double sum_s;                   /* seconds of a sum of all parameters; NAN: unknown */
 } fast_team_costs;
 
-/* Bring the measures of several workers in the run's result up to date. In mid-run they are as of
- * the last vote, and the team's mutex is held. */
+/* Bring the measures of several workers in the run's result up to date, or the computing time of a
+ * single one. In mid-run they are as of the last vote, and the team's mutex is held. */
 void fast__team_measure(struct fast_team *team);
 /* Count an update of this staleness. */
 void fast__staleness_add(fast_staleness *s, int64_t staleness);
@@ -86,6 +95,8 @@ void fast__measure_leave(struct fast_team_actor *self);
 /* The call is over, and its world still open. */
 void fast__measure_end(struct fast_team *team);
 
+/* Take the time of a step. */
+void fast__first_add(fast_first *first, double seconds);
 /* Of a worker whose group is still there: forecast the times of its sums by the transport's
  * costs. */
 void fast__forecast_sums(struct fast_team_actor *self);

@@ -155,6 +155,35 @@ static void steps_are_bounded(void **state)
     assert_non_null(strstr(fast_error_detail(), "epochs=1000000000"));
 }
 
+/* A method is taken where it fits, and the others are chosen freely; one that fits nowhere is
+ * refused. */
+static void methods_fit_some_convolutions(void **state)
+{
+    static const struct {
+        const char *method;
+        const char *model;
+        fast_err err;
+    } cases[] = { { "method=winograd_2x2_3x3", "model=resnet8", FAST_OK }, /* has strides of 2 */
+                  { "method=im2col", "model=lenet", FAST_OK },
+                  { "method=winograd_6x6_3x3", "model=lenet", FAST_ENOTSUP } }; /* kernels 5x5 */
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *given[] = { "data=digits:train=32,test=16",
+                                "plan=no",
+                                "batch=16",
+                                cases[i].model,
+                                cases[i].method,
+                                NULL };
+        fast_run *run = NULL;
+        const fast_err err = fast_run_open(given, &run);
+        if (err != cases[i].err)
+            fail_msg("%s, %s: %s", cases[i].model, cases[i].method, fast_error_detail());
+        fast_run_close(run);
+    }
+    assert_non_null(strstr(fast_error_detail(), "fits none of the 2 convolutions"));
+}
+
 /* Where checkpoints cannot be written any more: note it, and stop there. */
 static void cancel_at_note(void *ctx, const fast_event *event)
 {
@@ -249,9 +278,12 @@ static int remove_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_allocation_may_fail), cmocka_unit_test(weights_of_other_types),
-        cmocka_unit_test(steps_are_bounded),         cmocka_unit_test(checkpoint_cannot_be_written),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(weights_of_other_types),
+        cmocka_unit_test(steps_are_bounded),
+        cmocka_unit_test(checkpoint_cannot_be_written),
         cmocka_unit_test(killed_while_saving),
+        cmocka_unit_test(methods_fit_some_convolutions),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

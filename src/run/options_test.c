@@ -158,9 +158,40 @@ static void former_names(void **state)
     fast_log_set(NULL, NULL);
 }
 
+/* Options of ps that became codecs: the spec and the chain that they mean. */
+static void moved_options_are_codecs(void **state)
+{
+    static const char *const cases[][4] = {
+        { "strategy=ps:filter=0.1", "codec=none", "ps", "significance:threshold=0.1" },
+        { "strategy=ps:slack=2,skip=0.5", "codec=topk", "ps:slack=2", "skip:probability=0.5+topk" },
+        { "strategy=ps:budget=400,filter=1,slack=3", "codec=none+lz4", "ps:slack=3",
+          "significance:threshold=1+budget:bytes=400+lz4" },
+        { "strategy=ps:l1=0.02,kkt=yes,cache=yes", "codec=none", "ps:l1=0.02,cache=yes",
+          "kkt:l1=0.02" },
+        { "strategy=ps:kkt=yes,slack=1,l1=0.5", "codec=none", "ps:slack=1,l1=0.5", "kkt:l1=0.5" },
+        { "strategy=ps:slack=1", "codec=none+lz4", "ps:slack=1", "none+lz4" },
+        { "strategy=ps:filter=0,skip=0.0,kkt=no", "codec=none", "ps", "none" },
+        { "strategy=ps:filter=0.1", "system=gaia-asp", "ps:proxies=2,slack=1,barrier=100000",
+          "significance:threshold=0.1" },
+        { "strategy=ps:kkt=no", "system=kkt-filter", "ps:servers=2,slack=8,l1=0.0001,cache=yes",
+          "none" },
+        { "strategy=gossip:drop=0.1", "codec=skip", "gossip:drop=0.1", "skip" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(parse(cases[i][0], cases[i][1]), FAST_OK);
+        assert_string_equal(config.strategy, cases[i][2]);
+        assert_string_equal(config.codec, cases[i][3]);
+    }
+    assert_int_equal(parse("strategy=ps:kkt=yes", NULL), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "needs l1"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(moved_options_are_codecs),
         cmocka_unit_test(defaults_parse_and_read_back),
         cmocka_unit_test(texts_are_canonical),
         cmocka_unit_test(periods),

@@ -43,6 +43,7 @@
 #include "run/sink/store_sink.h"
 #include "run/team.h"
 #include "strategy/systems.h"
+#include "tensor/vector.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -127,7 +128,8 @@ static fast_err open_phase(fast_team *team, const char *spec, const char *topolo
     FAST_TRY(open_codecs(team, w, phase));
     FAST_TRY(fast__strategy_open(spec, team->run->strategy, &phase->strategy, &phase->config));
     strategy = phase->strategy;
-    FAST_TRY(fast__codec_check_strategy(team->run, strategy, phase->config));
+    if (!team->single)
+        FAST_TRY(fast__codec_check_strategy(team->run, strategy, phase->config));
     if (strategy->exclusions)
         FAST_TRY(fast__exclusions_check(strategy->name, strategy->options, strategy->exclusions,
                                         phase->config));
@@ -142,6 +144,10 @@ static fast_err open_phase(fast_team *team, const char *spec, const char *topolo
     if (strategy->topology)
         FAST_TRY(fast_topology_new(strcmp(topology, "auto") == 0 ? strategy->topology : topology,
                                    c->workers, (uint64_t)c->seed, &phase->topology));
+    /* The weights of undirected graphs are right by construction. */
+    if (strategy->mixes && strategy->mixes(phase->config) &&
+        fast_topology_is_directed(phase->topology))
+        FAST_TRY(fast_topology_check(phase->topology));
     if (phase->servers > team->servers)
         team->servers = phase->servers;
     return FAST_OK;
@@ -223,6 +229,7 @@ static fast_err add_phase(fast_team *team, const char *text)
     FAST_TRY(fast__options_parse("phases", when_options, &w, words));
     FAST_TRY(at == text ? as_before(&phase[-1], text, spec, &w)
                         : resolve_system(spec, sizeof spec, &w));
+    FAST_TRY(fast__options_moved(spec, w.codec, sizeof w.codec));
     FAST_TRY(step_of(team, text, &w, before, &begin));
     team->phases.count++; /* fast__phases_free() frees its contents from here on */
     FAST_TRY(open_phase(team, spec, w.topology, &w, phase));
@@ -261,7 +268,8 @@ fast_err fast__phases_open(fast_team *team)
     fast__options_default(when_options, &w);
     FAST_TRY(fast__alloc("phases", FAST_PHASES_MAX, sizeof *team->phases.list, &team->phases.list));
     team->phases.count = 1;
-    FAST_TRY(open_phase(team, c->strategy, c->topology, &w, &team->phases.list[0]));
+    FAST_TRY(open_phase(team, team->single ? "allreduce" : c->strategy,
+                        team->single ? "auto" : c->topology, &w, &team->phases.list[0]));
     team->phases.list[0].end = team->run->step_count;
     snprintf(text, sizeof text, "%s", c->phases);
     for (char *part = text; part && *part; part = next) {
@@ -336,8 +344,8 @@ static fast_err share_model(fast_team_actor *self, fast_group *all)
     float *slot;
 
     if (fast_group_rank(all) == 0) {
-        memcpy(t->w, team->run->learner->w, size);
-        memcpy(t->s, team->run->learner->s, (size_t)t->state_count * sizeof(float));
+        fast__vector_copy(t->count, team->run->learner->w, t->w);
+        fast__vector_copy(t->state_count, team->run->learner->s, t->s);
     }
     FAST_TRY(fast_broadcast(all, 0, t->w, size, FAST_SOON));
     if (t->state_count > 0)
@@ -353,7 +361,7 @@ static fast_err share_model(fast_team_actor *self, fast_group *all)
 static int why_stop(const fast_run *run)
 {
     if (run->finished)
-        return strcmp(run->result.stop, "target") == 0 ? FAST_WHY_TARGET : FAST_WHY_DIVERGED;
+        return fast__team_why(run->result.stop);
     return run->result.canceled ? FAST_WHY_CANCELED : 0;
 }
 
@@ -388,10 +396,9 @@ void fast__phase_agreed(fast_team *team)
 
         if (!self)
             continue;
-        memcpy(run->learner->w, self->context.trainer.w,
-               (size_t)self->context.trainer.count * sizeof(float));
-        memcpy(run->learner->s, self->context.trainer.s,
-               (size_t)self->context.trainer.state_count * sizeof(float));
+        fast__vector_copy(self->context.trainer.count, self->context.trainer.w, run->learner->w);
+        fast__vector_copy(self->context.trainer.state_count, self->context.trainer.s,
+                          run->learner->s);
         fast__rule_state_copy(run->optimizer, self->context.optimizer, self->context.trainer.count);
         return;
     }

@@ -5,7 +5,7 @@
  * owns the clock and answers here instead.
  *
  *     caller                         fast__run_now()
- *     one worker; threads at rest    the machine's monotonic clock
+ *     a run at rest, but on `sim`    the machine's monotonic clock
  *     an actor that drives the run   its own clock: clock.actor is set while it holds the mutex
  *     `sim` without an actor         0: reading, saving and reporting take no virtual time
  *

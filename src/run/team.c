@@ -35,6 +35,7 @@
 
 #include "base/memory.h"
 #include "run/sink/store_sink.h"
+#include "tensor/vector.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -54,17 +55,17 @@ static bool can_resume(const fast_strategy *strategy)
     return strategy->identical || strategy->resumable;
 }
 
-/* Resolve what "auto" stands for and open the phases; refuse checkpoints where no phase can be
- * saved. */
+/* Resolve what "auto" stands for, which a single worker's options do not tell, and open the phases;
+ * refuse checkpoints where no phase can be saved. */
 static fast_err open_strategy(fast_team *team)
 {
     fast_run_config *c = &team->run->config;
     bool whole = false;
 
-    if (strcmp(c->strategy, "auto") == 0)
+    if (strcmp(c->strategy, "auto") == 0 && !team->single)
         snprintf(c->strategy, sizeof c->strategy, "%s",
                  team->run->strategy ? team->run->strategy->name : "allreduce");
-    if (strcmp(c->transport, "auto") == 0)
+    if (strcmp(c->transport, "auto") == 0 && !team->single)
         snprintf(c->transport, sizeof c->transport, "threads");
     FAST_TRY(fast__phases_open(team));
     for (int64_t i = 0; i < team->phases.count; i++)
@@ -85,6 +86,18 @@ fast_err fast__team_can_resume(const fast_team *team, const char *option)
         team->strategy->name, option);
 }
 
+/* Do workers vote in any phase? Where replicas are identical at each step, worker 0's stands. */
+static bool has_votes(const fast_team *team)
+{
+    for (int64_t i = 0; i < team->phases.count; i++) {
+        const fast_strategy *strategy = team->phases.list[i].strategy;
+
+        if (!strategy->identical || !strategy->synchronous)
+            return true;
+    }
+    return false;
+}
+
 /* Allocate the lists of actors and the votes. */
 static fast_err open_memory(fast_team *team)
 {
@@ -93,11 +106,13 @@ static fast_err open_memory(fast_team *team)
     FAST_TRY(fast__representative_open(team));
     FAST_TRY(fast__alloc("actors' numbers", actors, sizeof *team->ids, &team->ids));
     FAST_TRY(fast__alloc("the workers", actors, sizeof *team->actors, &team->actors));
+    FAST_TRY(fast__alloc("column means", team->workers, sizeof *team->measures.column_means,
+                         &team->measures.column_means));
     FAST_TRY(fast__alloc("waits by actor", actors, sizeof *team->measures.waited,
                          &team->measures.waited));
     for (int64_t i = 0; i < actors; i++)
         team->ids[i] = i;
-    for (int i = 0; i <= FAST_VOTES; i++) {
+    for (int i = 0; i <= FAST_VOTES && has_votes(team); i++) {
         fast_vote *vote = i < FAST_VOTES ? &team->ballot.votes[i] : &team->ballot.last;
 
         FAST_TRY(fast__vote_new(team, vote));
@@ -159,20 +174,23 @@ static fast_err open_world(fast_team *team)
     team->place.roles[1] = (fast_role){ "server", team->servers, fast__team_server, team };
     memset(&config, 0, sizeof config);
     fast__options_default(fast__actors_options, &config);
-    snprintf(config.transport, sizeof config.transport, "%s", c->transport);
+    snprintf(config.transport, sizeof config.transport, "%s",
+             team->single ? "threads" : c->transport);
     snprintf(config.cluster, sizeof config.cluster, "%s", cluster_of(team));
     snprintf(config.faults, sizeof config.faults, "%s", c->faults);
     trace_path(team, config.trace, sizeof config.trace);
     snprintf(config.record, sizeof config.record, "%s", c->record);
     snprintf(config.replay, sizeof config.replay, "%s", c->replay);
     config.job = team->place.job;
-    config.snapshot = team->run->sinks.store != NULL;
+    config.snapshot = team->run->sinks.store != NULL && !team->single;
     config.seed = c->seed;
     config.timeout = c->timeout;
     config.pool = c->pool;
     FAST_TRY(fast__actors_check(&config));
-    return fast__world_open(&config, team->place.roles, team->servers > 0 ? 2 : 1,
-                            &team->place.world);
+    FAST_TRY(fast__world_open(&config, team->place.roles, team->servers > 0 ? 2 : 1,
+                              &team->place.world));
+    team->place.world->device = team->run->device;
+    return FAST_OK;
 }
 
 /* Strategies whose workers write to one memory need them all where it is. */
@@ -223,30 +241,16 @@ static fast_err look_around(fast_team *team)
     return err;
 }
 
-/* Options that have no meaning for one worker without actors. */
-static fast_err check_alone(const fast_run_config *c)
-{
-    if (c->cluster[0] || c->faults[0])
-        return fast__fail(FAST_EINVAL, "%s needs transport=sim",
-                          c->cluster[0] ? "cluster" : "faults");
-    if (c->record[0] || c->replay[0])
-        return fast__fail(FAST_EINVAL, "%s: one worker repeats to the bit by itself; leave it out",
-                          c->record[0] ? "record" : "replay");
-    return FAST_OK;
-}
-
 fast_err fast__team_new(fast_run *run, fast_team **out)
 {
     const fast_run_config *c = &run->config;
     fast_team *team = NULL;
     fast_err err;
 
-    *out = NULL;
-    if (c->workers == 1 && !run->strategy && !c->phases[0] && strcmp(c->strategy, "auto") == 0 &&
-        strcmp(c->transport, "auto") == 0)
-        return check_alone(c);
     FAST_TRY(fast__alloc("a team", 1, sizeof *team, &team));
     team->run = run;
+    team->single = c->workers == 1 && !run->strategy && !c->phases[0] &&
+                   strcmp(c->strategy, "auto") == 0 && strcmp(c->transport, "auto") == 0;
     team->workers = c->workers;
     team->ballot.step = -1;
     team->measures.divergence = NAN;
@@ -291,6 +295,7 @@ void fast__team_free(fast_team *team)
     fast__mutex_fini(&team->mutex);
     fast__free(team->place.job);
     fast__free(team->actors);
+    fast__free(team->measures.column_means);
     fast__free(team->measures.waited);
     fast__free(team->ids);
     fast__free(team);
@@ -321,10 +326,8 @@ static fast_err open_actors(fast_team *team)
         }
         if (i < team->workers)
             continue;
-        memcpy(self->context.trainer.w, learner->w,
-               (size_t)self->context.trainer.count * sizeof(float));
-        memcpy(self->context.trainer.s, learner->s,
-               (size_t)self->context.trainer.state_count * sizeof(float));
+        fast__vector_copy(self->context.trainer.count, learner->w, self->context.trainer.w);
+        fast__vector_copy(self->context.trainer.state_count, learner->s, self->context.trainer.s);
         self->context.trainer.step = team->run->step; /* its schedule continues too */
     }
     return FAST_OK;
@@ -355,7 +358,10 @@ static void begin(fast_team *team)
     for (int i = 0; i < FAST_VOTES; i++)
         team->ballot.votes[i].step = -1;
     team->ballot.step = -1;
-    fast__vote_clear(team, &team->ballot.last, run->step);
+    if (has_votes(team))
+        fast__vote_clear(team, &team->ballot.last, run->step);
+    if (team->single) /* the first progress is shown after a while */
+        run->sinks.shown_ns = fast__run_wall();
     atomic_store(&team->stop.why, 0);
     atomic_store(&team->stop.broken, -1);
     atomic_store(&team->stop.step, INT64_MAX);
@@ -364,7 +370,15 @@ static void begin(fast_team *team)
     atomic_store(&team->stop.finished, false);
 }
 
-/* Set the stop reason of a run that was not stopped here; perhaps another process saw it. */
+int fast__team_why(const char *stop)
+{
+    return strcmp(stop, "target") == 0     ? FAST_WHY_TARGET
+           : strcmp(stop, "patience") == 0 ? FAST_WHY_PATIENCE
+                                           : FAST_WHY_DIVERGED;
+}
+
+/* Set the reason why a run stopped that was not stopped here; perhaps another process saw it. A run
+ * that came to its end has none until that is evaluated. */
 static void name_the_end(fast_team *team)
 {
     fast_run *run = team->run;
@@ -372,13 +386,14 @@ static void name_the_end(fast_team *team)
 
     if (run->finished)
         return;
-    run->finished = (why & (FAST_WHY_TARGET | FAST_WHY_DIVERGED)) != 0;
-    run->result.canceled = !run->finished && run->step < run->step_count &&
+    run->finished = (why & (FAST_WHY_TARGET | FAST_WHY_DIVERGED | FAST_WHY_PATIENCE)) != 0;
+    run->result.canceled = !run->finished && (team->single || run->step < run->step_count) &&
                            (atomic_load(&run->cancel) || (why & FAST_WHY_CANCELED));
-    run->result.stop = (why & FAST_WHY_DIVERGED) ? "diverged"
-                       : run->finished           ? "target"
-                       : run->result.canceled    ? "canceled"
-                                                 : "done";
+    run->result.stop = (why & FAST_WHY_DIVERGED)   ? "diverged"
+                       : (why & FAST_WHY_TARGET)   ? "target"
+                       : (why & FAST_WHY_PATIENCE) ? "patience"
+                       : run->result.canceled      ? "canceled"
+                                                   : "";
 }
 
 /* The failure that tells most: of a program that gave up on another, before one of an actor that
@@ -404,13 +419,15 @@ static int64_t first_failure(const fast_team *team)
  * those that crashed: who needed one did not come to its end. */
 static fast_err check_ends(fast_team *team)
 {
+    const long long broken = atomic_load(&team->stop.broken);
     const int64_t failed = first_failure(team);
     int64_t ended = 0, gone = 0;
     char text[FAST_DETAIL_MAX + 128], name[64];
 
-    if (atomic_load(&team->stop.broken) >= 0)
-        return fast__fail(team->stop.err, "worker %lld: %s", atomic_load(&team->stop.broken),
-                          team->stop.detail);
+    if (broken >= 0)
+        return team->single
+                   ? fast__fail(team->stop.err, "%s", team->stop.detail)
+                   : fast__fail(team->stop.err, "worker %lld: %s", broken, team->stop.detail);
     if (failed < 0)
         return FAST_OK;
     for (int64_t i = 0; i < team->workers; i++) {
@@ -529,7 +546,6 @@ static fast_err change(fast_team *team, bool *stop_out)
     if (run->finished || run->result.canceled)
         return FAST_OK;
     *stop_out = false;
-    run->result.stop = "";
     return fast__phase_next(team);
 }
 
@@ -538,19 +554,24 @@ fast_err fast__team_train(fast_team *team)
     fast_run *run = team->run;
     bool stop = run->step >= run->step_count;
 
+    fast__run_forecast(run); /* of the model alone: nothing has trained yet */
     if (run->finished)
         return FAST_OK;
+    if (count_actors(team) == 0)
+        fast__sums_resume(team);
     if (stop) { /* nothing to train: evaluate the model as it is */
         name_the_end(team);
-        return fast__monitor_finish(team);
-    }
-    if (count_actors(team) == 0)
+        FAST_TRY(fast__monitor_finish(team));
+    } else if (count_actors(team) == 0) {
         FAST_TRY(fast__phase_find(team));
+    }
     while (!stop) {
         FAST_TRY(run_world(team));
         name_the_end(team);
         FAST_TRY(fast__monitor_finish(team));
         FAST_TRY(change(team, &stop));
     }
+    if (!run->result.stop[0])
+        run->result.stop = "done";
     return FAST_OK;
 }

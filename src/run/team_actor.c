@@ -62,9 +62,8 @@ static fast_err host_next(void *host, bool *more_out)
     const int64_t begin = fast_now(actor);
     *more_out = !self->err && fast__monitor_next(self);
     fast__count(&self->measures.pause_ns, fast_now(actor) - begin);
-    if (*more_out)
-        take_first(self);
-    else
+    take_first(self);
+    if (!*more_out)
         fast__measure_leave(self);
     return self->err ? fast__fail(self->err, "%s", self->why) : FAST_OK;
 }
@@ -150,40 +149,21 @@ static const fast_host_ops host_ops = { .next = host_next,
 
 /* Creation. */
 
-/* Make a worker's loader: its shard of the training set. Simulated workers read ahead nothing:
- * threads would disturb the simulation. */
-static fast_err make_loader(const fast_team *team, int64_t rank, fast_loader **out)
-{
-    const fast_run_config *c = &team->run->config;
-    const bool is_sim = strcmp(c->transport, "sim") == 0;
-    const fast_loader_options options = { .seed = (uint64_t)c->seed,
-                                          .batch = c->batch,
-                                          .workers = team->workers,
-                                          .worker = rank,
-                                          .accumulate = c->accumulate,
-                                          .shard = (fast_shard)c->shard,
-                                          .alpha = c->alpha,
-                                          .augment =
-                                              strcmp(c->augment, "no") == 0 ? NULL : c->augment,
-                                          .prefetch = is_sim ? 0 : c->prefetch_count,
-                                          .shuffle = true };
-
-    return team->run->data.train ? fast__loader_new(team->run->data.train, &options, out) : FAST_OK;
-}
-
-/* Make a worker's learner. Simulated workers borrow a workspace for each gradient; others own
- * one. */
+/* Make a worker's learner on its shard of the training set. Simulated workers borrow a workspace
+ * for each gradient; others own one. */
 static fast_err make_learner(fast_team_actor *self, int64_t rank, fast_learner **out)
 {
     fast_team *team = self->team;
     const fast_run *run = team->run;
+
+    FAST_TRY(fast__run_loader(run, rank, &self->loader));
     fast_native_options native = { .graph = run->graph,
+                                   .device = run->device,
                                    .engine = run->engine,
                                    .program = run->program,
                                    .loader = self->loader,
                                    .accumulate = run->config.accumulate,
                                    .seed = (uint64_t)run->config.seed };
-
     if (run->foreign)
         return fast__run_foreign(run, rank, self->loader, out);
     if (strcmp(run->config.transport, "sim") == 0) {
@@ -199,10 +179,13 @@ static fast_err make_learner(fast_team_actor *self, int64_t rank, fast_learner *
 static fast_context_phase current_phase(const fast_team *team)
 {
     const fast_phase *phase = &team->phases.list[team->phases.current];
+    const fast_strategy *s = phase->strategy;
+    const char *sends = s->sends_by ? s->sends_by(phase->config) : s->sends;
 
     return (fast_context_phase){ .strategy = phase->strategy->name,
                                  .resumes = phase->strategy->resumable,
                                  .synchronous = phase->strategy->synchronous,
+                                 .gradients = sends && strcmp(sends, "gradients") == 0,
                                  .config = phase->config,
                                  .cost = phase->strategy->cost,
                                  .topology = phase->topology,
@@ -230,15 +213,15 @@ static fast_err make_parts(fast_team_actor *self, int64_t i)
                                .seed = (uint64_t)run->config.seed,
                                .is_virtual = run->clock.is_virtual,
                                .model = run->learner,
+                               .learner = team->single ? run->learner : NULL,
                                .optimizer = run->config.optimizer,
+                               .rule = team->single ? run->optimizer : NULL,
                                .rates = run->schedule,
                                .shared = may_share ? &team->shared : NULL,
                                .phase = current_phase(team) };
 
-    if (worker) {
-        FAST_TRY(make_loader(team, rank, &self->loader));
+    if (worker && !team->single)
         FAST_TRY(make_learner(self, rank, &o.learner));
-    }
     FAST_TRY(fast__context_init(&self->context, &o));
     if (worker)
         FAST_TRY(fast__alloc("contributions", team->workers, sizeof(double),
@@ -270,7 +253,7 @@ void fast__team_actor_free(fast_team_actor *self)
     fast_learner *learner = self->context.learner;
 
     fast__context_fini(&self->context);
-    if (learner)
+    if (learner && !self->team->single)
         learner->ops->free(learner);
     if (self->workspace)
         self->team->run->engine->workspace_free(self->workspace);

@@ -1,30 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The training loop of one worker, on the learner's contract:
+ * A call of fast_run_train(): events and files around the training of the team (team.c), whose
+ * workers evaluate and save between their steps by the functions here.
  *
- *   g <- gradient of batch `step` at w;   w <- rule(w, g, lr(step))
+ * Between two steps a run is at rest: evaluation, checkpoints, the target and a cancel are looked
+ * at there only, so that a checkpoint is always of a whole step. After the first step a run
+ * allocates nothing.
  *
- * Where the rule is elementwise the update of a range is applied inside the gradient, as soon as
- * the range is reported: its gradient is then still in the cache, and the learner reads neither it
- * nor the parameters of the range again in this step. Other rules (norms per layer, clipping by
- * norm) see the whole vector after the gradient. Both orders give the same bits.
- *
- * Between two steps the run is at rest: evaluation, checkpoints, the target and a cancel are looked
- * at there only, in this order, so that a checkpoint is always of a whole step. After the first
- * step the loop allocates nothing.
- *
- * One call of fast_run_train(), in the caller's thread:
+ * In the caller's thread:
  *
  *     log, event file, store writer    FAST_EIO or FAST_ENOMEM: nothing has trained
  *     START, notes                     of data, resume and codec=auto
- *     +-> canceled?                    "canceled"
- *     |   evaluate, save if due        the target may end the run: "target"
- *     |   step == step_count?          "done"
- *     |   canceled?                    a signal during a long evaluation
- *     |   step                         a loss that is not finite: "diverged"
- *     +-- PROGRESS                     ten times a second at most
- *     forecast                         of a step's time, for the result
- *     checkpoint, weights              not after "diverged": older files stay as they are
+ *     target, patience?                of the evaluation in a checkpoint
+ *     fast__team_train()               steps, evaluations, PROGRESS ten times a second at most, the
+ *                                      forecast; the end: "done", "target", "patience", "diverged",
+ *                                      "canceled"
+ *     checkpoint, best model, test     not after "diverged": older files stay as they are
+ *     weights                          of the best model, if it is asked for
  *     measures, last row of the store
  *
  * Errors of a learner or an evaluation end the call. A checkpoint in mid-run that fails is a note,
@@ -44,46 +36,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-/* The report of a gradient: the range is final, so its update can be made now. */
-static void apply_range(void *ctx, int64_t offset, int64_t count)
-{
-    fast_run *run = ctx;
-    fast__optimizer_apply(run->optimizer, run->step + 1, run->progress.lr, run->learner->w,
-                          run->learner->g, offset, count);
-}
-
-/* One step of one worker. The time of the step includes the update. */
-fast_err fast__run_step(fast_run *run)
-{
-    fast_learner *learner = run->learner;
-    const int64_t begin_ns = fast__run_now(run);
-    fast_gradient gradient = { .step = run->step,
-                               .report = run->progress.by_range ? apply_range : NULL,
-                               .ctx = run };
-    run->progress.lr = fast__schedule_lr(run->schedule, run->step);
-    FAST_TRY(learner->ops->gradient(learner, &gradient));
-    if (!run->progress.by_range)
-        fast__optimizer_apply(run->optimizer, run->step + 1, run->progress.lr, learner->w,
-                              learner->g, 0, learner->params.count);
-    const int64_t spent_ns = fast__run_now(run) - begin_ns;
-    run->progress.times.compute_ns += spent_ns;
-    fast__first_add(&run->progress.first, (double)spent_ns * 1e-9);
-    run->progress.times.samples += gradient.samples;
-
-    if (run->step % learner->epoch_steps == 0)
-        run->progress.sums = (fast_run_sums){ 0 };
-    run->progress.sums.loss += gradient.loss;
-    run->progress.sums.batches++;
-    run->progress.sums.correct += gradient.correct;
-    run->progress.sums.positions += gradient.positions;
-    run->step++;
-    if (!isfinite(gradient.loss)) {
-        run->finished = true;
-        run->result.stop = "diverged";
-    }
-    return FAST_OK;
-}
 
 /* Number of times that a period was due until a step. */
 int64_t fast__run_dues(const fast_run *run, fast_period period, int64_t step)
@@ -189,63 +141,6 @@ void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
         tell_main(&what);
 }
 
-/* Append a JSON line to the file of --log. */
-static void write_log(fast_run *run)
-{
-    FILE *file = run->sinks.log;
-    const fast_result *r = &run->result;
-    if (!file)
-        return;
-    if (fast__run_json_log(r, run->team != NULL, file) == FAST_OK)
-        return;
-    /* The log does not end hours of training, but a hole in it is said, once. */
-    char note[FAST_PATH_MAX + 128];
-    snprintf(note, sizeof note, "cannot write %s: %s; the log ends here", run->config.log,
-             strerror(errno));
-    fclose(file);
-    run->sinks.log = NULL;
-    fast__run_tell(run, FAST_EVENT_NOTE, note);
-}
-
-/* End the run where the last evaluation reached the target. */
-static void look_at_target(fast_run *run)
-{
-    if (run->config.target > 0 && run->result.test_accuracy >= run->config.target) {
-        run->finished = true;
-        run->result.stop = "target";
-        run->result.time_to_target_s = run->result.time_s;
-    }
-}
-
-/* The time of an evaluation is not training time. */
-fast_err fast__run_evaluate(fast_run *run)
-{
-    const int64_t slow_ns = 100000000; /* so that it is not said more often than progress is */
-
-    if (run->progress.times.evaluations == 0 || run->progress.times.tested_ns >= slow_ns)
-        fast__run_tell(run, FAST_EVENT_PROGRESS, "testing");
-    const int64_t wall_ns = fast__run_wall();
-    const int64_t begin_ns = fast__run_now(run);
-    fast_evaluation evaluation = { 0 };
-    if (fast__members_stand(run))
-        FAST_TRY(fast__members_evaluate(run, &evaluation));
-    else
-        FAST_TRY(run->learner->ops->evaluate(run->learner, &evaluation));
-    const int64_t spent_ns = fast__run_now(run) - begin_ns;
-    run->progress.times.tested_ns = fast__run_wall() - wall_ns;
-    run->progress.times.pause_ns += spent_ns;
-    run->progress.times.evaluate_ns += spent_ns;
-    run->progress.times.evaluations++;
-    run->progress.step_evaluated = run->step;
-    run->result.test_loss = evaluation.loss;
-    run->result.test_accuracy = evaluation.accuracy;
-    fast__run_measure(run);
-    look_at_target(run);
-    fast__run_tell(run, FAST_EVENT_EVALUATE, NULL);
-    write_log(run);
-    return FAST_OK;
-}
-
 /* Save a checkpoint; its time is not training time. */
 static fast_err save(fast_run *run, const char *path)
 {
@@ -261,12 +156,11 @@ static fast_err save(fast_run *run, const char *path)
 
 /* A checkpoint in mid-run that cannot be written does not end hours of training: the user is told,
  * once, and the next one may succeed. */
-fast_err fast__run_save_due(fast_run *run)
+void fast__run_save_due(fast_run *run)
 {
     const char *path = run->config.checkpoint;
     const bool last = run->finished || run->step >= run->step_count;
-    const bool whole =
-        !run->team || run->team->strategy->identical || run->team->strategy->resumable;
+    const bool whole = run->team->strategy->identical || run->team->strategy->resumable;
     if (path[0] && whole && !last && run->step != run->progress.step_saved &&
         fast_run_is_first(run) && !fast__saved_states_waits(run) &&
         fast__run_is_due(run, run->config.checkpoint_period, run->step)) {
@@ -274,54 +168,6 @@ fast_err fast__run_save_due(fast_run *run)
         if (failed && !run->progress.save_failed)
             fast__run_tell(run, FAST_EVENT_NOTE, fast_error_detail());
         run->progress.save_failed = failed;
-    }
-    return FAST_OK;
-}
-
-/* Do all that is due between two steps: evaluate, save, stop at the target. */
-static fast_err rest(fast_run *run)
-{
-    if (run->step == run->progress.step_evaluated) /* by the run that this one resumes */
-        look_at_target(run);
-    else if (fast__run_is_due(run, run->config.evaluate_period, run->step))
-        FAST_TRY(fast__run_evaluate(run));
-    return fast__run_save_due(run);
-}
-
-/* A cancel takes effect before and after what is done between steps. */
-static bool is_canceled(fast_run *run)
-{
-    if (!atomic_load(&run->cancel) || run->finished)
-        return false;
-    run->result.canceled = true;
-    run->result.stop = "canceled";
-    return true;
-}
-
-/* Train one worker: rest, step, report; until the end, the target, a cancel or a loss that is not
- * finite. */
-static fast_err loop(fast_run *run)
-{
-    for (;;) {
-        if (is_canceled(run))
-            return FAST_OK;
-        FAST_TRY(rest(run));
-        if (run->finished)
-            return FAST_OK;
-        if (run->step >= run->step_count) {
-            run->result.stop = "done";
-            return FAST_OK;
-        }
-        if (is_canceled(run))
-            return FAST_OK;
-        FAST_TRY(fast__run_step(run));
-        const int64_t now_ns = fast__run_now(run);
-        if (now_ns - run->progress.times.progress_ns >= 100000000) {
-            run->progress.times.progress_ns = now_ns;
-            fast__run_tell(run, FAST_EVENT_PROGRESS, NULL);
-        }
-        if (run->finished) /* the loss is not a number: nothing here is worth evaluating */
-            return FAST_OK;
     }
 }
 
@@ -359,13 +205,14 @@ static fast_err write_files(fast_run *run)
         return FAST_OK;
     if (!path[0] && run->result.canceled)
         path = run->config.resume;
-    if (path[0] && run->team && !run->team->strategy->identical && !run->team->strategy->resumable)
+    if (path[0] && !run->team->strategy->identical && !run->team->strategy->resumable)
         fast__run_tell(
             run, FAST_EVENT_NOTE,
             "the run ends where each worker has a replica of its own: the last checkpoint "
             "is of the strategy before");
     else if (path[0] && run->step != run->progress.step_saved)
         FAST_TRY(save(run, path));
+    FAST_TRY(fast__run_finish(run));
     if (run->config.save[0]) {
         FAST_TRY(fast__weights_save(run, run->config.save));
         fast__run_tell(run, FAST_EVENT_SAVE, run->config.save);
@@ -384,18 +231,17 @@ fast_err fast_run_train(fast_run *run)
     if (!run->finished)
         run->result.stop = "";
     run->progress.times.start_ns = fast__run_now(run);
-    run->progress.times.progress_ns = run->progress.times.start_ns;
     fast__store_sink_begin(run);
-    fast__run_tell(run, FAST_EVENT_START, NULL);
+    fast__run_tell(run, FAST_EVENT_START, run->data.train ? run->data.train->summary : NULL);
     if (run->text.data_note)
         fast__run_tell(run, FAST_EVENT_NOTE, run->text.data_note);
     if (run->text.resume_note[0])
         fast__run_tell(run, FAST_EVENT_NOTE, run->text.resume_note);
     if (run->text.codec_note[0])
         fast__run_tell(run, FAST_EVENT_NOTE, run->text.codec_note);
-    fast_err err = run->team ? fast__team_train(run->team) : loop(run);
-    if (!run->team)
-        fast__run_forecast(run);
+    if (run->step == run->progress.step_evaluated) /* by the run that this one resumes */
+        fast__run_look(run);
+    fast_err err = fast__team_train(run->team);
     if (err == FAST_OK)
         err = write_files(run);
     if (run->progress.times.start_ns)

@@ -30,9 +30,10 @@ void fast__space_range(const fast_space *space, int64_t owner, int64_t tensor, i
 /* Return the number of elements whose bits are not all 0. */
 int64_t fast__space_count_nonzero(const float *x, int64_t count);
 
-/* Tell remote owners that an add of x to the first tensor follows. Where x has an entry that is not
- * 0, gets by other actors wait for that add, or until this actor has gone. FAST_EPEER. */
-fast_err fast__space_announce(fast_space *space, const float *x);
+/* Tell remote owners that an add to the first tensor follows: gets of it by other actors wait for
+ * that add, or until this actor has gone. Adds of many bytes do this (fast_space_options.announce).
+ * FAST_EPEER. */
+fast_err fast__space_announce(fast_space *space);
 
 /*
  * A get of the first tensor that arrives in slices, the first floats first, so that a forward pass
@@ -66,6 +67,9 @@ void fast__space_follow(fast_space *space, const fast_space *leader, int64_t ten
 /* Return the residual of error feedback that this writer has for an owner's range; NULL if its
  * codec has none. */
 const float *fast__space_residual(const fast_space *space, int64_t owner);
+/* y += scale times the elements of the first tensor that this writer's codec holds back by its
+ * selections. */
+void fast__space_add_waiting(const fast_space *space, float scale, float *y);
 /* Count in `figures`, which is lent, what the space's codecs do. */
 void fast__space_figures(fast_space *space, fast_coded_figures *figures);
 

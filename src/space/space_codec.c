@@ -7,6 +7,9 @@
  * (codec/shadow.c): a reader may skip any number of versions, so differences between versions would
  * not reach it.
  *
+ * A chain that only selects elements is not encoded: the selected floats travel in the sparse form,
+ * which is as short, has no cost at the owner, and can cache indices.
+ *
  * Values of remote ranges are encoded where they become parts of messages. Values of local ranges
  * do not travel; they are encoded and decoded in place, so that a run computes the same numbers on
  * every transport, and pays for the codec without a benefit.
@@ -20,6 +23,7 @@
 #include "codec/shadow.h"
 #include "space/space_checkpoint.h"
 #include "space/space_form.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -28,6 +32,7 @@ struct fast_space_codec {
     const fast_chain *chains[FAST_SPACE_WAYS]; /* NULL: floats without a codec */
     fast_chain *opened[FAST_SPACE_WAYS];       /* chains that this space opened by name, or NULL */
     fast_coder **coders[FAST_SPACE_WAYS];      /* [owner]; NULL where its range is empty */
+    bool selects;                              /* adds are selected, and travel as floats, sparse */
     fast_shadows **shadows;      /* [owner]: how differences are read, NULL where the range
                                              is empty; NULL: values are read */
     fast_shadow *held;           /* [owner]: values that this reader holds */
@@ -71,7 +76,25 @@ bool fast__space_flows(const fast_space *space, fast_space_flows *out)
 bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t tensor)
 {
     FAST_ASSERT(way < FAST_SPACE_WAYS);
-    return tensor == 0 && space->codec && space->codec->chains[way];
+    return tensor == 0 && space->codec && space->codec->chains[way] &&
+           !(way == FAST_SPACE_UP && space->codec->selects);
+}
+
+/* One flow for all owners, so that elements are compared over the whole tensor. */
+void fast__space_select(fast_space *space, const float **x)
+{
+    const fast_space_codec *codec = space->codec;
+    FAST_ASSERT(x != NULL);
+    if (!*x || !codec || !codec->selects)
+        return;
+    const int64_t begin = fast_now(space->actor), count = space->map.counts[0];
+    fast__coder_select(codec->coders[FAST_SPACE_UP][0], *x, codec->x);
+    *x = codec->x;
+    const int64_t entries = fast__space_count_nonzero(*x, count);
+    const int64_t sent = entries < count / 2 ? 2 * entries : count;
+    fast__count(&codec->figures->bytes_in, count * (int64_t)sizeof **x);
+    fast__count(&codec->figures->bytes_out, sent * (int64_t)sizeof **x);
+    fast__count(&codec->figures->encode_ns, fast_now(space->actor) - begin);
 }
 
 /* Set at open, by the traits of the codec of reads. */
@@ -121,7 +144,13 @@ static fast_err open_chains(fast_space_codec *codec, const fast_space_options *o
         const fast_chain *chain = chains ? chains->way[way] : codec->opened[way];
         codec->chains[way] = chain && !fast__chain_is_none(chain) ? chain : NULL;
     }
-    const fast_chain *down = codec->chains[FAST_SPACE_DOWN];
+    const fast_chain *up = codec->chains[FAST_SPACE_UP], *down = codec->chains[FAST_SPACE_DOWN];
+    codec->selects = up && fast__chain_only_selects(up) && !o->pieces;
+    if (up && (fast__chain_traits(up) & FAST_CODEC_MODEL) && !(chains && chains->model))
+        return fast__fail(FAST_EINVAL,
+                          "codec %s compares updates with the weights, which space \"%s\" does not "
+                          "know: open it by fast_trainer_space()",
+                          fast__chain_text(up), o->name);
     return down ? fast__shadow_check(down, "codec_down") : FAST_OK;
 }
 
@@ -142,7 +171,8 @@ static fast_err make_shadows(fast_space *space)
 
 /* Make a coder for each owner's range that is not empty. */
 static fast_err make_coders(fast_space *space, const fast_space_options *o, fast_space_way way,
-                            uint64_t seed, size_t *bound, int64_t *largest)
+                            const fast_space_chains *chains, uint64_t seed, size_t *bound,
+                            int64_t *largest)
 {
     FAST_ASSERT(space->codec->chains[way]);
     fast_space_codec *codec = space->codec;
@@ -152,13 +182,20 @@ static fast_err make_coders(fast_space *space, const fast_space_options *o, fast
         fast_coder **coder = &codec->coders[way][owner];
         fast_coder_options options = { .chain = codec->chains[way],
                                        .layout = &codec->layout,
+                                       .device = fast__space_device(space),
                                        .scope = o->codec_scope,
                                        .small = o->codec_small,
                                        .feedback = way == FAST_SPACE_UP ? o->feedback : 2,
                                        .workers = o->writer_count,
                                        .seed = seed,
-                                       .flow = (uint64_t)(owner * FAST_SPACE_WAYS + way) };
+                                       .flow = (uint64_t)(owner * FAST_SPACE_WAYS + way),
+                                       .model = chains ? chains->model : NULL,
+                                       .model_ctx = chains ? chains->model_ctx : NULL };
         fast__space_range(space, owner, 0, &options.offset, &options.count);
+        if (way == FAST_SPACE_UP && codec->selects) { /* all ranges, in the first flow */
+            options.offset = 0;
+            options.count = owner == 0 ? space->map.counts[0] : 0;
+        }
         if (options.count == 0)
             continue;
         const bool differs = way == FAST_SPACE_DOWN && codec->shadows;
@@ -186,6 +223,7 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
     space->codec->epoch_rounds = o->epoch_rounds;
     space->codec->figures = &space->codec->own;
     FAST_TRY(open_chains(space->codec, o, chains));
+    space->sparse.enabled |= space->codec->selects;
     if (!space->codec->chains[FAST_SPACE_UP] && !space->codec->chains[FAST_SPACE_DOWN])
         return FAST_OK;
     FAST_TRY(lay_out(space->codec, o));
@@ -197,9 +235,9 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
         FAST_TRY(make_shadows(space));
     for (int way = 0; way < FAST_SPACE_WAYS; way++)
         if (space->codec->chains[way])
-            FAST_TRY(make_coders(space, o, (fast_space_way)way, seed, &bound, &largest));
+            FAST_TRY(make_coders(space, o, (fast_space_way)way, chains, seed, &bound, &largest));
     FAST_TRY(fast__alloc("an encoding", (int64_t)bound, 1, &space->codec->bytes));
-    return fast__alloc("a decoding", largest, sizeof *space->codec->x, &space->codec->x);
+    return fast__vector_new(fast__space_device(space), "a decoding", largest, &space->codec->x);
 }
 
 /* Also frees a codec that was made in part. Borrowed chains stay open. */
@@ -225,7 +263,7 @@ void fast__space_codec_free(fast_space *space)
     fast__free(codec->readers);
     fast__free(codec->segments);
     fast__free(codec->bytes);
-    fast__free(codec->x);
+    fast__vector_free(codec->x);
     fast__free(codec);
     space->codec = NULL;
 }
@@ -375,13 +413,31 @@ void fast__space_forget(fast_space *space, int64_t id)
         space->codec->readers[id].whole = false;
 }
 
+void fast__space_add_waiting(const fast_space *space, float scale, float *y)
+{
+    const fast_chain *up = space->codec ? space->codec->chains[FAST_SPACE_UP] : NULL;
+    FAST_ASSERT(y != NULL);
+    for (int64_t i = 0; up && fast__chain_selects(up) && i < space->map.owner_count; i++) {
+        const float *waiting = fast__space_residual(space, i);
+        int64_t offset, count;
+        fast__space_range(space, i, 0, &offset, &count);
+        if (waiting)
+            fast__vector_axpy(count, scale, waiting, y + offset);
+    }
+}
+
 const float *fast__space_residual(const fast_space *space, int64_t owner)
 {
     FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
     fast_space_codec *codec = space->codec;
-    fast_coder *coder =
-        codec && codec->coders[FAST_SPACE_UP] ? codec->coders[FAST_SPACE_UP][owner] : NULL;
-    return coder ? fast__coder_residual(coder) : NULL;
+    const bool selects = codec && codec->selects;
+    fast_coder *coder = codec && codec->coders[FAST_SPACE_UP]
+                            ? codec->coders[FAST_SPACE_UP][selects ? 0 : owner]
+                            : NULL;
+    const float *residual = coder ? fast__coder_residual(coder) : NULL;
+    int64_t offset, count;
+    fast__space_range(space, owner, 0, &offset, &count);
+    return residual && selects ? residual + offset : residual;
 }
 
 /* As fast__space_forget(), at the end of a reader that shares memory with the owner. */

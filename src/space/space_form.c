@@ -14,6 +14,8 @@
  */
 #include "space/space_form.h"
 
+#include "tensor/vector.h"
+
 #include <string.h>
 
 /* Four bytes a float, for both plain forms. */
@@ -55,7 +57,7 @@ static fast_err dense_pack(fast_space *space, const fast_space_operation *op,
     FAST_ASSERT(op->x);
     out->sizes[0] = dense_bound(space, op);
     FAST_TRY(fast_buffer_new(space->actor, out->sizes[0], &out->buffers[0]));
-    memcpy(fast_buffer_data(out->buffers[0]), op->x, out->sizes[0]);
+    fast__vector_copy(op->count, op->x, fast_buffer_data(out->buffers[0]));
     return FAST_OK;
 }
 
@@ -98,7 +100,9 @@ const fast_space_form *fast__space_form_of(const fast_space *space, fast_space_o
         return &fast__space_form_factored;
     if (space->sparse.enabled && op->count < UINT32_MAX) {
         op->entries = fast__space_count_nonzero(op->x, op->count);
-        if (op->entries > 0 && op->entries < op->count / 2)
+        if (op->entries == 0) /* a range of which nothing is selected: one entry, a 0 */
+            op->entries = 1;
+        if (op->entries < op->count / 2)
             return &fast__space_form_sparse;
     }
     return &fast__space_form_dense;

@@ -88,6 +88,8 @@ typedef enum fast_space_way {
 /* Codecs of the first tensor that were parsed before; borrowed. */
 typedef struct fast_space_chains {
     const fast_chain *way[FAST_SPACE_WAYS]; /* NULL: floats without a codec */
+    fast_codec_model_fn *model;             /* that adds change; NULL: not known */
+    void *model_ctx;                        /* argument of model */
 } fast_space_chains;
 
 /* Use these chains; NULL: open those that the options name. FAST_EINVAL for codecs that cannot be
@@ -96,6 +98,9 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *opti
                                const fast_space_chains *chains);
 void fast__space_codec_free(fast_space *space);
 bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t tensor);
+/* Replace *x, an update of the first tensor that travels as floats, by the elements that the codec
+ * selects; the others wait. Lent until the next selection. Other updates stay as they are. */
+void fast__space_select(fast_space *space, const float **x);
 /* Return true if a tensor is read as differences to the values that each reader holds. */
 bool fast__space_differs(const fast_space *space, int64_t tensor);
 /* Return the coder of adds to an owner's range, NULL where that is empty, with its chain and

@@ -6,7 +6,7 @@
  * answers are copied to their places as they arrive.
  *
  *     put, add   one message and 4 bytes a float, one acknowledgement, for each owner
- *     announce   one message for each owner
+ *     announce   one message more for each owner, before adds of many bytes
  *     tick       one message, one acknowledgement, for each owner
  *     get        one message, one answer with 4 bytes a float, for each owner; none where an eager
  *                owner has sent values before that are new enough
@@ -22,6 +22,7 @@
  */
 #include "space/space_form.h"
 
+#include "tensor/vector.h"
 #include "transport/peers.h"
 
 #include <string.h>
@@ -62,6 +63,15 @@ static fast_err wait_for_room(fast_space *space, const fast_space_operation *op)
     return FAST_OK;
 }
 
+/* Send an update or a tick; a failed send leaves no gap in the sequence. */
+static fast_err send_update(fast_space *space, fast_space_owner *o, fast_msg **msg)
+{
+    FAST_TRY(fast_send(space->actor, o->id, msg));
+    o->sent++;
+    FAST_ASSERT(o->sent - o->acked <= FAST_SPACE_WINDOW);
+    return FAST_OK;
+}
+
 /* The message is filled after the wait: a coder must not encode what is never sent. */
 fast_err fast__remote_update(fast_space *space, fast_space_operation *op)
 {
@@ -78,26 +88,45 @@ fast_err fast__remote_update(fast_space *space, fast_space_operation *op)
             return err;
         }
     }
-    /* Counted after the send: a failed one leaves no gap in the sequence. */
-    FAST_TRY(fast_send(space->actor, o->id, &msg));
-    o->sent++;
-    FAST_ASSERT(o->sent - o->acked <= FAST_SPACE_WINDOW);
-    return FAST_OK;
+    if (space->announce > 0 && op->kind == FAST_SPACE_ADD && op->tensor == 0) {
+        fast_msg_free(o->ready); /* of an add that failed at another owner */
+        o->ready = msg;
+        return FAST_OK;
+    }
+    return send_update(space, o, &msg);
 }
 
-/* Only to owners whose range changes: readers of other ranges need not wait. */
-fast_err fast__space_announce(fast_space *space, const float *x)
+/* Only remote owners: local ranges are changed at once. */
+fast_err fast__space_announce(fast_space *space)
 {
     const int64_t words[3] = { 0 };
-    FAST_ASSERT(space && x);
+    FAST_ASSERT(space->map.remote_count > 0);
     for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
         const fast_space_owner *o = &space->map.owners[owner];
-        int64_t offset, count;
-        fast__space_range(space, owner, 0, &offset, &count);
-        if (o->store.head || fast__space_count_nonzero(x + offset, count) == 0)
+        if (o->store.head)
             continue;
         FAST_TRY(check_owner(space, owner));
         FAST_TRY(fast__space_tell(space, o->id, FAST_SPACE_ANNOUNCE, 0, owner, words));
+    }
+    return FAST_OK;
+}
+
+/* All ranges are announced before the first is sent, which may take long. */
+fast_err fast__remote_flush(fast_space *space)
+{
+    int64_t bytes = 0;
+    FAST_ASSERT(space->announce > 0);
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        const fast_msg *msg = space->map.owners[owner].ready;
+        for (int i = 0; msg && i < msg->part_count; i++)
+            bytes += (int64_t)msg->parts[i].size;
+    }
+    if (bytes > space->announce)
+        FAST_TRY(fast__space_announce(space));
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        fast_space_owner *o = &space->map.owners[owner];
+        if (o->ready)
+            FAST_TRY(send_update(space, o, &o->ready));
     }
     return FAST_OK;
 }
@@ -136,7 +165,7 @@ static bool take_pushed(fast_space *space, int64_t owner)
     if (!unpack_answer(space, owner, msg, &part) || !part.x)
         return false;
     if (part.result)
-        memcpy(part.result, part.x, (size_t)part.count * sizeof *part.x);
+        fast__vector_copy(part.count, part.x, part.result);
     saw_answer(space, owner, msg);
     return true;
 }
@@ -253,7 +282,7 @@ static fast_err take_slice(fast_space *space, int64_t owner, const fast_msg *msg
     fast__space_range(space, owner, 0, &offset, &count);
     if (floats > count - o->received)
         return FAST_OK;
-    memcpy(get->result + offset + o->received, fast_msg_data(msg, 0), msg->parts[0].size);
+    fast__vector_copy(floats, fast_msg_data(msg, 0), get->result + offset + o->received);
     o->received += floats;
     return FAST_OK;
 }
@@ -276,7 +305,7 @@ static fast_err take_value(fast_space *space, int64_t owner, const fast_msg *msg
     if (msg->words[FAST_SPACE_W_B] < 0)
         return FAST_OK;
     if (!ends_slices && part.x && part.result)
-        memcpy(part.result, part.x, (size_t)part.count * sizeof *part.x);
+        fast__vector_copy(part.count, part.x, part.result);
     saw_answer(space, owner, msg);
     space->reader.missing--;
     o->asked = 0;

@@ -26,8 +26,10 @@ fast_err fast__space_tell(fast_space *space, int64_t to, fast_space_kind kind, i
 
 /* space_remote.c: remote owners, from the side of the actor that uses a space. */
 
-/* Send a PUT, ADD or TICK, waiting for room until its deadline. */
+/* Send a PUT, ADD or TICK, waiting for room until its deadline. Where adds may be announced an add
+ * is only made ready; flush() announces those of many bytes, and sends them. */
 fast_err fast__remote_update(fast_space *space, fast_space_operation *op);
+fast_err fast__remote_flush(fast_space *space);
 /* Ask an owner for its range of the get under way. */
 fast_err fast__remote_get_start(fast_space *space, int64_t owner);
 /* Wait for all of the get under way, or for a range of it. */

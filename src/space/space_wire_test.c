@@ -197,7 +197,7 @@ static fast_err read_announced(fast_actor *actor, void *ctx)
     else
         err = fast_sleep_until(actor, me * (int64_t)MILLISECOND);
     if (!err && me == 1 && how != SILENT)
-        err = fast__space_announce(space, x);
+        err = fast__space_announce(space);
     if (!err && me == 1) /* who announced reads what there is */
         err = fast_space_get(space, 0, y, &read, FAST_SOON);
     if (!err && me == 1 && fast_now(actor) > 2 * (int64_t)MILLISECOND)

@@ -9,10 +9,11 @@
  * workers of batch B are one worker that accumulates P micro-batches of B in the canonical order.
  * State that is not trained (batch norm's statistics) is averaged at each step too.
  *
- * train() below is the whole strategy. Two variants compute the same bits: overlap.c starts sums
- * during the backward pass, which pays over a network; priority.c orders the sums by the layers
- * that the next forward pass needs first. Workers that share memory have no idle core to hide a sum
- * behind; they may share one weight vector, of which each sums and updates a slice.
+ * train() below is the whole strategy. Variants compute the same bits: overlap.c starts sums during
+ * the backward pass, which pays over a network; priority.c orders the sums by the layers that the
+ * next forward pass needs first; train_alone() is for one worker, whose gradient is the sum.
+ * Workers that share memory have no idle core to hide a sum behind; they may share one weight
+ * vector, of which each sums and updates a slice.
  *
  * Cost per worker and step: one allreduce of the gradient, 2 (P - 1) / P of its bytes sent by the
  * algorithms that are optimal in bandwidth.
@@ -20,6 +21,7 @@
 #include "base/err.h"
 #include "strategy/overlap.h"
 #include "strategy/priority.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -56,12 +58,11 @@ static const fast_option options[] = {
 fast_err fast__allreduce_state(fast_trainer *t)
 {
     FAST_ASSERT(t->group != NULL);
-    if (t->state_count == 0 || t->workers == 1)
+    if (t->state_count == 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "state");
     FAST_TRY(fast_allreduce(t->group, t->s, t->state_count, FAST_SOON));
-    for (int64_t i = 0; i < t->state_count; i++)
-        t->s[i] /= (float)t->workers;
+    fast__vector_divide(t->state_count, (float)t->workers, t->s);
     return FAST_OK;
 }
 
@@ -125,6 +126,31 @@ static fast_err train(fast_trainer *t, bool shared)
     return fast_trainer_end(t);
 }
 
+/* Report of a gradient: the range is final, so it is updated now, while it is in the cache. */
+static void update_reported(void *ctx, int64_t offset, int64_t count)
+{
+    fast_trainer *t = ctx;
+
+    FAST_ASSERT(t->workers == 1);
+    fast_trainer_update_range(t, t->step + 1, t->lr, t->w + offset, t->g + offset, 1, offset,
+                              count);
+}
+
+/* Train one worker to the end. A rule that needs the whole gradient (norms per layer, clipping by
+ * norm) is applied after it. */
+static fast_err train_alone(fast_trainer *t)
+{
+    const bool by_range = fast_trainer_can_update_range(t);
+
+    FAST_ASSERT(t->workers == 1);
+    while (fast_trainer_next(t)) {
+        FAST_TRY(fast_trainer_gradient(t, by_range ? update_reported : NULL, t));
+        if (!by_range)
+            FAST_TRY(fast_trainer_update(t, t->g, 1));
+    }
+    return fast_trainer_end(t);
+}
+
 /* The program of a worker: choose the variant, which all workers choose alike. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
@@ -140,7 +166,9 @@ static fast_err worker(fast_trainer *t, const void *config)
 
     FAST_ASSERT(c != NULL && c->bucket >= (int64_t)sizeof(float));
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
-    if (c->priority && t->workers > 1) {
+    if (t->workers == 1)
+        return train_alone(t);
+    if (c->priority) {
         FAST_TRY(check_priority(t, c, coded));
         return fast__priority_train(t, c->algorithm, overlap.bucket);
     }

@@ -267,9 +267,6 @@ static fast_err mixer_init(fast_trainer *t, const gossip_config *c, mixer *m)
     FAST_TRY(fast__alloc("shares of a round", m->room, sizeof *m->gammas, &m->gammas));
     FAST_TRY(fast__alloc("contributions", t->workers, sizeof *m->shares, &m->shares));
     FAST_TRY(open_links(m));
-    /* Undirected graphs need no check. Worker 0 checks for all: large graphs take a while. */
-    if (!c->push && t->rank == 0 && fast_topology_is_directed(t->topology))
-        FAST_TRY(fast_topology_check(t->topology));
     /* Drawn at all workers, so that their streams stay in step; worker 0's is broadcast where links
      * are dropped. */
     m->seed = fast_random(t->actor);
@@ -613,6 +610,15 @@ static const char *sends(const void *config)
     return c->sends == 1 ? "gradients" : "weights";
 }
 
+/* Push-sum divides by the masses that arrive; plain mixing needs weights that sum to 1. */
+static bool mixes(const void *config)
+{
+    const gossip_config *c = config;
+
+    FAST_ASSERT(c != NULL);
+    return !c->push;
+}
+
 /* Gossip resumes: masses, rounds and the copies at neighbours are all that it has besides replicas.
  * */
 const fast_strategy fast__strategy_gossip = {
@@ -630,4 +636,5 @@ const fast_strategy fast__strategy_gossip = {
     .cost = cost,
     .sends_by = sends,
     .worker = worker,
+    .mixes = mixes,
 };

@@ -244,10 +244,15 @@ static void push_sum_keeps_the_mean(void **state)
     run_ok(&o, &r);
     assert_true(replica_error(&r, 0.25) < 1e-5);
     test_replicas_free(&r);
-    o.strategy = "gossip";
-    test_replicas_run(&o, &r);
-    assert_int_equal(r.err, FAST_EINVAL);
-    test_replicas_free(&r);
+    snprintf(topology, sizeof topology, "topology=file:%s", path);
+    fast_run *run = NULL;
+    assert_int_equal(
+        fast_run_open((const char *[]){ "strategy=gossip", "workers=4",
+                                        "data=digits:train=400,test=100", topology, NULL },
+                      &run),
+        FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "fits push-sum only"));
+    assert_null(run);
     unlink(path);
 }
 

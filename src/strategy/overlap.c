@@ -305,8 +305,8 @@ bool fast__overlap_is_plain(const fast_trainer *t, const fast_overlap_options *o
     const bool coded = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
     const bool starts = options->early && (coded || !options->native);
 
-    FAST_ASSERT(t->workers >= 1);
-    return t->workers == 1 || (options->factors == FAST_FACTORS_NO && !starts);
+    FAST_ASSERT(t->workers > 1);
+    return options->factors == FAST_FACTORS_NO && !starts;
 }
 
 /* One call: buckets are counted anew by its first step. */
@@ -314,11 +314,11 @@ fast_err fast__overlap_train(fast_trainer *t, const fast_overlap_options *option
 {
     const bool coded = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
     overlap o = { .t = t, .size = options->bucket };
-    fast_err err = coded && options->early && t->workers > 1 ? open_pieces(&o) : FAST_OK;
+    fast_err err = coded && options->early ? open_pieces(&o) : FAST_OK;
 
     FAST_ASSERT(options->bucket > 0);
     /* A native collective cannot be started, and a codec starts its own pieces. */
-    o.early = options->early && t->workers > 1 && !coded && !options->native;
+    o.early = options->early && !coded && !options->native;
     if (!err)
         err = open_factors(t, options->factors, coded, &o);
     if (!err)

@@ -28,17 +28,13 @@
  *   send         gradients: a write is their sum; differences: w_i - w_read after `push` local
  *                steps by the worker's rule, which the server adds; mean: that difference divided
  *                by `push` (AGN, ADAG: Hermans et al. 2017)
- *   filter v     gradients that would move their weight by less than the fraction v / sqrt(t) wait
- *                and add up; the last push sends all (Li et al., Gaia: ps_selection.c)
- *   budget b     at most b bytes a write, the largest relative changes first (Bösen). Selected
- *                gradients are packed where that is shorter: 8 bytes for each nonzero one
  *   barrier b    a write of more than b bytes is announced, and other workers' reads of the ranges
  *                that it changes wait until it has arrived (Gaia's selective barrier)
- *   skip p       each selected gradient waits with probability p, and adds up; not at the last push
- *   cache        indices of selected gradients are sent again only when they change
- *   l1, kkt      every update ends with a proximal step of weight l1, which makes weights 0; kkt:
- *                gradients that such a step would undo are not sent. That changes nothing where
- *                each gradient is an update of plain SGD and its weight is 0 as it was read
+ *   cache        indices of gradients that the codec selects (significance, budget, skip, kkt) are
+ *                sent again only when they change
+ *   l1           every update ends with a proximal step of weight l1, which makes weights 0; the
+ *                codec kkt leaves out gradients that such a step would undo. That changes nothing
+ *                where each gradient is an update of plain SGD and its weight is 0 as it was read
  *   staleness    scale of an update that is d updates late: none: 1; inverse: 1 / max(1, d), as in
  *                staleness-aware async-SGD (Zhang et al. 2016) and DynSGD (Jiang et al. 2017);
  *                workers: 1 / workers, whatever d is (ConSGD, Jiang et al. 2017)
@@ -55,7 +51,6 @@
  *                pieces of whole layers
  *   priority     the model is read in slices in the order of its layers, and the next step starts
  *                when its first layer has arrived
- *   lost         after a crash of a worker the others continue without it, or stop and name it
  *
  * With s = 0 and n = workers the gradients of a round are summed in the canonical order: it is
  * `allreduce` to the bit. With backup workers those that arrived in time are summed in the order of
@@ -69,7 +64,8 @@
 
 #include "base/err.h"
 #include "base/memory.h"
-#include "comm/sum.h"
+#include "tensor/sum.h"
+#include "tensor/vector.h"
 
 #include <math.h>
 #include <string.h>
@@ -113,24 +109,13 @@ static const fast_option options[] = {
                   "servers answer the worker that is furthest behind first"),
     FAST_OPT_REAL(ps_config, epochs, "1", 0.01, 1,
                   "fraction of the workers whose end of an epoch ends it for all workers"),
-    FAST_OPT_REAL(ps_config, filter, "0", 0, 1e6,
-                  "hold back gradients whose relative change of the weight is smaller than this "
-                  "divided by sqrt(step); they add up. 0: send all"),
-    FAST_OPT_INT(ps_config, budget, "0", 0, 1e15,
-                 "bytes of a write: the largest relative changes are sent, 8 bytes each; 0: "
-                 "unlimited"),
     FAST_OPT_INT(ps_config, barrier, "0", 0, 1e15,
                  "announce writes of more bytes than this: other workers' reads of the changed "
                  "ranges wait for the write; 0: announce none"),
-    FAST_OPT_REAL(ps_config, skip, "0", 0, 0.9999,
-                  "probability that a gradient is held back and added to the next write"),
     FAST_OPT_REAL(ps_config, l1, "0", 0, 1e6,
                   "weight of an l1 penalty: servers take a proximal step after each update"),
-    FAST_OPT_BOOL(ps_config, kkt, "no",
-                  "with l1: do not send gradients no larger than l1 of weights that are 0 (KKT "
-                  "filter)"),
     FAST_OPT_BOOL(ps_config, cache, "no",
-                  "with a filter: send the indices of entries only when they change"),
+                  "send the indices of elements that the codec selects only when they change"),
     FAST_OPT_REAL(ps_config, compensate, "0", 0, 1e6,
                   "weight lambda of the first-order correction of late gradients (DC-ASGD); 0: "
                   "no correction"),
@@ -140,9 +125,6 @@ static const fast_option options[] = {
     FAST_OPT_REAL(ps_config, momentum, "0", -0.9999999, 0.9999999,
                   "momentum of the model's changes at the servers, besides the optimizer's; may "
                   "be negative"),
-    FAST_OPT_CHOICE(ps_config, lost, "auto", "auto|go|stop",
-                    "when a worker crashes the others continue (go), or stop and name it; auto: "
-                    "stop with slack=0 and no backup workers"),
     FAST_OPT_FACTORS(ps_config),
     FAST_OPT_BOOL(ps_config, overlap, "no",
                   "send gradients of late layers while those of earlier layers are computed"),
@@ -169,18 +151,11 @@ int64_t fast__ps_batch(const ps_config *c, int64_t writers)
     return c->aggregate ? c->aggregate : c->slack == 0 ? writers - c->backup : 1;
 }
 
-bool fast__ps_filters(const ps_config *c)
-{
-    FAST_ASSERT(c->filter >= 0 && c->skip >= 0);
-    return c->filter > 0 || c->budget > 0 || c->skip > 0 || c->kkt;
-}
-
 /* Options that do not go together. */
 static const fast_exclusion exclusions[] = {
     /* Rounds. */
     { "slack=0", "softsync|send|compensate|fetch|push|value|epochs", NULL,
       "all workers take every round, and a round is one update of all their gradients" },
-    { "slack=0&lost=go", NULL, "backup", "a round without backup workers needs all workers" },
     { "backup", NULL, "slack=0", "backup workers are those that a round does not wait for" },
     { "eager", NULL, "slack", "eager values are as old as the slack allows" },
     { "global", NULL, "slack", "workers wait for all others where the slack ends" },
@@ -188,22 +163,20 @@ static const fast_exclusion exclusions[] = {
     { "warm", "slack|value|proxies", NULL, "worker 0 trains ahead of the others" },
     { "softsync", "aggregate", NULL, "both set the number of gradients in an update" },
     /* The update. */
-    { "send", "filter|budget|skip|kkt|l1|value|epochs|compensate", NULL,
+    { "send", "l1|value|epochs|compensate", NULL,
       "it needs gradients, and differences of weights are written" },
     { "decay", NULL, "compensate", "it makes the weight of the compensation adaptive" },
-    { "kkt", NULL, "l1", "it leaves out gradients that the proximal step of l1 undoes" },
-    { "cache", NULL, "filter|budget|skip|kkt", "whole gradients have no indices to cache" },
     /* Messages to the servers. */
     { "barrier", "slack=0|eager|send|factors=yes|overlap", NULL,
       "it holds reads back until a whole gradient has arrived" },
-    { "overlap", "send|push|filter|budget|skip|kkt|value|proxies|barrier|factors=yes", NULL,
+    { "overlap", "send|push|value|proxies|barrier|factors=yes", NULL,
       "it sends one gradient as it is while it is computed" },
-    { "factors=yes", "send|push|filter|budget|skip|kkt|value|proxies|barrier", NULL,
+    { "factors=yes", "send|push|value|proxies|barrier", NULL,
       "factors are those of one whole gradient" },
     { "priority", "replicas|proxies|eager|value|backup|barrier", NULL,
       "it reads the model layer by layer from its first copy" },
     /* Placement. */
-    { "proxies", "fetch|push|send|backup|epochs|lost=stop", NULL,
+    { "proxies", "fetch|push|send|backup|epochs", NULL,
       "workers of a proxy read and write gradients in every round" },
     { "replicas", "backup|eager|value", NULL, "every copy must hold the same updates" },
     { NULL, NULL, NULL, NULL },
@@ -306,7 +279,7 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
     if (*wr->model_step != t->step + 1)
         FAST_TRY(fast__ps_read(wr, false));
     else if (wr->state_read)
-        memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
+        fast__vector_copy(t->state_count, t->s, wr->state_read);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast__ps_check_lost(t, c));
         FAST_TRY(fast__ps_gradient(wr));                       /* g_i <- gradient at w */

@@ -13,7 +13,6 @@
  *   ps.c              options, exclusions, the worker's loop and the server's program
  *   ps_consistency.c  how new the weights of a step must be: slack, warm start, value bound, backup
  *                     workers, ends of epochs, crashed workers
- *   ps_selection.c    which gradients are sent now, and which wait
  *   ps_placement.c    where the model lives: servers and copies of it
  *   ps_writer.c       reads and writes of the model by a worker, or by a proxy for its workers
  *   ps_owner.c        the update of a range at its server
@@ -29,7 +28,6 @@ enum { PS_REPLICAS_MAX = 3, PS_TENSORS_MAX = 4 };
 enum { PS_SEND_GRADIENTS = 0, PS_SEND_DIFFERENCES, PS_SEND_MEAN };          /* option send */
 enum { PS_STALENESS_NONE = 0, PS_STALENESS_INVERSE, PS_STALENESS_WORKERS }; /* option staleness */
 enum { PS_PIECE = 32768 };                                                  /* floats of a piece */
-enum { PS_LOST_AUTO = 0, PS_LOST_GO, PS_LOST_STOP };                        /* option lost */
 
 /* The options. */
 typedef struct ps_config {
@@ -51,17 +49,12 @@ typedef struct ps_config {
     bool eager;        /* servers send new values without being asked */
     bool stalest;      /* servers answer the worker that is furthest behind first */
     double epochs;     /* fraction of the workers whose end of an epoch ends it for all */
-    double filter;     /* smallest relative change that is sent at step 1; 0: all */
-    int64_t budget;    /* bytes of a write; 0: any */
     int64_t barrier;   /* bytes above which a write is announced; 0: none is */
-    double skip;       /* probability that a selected gradient waits; 0: never */
     double l1;         /* of the proximal step after each update; 0: none */
-    bool kkt;          /* gradients that the proximal step would undo are not sent */
-    bool cache;        /* indices of selected gradients are sent only when they change */
+    bool cache;        /* indices of gradients that the codec selects are sent when they change */
     double compensate; /* DC-ASGD's lambda; 0: none */
     double decay;      /* 0: lambda is constant */
     double momentum;   /* explicit, at the servers; 0: none */
-    int lost;          /* PS_LOST_*: consequence of a worker's crash */
     int factors;       /* FAST_FACTORS_*: dense layers, from workers to servers */
     bool overlap;      /* gradients are sent as they become final */
     bool priority;     /* the model is read in the order in which the next step needs it */
@@ -74,8 +67,6 @@ int64_t fast__ps_shards(const ps_config *c, int64_t workers);
 int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_t **ids_out);
 /* Return the number of gradients that make an update, for this number of writers. */
 int64_t fast__ps_batch(const ps_config *c, int64_t writers);
-/* True if a write sends a selection of the gradients. */
-bool fast__ps_filters(const ps_config *c);
 
 /* The tensors of the model's space; -1: it has no such tensor. */
 typedef struct ps_tensors {
@@ -153,18 +144,17 @@ fast_err fast__ps_copies_close(ps_copies *copies);
 /* Read a tensor from the first copy that is whole. x may be NULL: only wait. */
 fast_err fast__ps_copies_get(ps_copies *copies, int64_t tensor, float *x, fast_space_read *read);
 
-/* A write, a clock or an announcement, which goes to every copy. */
+/* A write or a clock, which goes to every copy. */
 typedef enum ps_write {
-    PS_WRITE_ADD,      /* add x to `tensor` */
-    PS_WRITE_FACTORS,  /* add x to the model, with layers given as factors */
-    PS_WRITE_END,      /* x is complete: its last piece was sent before */
-    PS_WRITE_TICK,     /* set the writer's clock */
-    PS_WRITE_ANNOUNCE, /* x will follow: reads of the ranges that it changes wait for it */
+    PS_WRITE_ADD,     /* add x to `tensor` */
+    PS_WRITE_FACTORS, /* add x to the model, with layers given as factors */
+    PS_WRITE_END,     /* x is complete: its last piece was sent before */
+    PS_WRITE_TICK,    /* set the writer's clock */
 } ps_write;
 typedef struct ps_operation {
     ps_write kind;           /* the operation */
     int64_t tensor;          /* ADD: number of the tensor */
-    const float *x;          /* ADD, END, ANNOUNCE: the vector */
+    const float *x;          /* ADD, END: the vector */
     float *g;                /* FACTORS: the gradient; layers given as factors are composed in it */
     const ps_layers *layers; /* FACTORS: layers that are given as factors */
     int64_t clock;           /* TICK: the new clock */
@@ -201,12 +191,10 @@ typedef struct ps_writer {
     int64_t pushed;       /* value of `step` at the last write */
     int64_t round;        /* rounds that the last read held */
     int64_t version;      /* of the last read */
-    uint64_t seed;        /* of random skips */
     float *g;             /* the newest gradient; not defined in layers sent as factors */
     ps_layers layers;     /* sent as factors */
     ps_pieces pieces;     /* of the newest gradient */
-    float *sum;           /* gradients since the last write; persistent with slack 0 */
-    float *selected;      /* the selection of `sum` that is sent */
+    float *sum;           /* gradients since the last write */
     float *base;          /* the weights that were read; differences are to them */
     float *unseen;        /* updates that other writers have not read (value bound) */
     float *ends;          /* workers that reached the end of each epoch */
@@ -258,21 +246,12 @@ fast_err fast__ps_end_step(ps_writer *wr);
 fast_err fast__ps_tick(ps_writer *wr);
 /* After a write of x: wait while updates that other writers have not read exceed the bound. */
 fast_err fast__ps_bound_value(ps_writer *wr, const float *x);
+/* Count x, a write, as not read by other writers (NULL: nothing), and with the sign 1 or -1 the
+ * elements that the codec holds back: once with 1 before a write and with -1 after it, the elements
+ * that were sent are counted, and no others. */
+void fast__ps_unseen(ps_writer *wr, int sign, const float *x);
 /* FAST_EPEER if a worker crashed that this run cannot continue without. */
 fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c);
-
-/* Which of the waiting gradients are sent. */
-typedef struct ps_selection {
-    float lr;      /* learning rate: lr |x| estimates the change of the weight */
-    float bound;   /* smallest change that is sent, as a fraction of the weight */
-    float l1;      /* of the servers' proximal step, for kkt; 0: no kkt filter */
-    float skip;    /* probability that a gradient waits although it is large enough */
-    fast_rng *rng; /* for skips; NULL without them */
-    int64_t most;  /* number of gradients at most, the largest by relative change */
-} ps_selection;
-/* Move the gradients to send from `sum` to `selected`, which is 0 elsewhere. */
-void fast__ps_select(int64_t count, const float *w, const ps_selection *how, float *sum,
-                     float *selected);
 
 /* Programs with proxies: of a worker, and of proxy number `proxy`. */
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c);

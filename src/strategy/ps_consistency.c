@@ -14,12 +14,14 @@
  *
  *     u += lr x;   if max |u| > v / sqrt(t):  wait until all have read what holds u;   u <- 0
  *
+ * where x leaves out the elements that the codec holds back.
+ *
  * With this bound a writer's clock is the version that it last read, and a wait is a read with a
  * minimal clock. It reads before it waits: among all waiting writers the one with the oldest read
  * waits for nobody, so that they cannot deadlock.
  */
+#include "space/space.h"
 #include "strategy/ps.h"
-
 #include "tensor/vector.h"
 
 #include <math.h>
@@ -67,8 +69,7 @@ fast_err fast__ps_warm(ps_writer *wr)
 
 fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c)
 {
-    const bool stop =
-        c->lost == PS_LOST_STOP || (c->lost == PS_LOST_AUTO && c->slack == 0 && c->backup == 0);
+    const bool stop = c->slack == 0 && c->backup == 0;
     fast_member member;
 
     FAST_ASSERT(t->step >= 0);
@@ -166,6 +167,16 @@ fast_err fast__ps_tick(ps_writer *wr)
     return fast__ps_end_step(wr);
 }
 
+void fast__ps_unseen(ps_writer *wr, int sign, const float *x)
+{
+    const float rate = (float)fast_trainer_lr(wr->t, wr->step - 1);
+
+    FAST_ASSERT(wr->unseen != NULL && wr->step > 0);
+    if (x)
+        fast__vector_axpy(wr->t->count, rate, x, wr->unseen);
+    fast__space_add_waiting(wr->copies.spaces[wr->copies.first], (float)sign * rate, wr->unseen);
+}
+
 fast_err fast__ps_bound_value(ps_writer *wr, const float *x)
 {
     const double bound = wr->c->value / sqrt((double)wr->step);
@@ -173,12 +184,12 @@ fast_err fast__ps_bound_value(ps_writer *wr, const float *x)
     fast_space_read seen = now;
 
     FAST_ASSERT(wr->unseen != NULL && wr->step > 0);
-    fast__vector_axpy(wr->t->count, (float)fast_trainer_lr(wr->t, wr->step - 1), x, wr->unseen);
+    fast__ps_unseen(wr, -1, x);
     if ((double)fast__vector_max_abs(wr->t->count, wr->unseen) <= bound)
         return FAST_OK;
     FAST_TRY(fast__ps_read_model(wr, &now));
     seen.clock_min = wr->version;
     FAST_TRY(fast__ps_read_model(wr, &seen));
-    memset(wr->unseen, 0, (size_t)wr->t->count * sizeof *wr->unseen);
+    fast__vector_fill(wr->t->count, 0, wr->unseen);
     return FAST_OK;
 }

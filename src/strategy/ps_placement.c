@@ -97,12 +97,10 @@ static fast_err copy_write(fast_space *space, const ps_operation *op)
     case PS_WRITE_END:
         return fast_space_add_end(space, op->x, FAST_SOON);
     case PS_WRITE_TICK:
-        return fast_space_tick(space, op->clock);
-    case PS_WRITE_ANNOUNCE:
         break;
     }
-    FAST_ASSERT(op->kind == PS_WRITE_ANNOUNCE);
-    return fast__space_announce(space, op->x);
+    FAST_ASSERT(op->kind == PS_WRITE_TICK);
+    return fast_space_tick(space, op->clock);
 }
 
 fast_err fast__ps_copies_write(ps_copies *copies, const ps_operation *op)

@@ -3,7 +3,11 @@
  * A writer of the model: a worker, or a proxy for its group of workers.
  *
  *     read    t->w, t->s <- the model, under the condition of ps_consistency.c
- *     push    add(gradients since the last push), or their selection, or the difference of weights
+ *     push    add(gradients since the last push), or the difference of weights
+ *
+ * A codec may select elements of a push, and hold back the others until a later one (codec/). The
+ * residual is the codec's, in the space of each copy; the value bound (ps_consistency.c) and the
+ * workers of a proxy (ps_proxy.c) ask the space for it.
  *
  * With `priority` a read is only started, and the gradient waits for each layer's weights (TicTac:
  * Hashemi et al. 2019; P3: Jayarajan et al. 2019). With `overlap` a push sends ranges of the
@@ -19,8 +23,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Numbers of persistent memory with slack 0: checkpoints include both blocks. */
-enum { PERSIST_MODEL_STEP, PERSIST_SUM };
+/* Number of persistent memory with slack 0: checkpoints include it. */
+enum { PERSIST_MODEL_STEP };
 
 /* Add x to a tensor of every copy. */
 static fast_err add(ps_writer *wr, int64_t tensor, const float *x)
@@ -81,7 +85,7 @@ static fast_err start_read(ps_writer *wr, const fast_space_read *condition)
     fast_actor_at(t->actor, wr->step, "weights");
     if (wr->state_read) {
         FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.state, t->s, &read));
-        memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
+        fast__vector_copy(t->state_count, t->s, wr->state_read);
     }
     FAST_TRY(fast__space_get_start(wr->copies.spaces[0], t->w, condition, FAST_SOON));
     wr->arriving = true;
@@ -110,7 +114,7 @@ fast_err fast__ps_arrive(void *writer)
     wr->version = read.version;
     wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
     if (wr->base)
-        memcpy(wr->base, wr->t->w, (size_t)wr->t->count * sizeof *wr->base);
+        fast__vector_copy(wr->t->count, wr->t->w, wr->base);
     return FAST_OK;
 }
 
@@ -132,13 +136,13 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     wr->too_few = condition->either && read.version < condition->version_min;
     wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
     if (wr->base)
-        memcpy(wr->base, t->w, (size_t)t->count * sizeof *t->w);
+        fast__vector_copy(t->count, t->w, wr->base);
     if (wr->c->value > 0)
         FAST_TRY(fast__ps_set_clock(wr, wr->version));
     if (!wr->state_read)
         return FAST_OK;
     FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.state, t->s, NULL));
-    memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
+    fast__vector_copy(t->state_count, t->s, wr->state_read);
     return FAST_OK;
 }
 
@@ -192,48 +196,8 @@ static const float *difference(const ps_writer *wr)
     const float scale = wr->c->send == PS_SEND_MEAN ? 1.0f / (float)steps : 1.0f;
 
     FAST_ASSERT(steps > 0);
-    for (int64_t i = 0; i < wr->t->count; i++)
-        wr->base[i] = scale * (wr->t->w[i] - wr->base[i]);
+    fast__vector_difference(wr->t->count, scale, wr->t->w, wr->base);
     return wr->base;
-}
-
-/* Select among the waiting gradients; all of them at the last step. A change of a weight is
- * estimated by the learning rate alone: momentum is the servers'. */
-static const float *selection(const ps_writer *wr)
-{
-    const ps_config *c = wr->c;
-    const bool last = wr->step >= wr->t->step_count;
-    const int64_t entry = sizeof(uint32_t) + sizeof(float);
-    fast_rng rng;
-    const ps_selection how = {
-        .lr = (float)fast_trainer_lr(wr->t, wr->step - 1),
-        .bound = last ? 0 : (float)(c->filter / sqrt((double)wr->step)),
-        .l1 = c->kkt ? (float)c->l1 : 0,
-        .skip = last ? 0 : (float)c->skip,
-        .rng = &rng,
-        .most = last || c->budget == 0 ? INT64_MAX : c->budget / entry,
-    };
-
-    FAST_ASSERT(wr->sum && wr->selected && wr->step > 0);
-    fast__rng_init(&rng, wr->seed, FAST_PURPOSE_EXCHANGE, (uint64_t)wr->t->rank,
-                   (uint64_t)wr->step & UINT32_MAX, 0);
-    fast__ps_select(wr->t->count, wr->t->w, &how, wr->sum, wr->selected);
-    return wr->selected;
-}
-
-/* The selective barrier (Gaia: Hsieh et al. 2017): a write that takes long is announced, so that no
- * other writer reads the ranges that it changes before it has arrived. */
-static fast_err announce(ps_writer *wr, const float *x)
-{
-    const int64_t count = wr->t->count, bytes = (int64_t)sizeof *x * count;
-
-    FAST_ASSERT(wr->c->barrier >= 0);
-    if (wr->c->barrier == 0) /* before the pass over x that counts its entries */
-        return FAST_OK;
-    const int64_t packed = 2 * (int64_t)sizeof *x * fast__space_count_nonzero(x, count);
-    if ((packed < bytes ? packed : bytes) <= wr->c->barrier)
-        return FAST_OK;
-    return fast__ps_copies_write(&wr->copies, &(ps_operation){ .kind = PS_WRITE_ANNOUNCE, .x = x });
 }
 
 /* Write x: with the next read in one visit, as factors, as one vector, or the rest of its
@@ -265,24 +229,24 @@ static fast_err write_state(ps_writer *wr)
     fast_trainer *t = wr->t;
 
     FAST_ASSERT(wr->writer_count > 0);
-    for (int64_t i = 0; i < t->state_count; i++)
-        wr->state_read[i] = (t->s[i] - wr->state_read[i]) / (float)wr->writer_count;
+    fast__vector_difference(t->state_count, 1, t->s, wr->state_read);
+    fast__vector_divide(t->state_count, (float)wr->writer_count, wr->state_read);
     FAST_TRY(add(wr, wr->copies.tensors.state, wr->state_read));
-    memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
+    fast__vector_copy(t->state_count, t->s, wr->state_read);
     return FAST_OK;
 }
 
 fast_err fast__ps_push(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
-    const float *x = wr->base       ? difference(wr)
-                     : wr->selected ? selection(wr)
-                     : wr->sum      ? wr->sum
-                                    : wr->g;
+    const float *x = wr->base ? difference(wr) : wr->sum ? wr->sum : wr->g;
 
     FAST_ASSERT(!wr->arriving);
     fast_actor_at(t->actor, wr->step, wr->base ? "difference" : "gradient");
-    FAST_TRY(announce(wr, x));
+    /* Elements that the codec held back may be sent now; those that still wait are subtracted after
+     * the write. */
+    if (wr->unseen)
+        fast__ps_unseen(wr, 1, NULL);
     if (wr->layers.count > 0)
         fast__ps_layers_take(t, &wr->layers);
     FAST_TRY(write_model(wr, x));
@@ -292,9 +256,8 @@ fast_err fast__ps_push(ps_writer *wr)
         FAST_TRY(write_state(wr));
     if (wr->unseen)
         FAST_TRY(fast__ps_bound_value(wr, x));
-    /* A selection has moved its gradients out of the sum; the others stay in it. */
-    if (wr->sum && !wr->selected)
-        memset(wr->sum, 0, (size_t)t->count * sizeof *wr->sum);
+    if (wr->sum)
+        fast__vector_fill(t->count, 0, wr->sum);
     return FAST_OK;
 }
 
@@ -324,24 +287,19 @@ static fast_err writer_alloc(ps_writer *wr)
 {
     const ps_config *c = wr->c;
     const int64_t count = wr->t->count;
-    const bool selects = fast__ps_filters(c);
+    const fast_device *device = fast__device_of(wr->t->w);
 
     FAST_ASSERT(count > 0);
     if (c->send != PS_SEND_GRADIENTS)
-        FAST_TRY(fast__alloc("the weights read", count, sizeof *wr->base, &wr->base));
-    else if (selects && c->slack == 0)
-        FAST_TRY(persist(wr->t, PERSIST_SUM, (size_t)count * sizeof *wr->sum, &wr->sum));
-    else if (c->push > 1 || selects)
-        FAST_TRY(fast__alloc("gradients to push", count, sizeof *wr->sum, &wr->sum));
+        FAST_TRY(fast__vector_new(device, "the weights read", count, &wr->base));
+    else if (c->push > 1)
+        FAST_TRY(fast__vector_new(device, "gradients to push", count, &wr->sum));
     if (c->slack == 0)
         FAST_TRY(persist(wr->t, PERSIST_MODEL_STEP, sizeof *wr->model_step, &wr->model_step));
-    if (selects)
-        FAST_TRY(fast__alloc("selected gradients", count, sizeof *wr->selected, &wr->selected));
     if (c->value > 0)
-        FAST_TRY(fast__alloc("unseen updates", count, sizeof *wr->unseen, &wr->unseen));
+        FAST_TRY(fast__vector_new(device, "unseen updates", count, &wr->unseen));
     if (wr->t->state_count > 0)
-        FAST_TRY(fast__alloc("the state read", wr->t->state_count, sizeof *wr->state_read,
-                             &wr->state_read));
+        FAST_TRY(fast__vector_new(device, "the state read", wr->t->state_count, &wr->state_read));
     return FAST_OK;
 }
 
@@ -352,9 +310,6 @@ static fast_err writer_init(ps_writer *wr)
 
     FAST_ASSERT(wr->writer_count > 0);
     FAST_TRY(writer_alloc(wr));
-    /* One random number of the actor seeds all skips: other options draw as without them. */
-    if (c->skip > 0)
-        wr->seed = fast_random(wr->t->actor);
     FAST_TRY(fast__ps_layers_new(wr->t, c, &wr->layers));
     wr->pieces.on = fast__ps_in_pieces(c, &wr->layers);
     FAST_TRY(fast__ps_copies_open(wr->t, c, &wr->layers, &wr->copies));
@@ -393,14 +348,11 @@ fast_err fast__ps_writer_close(ps_writer *wr)
         FAST_ASSERT(!err || !wr->layers.factors[i]); /* nothing is allocated */
     }
     fast__ps_layers_free(&wr->layers);
-    /* With slack 0 the sum is persistent memory of the trainer. */
-    if (wr->t && wr->c->slack != 0)
-        fast__free(wr->sum);
-    fast__free(wr->selected);
-    fast__free(wr->base);
-    fast__free(wr->unseen);
+    fast__vector_free(wr->sum);
+    fast__vector_free(wr->base);
+    fast__vector_free(wr->unseen);
     fast__free(wr->ends);
-    fast__free(wr->state_read);
-    wr->sum = wr->selected = wr->base = wr->unseen = wr->ends = wr->state_read = NULL;
+    fast__vector_free(wr->state_read);
+    wr->sum = wr->base = wr->unseen = wr->ends = wr->state_read = NULL;
     return first;
 }

@@ -52,11 +52,12 @@ const fast_system fast__systems_ps[] = {
         .title = "Parameter Server with bounded delay",
         .by = "Li et al. 2014",
         .row = 14,
-        .flags = "strategy=ps:servers=2,slack=8,filter=0.001,replicas=1 optimizer=sgd lr=0.05",
+        .flags = "strategy=ps:servers=2,slack=8,replicas=1 codec=significance:threshold=0.001 "
+                 "optimizer=sgd lr=0.05",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
         .remarks = "Tasks depend on one another: sequential (slack 0), eventual (-1) or bounded "
                    "delay. Insignificant changes wait; key ranges have a copy. Its other filters "
-                   "are skip, kkt and cache.",
+                   "are the codecs skip and kkt, and the option cache.",
         .missing = "model parallelism, filters of the user's own; copies are written by the "
                    "workers, not along a chain, and a server that comes back is not used again",
     },
@@ -64,7 +65,8 @@ const fast_system fast__systems_ps[] = {
         .name = "kkt-filter",
         .title = "Parameter Server for sparse models: l1, KKT filter, cached keys",
         .by = "Li et al. 2014, section 5.1",
-        .flags = "strategy=ps:servers=2,slack=8,l1=0.0001,kkt=yes,cache=yes optimizer=sgd lr=0.05",
+        .flags = "strategy=ps:servers=2,slack=8,l1=0.0001,cache=yes codec=kkt:l1=0.0001 "
+                 "optimizer=sgd lr=0.05",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Servers take a proximal step of l1 after each update. Workers leave out "
                    "gradients of zero weights that this step would undo, and send the list of keys "
@@ -96,7 +98,8 @@ const fast_system fast__systems_ps[] = {
         .title = "Li et al.: consistency by choice",
         .by = "Li et al. 2014",
         .row = 27,
-        .flags = "strategy=ps:servers=2,slack=8,filter=0.001,replicas=1 optimizer=sgd lr=0.05",
+        .flags = "strategy=ps:servers=2,slack=8,replicas=1 codec=significance:threshold=0.001 "
+                 "optimizer=sgd lr=0.05",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
         .remarks = "The same system as row 14, as a point of the synchronisation spectrum.",
         .missing = "model parallelism, filters of the user's own; copies are written by the "
@@ -274,8 +277,8 @@ const fast_system fast__systems_ps[] = {
         .title = "Bösen: SSP within a budget of bandwidth",
         .by = "Wei et al. 2015",
         .row = 49,
-        .flags =
-            "strategy=ps:servers=0,slack=2,eager=yes,budget=200000 optimizer=sgd lr=0.025 batch=8",
+        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bytes=200000 optimizer=sgd "
+                 "lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Updates are sent in the order of their relative size, within a budget of bytes "
                    "a round; servers send new values unasked.",
@@ -285,8 +288,8 @@ const fast_system fast__systems_ps[] = {
         .title = "PMLS: Bösen and STRADS",
         .by = "Petuum 2016",
         .row = 50,
-        .flags =
-            "strategy=ps:servers=0,slack=2,eager=yes,budget=200000 optimizer=sgd lr=0.025 batch=8",
+        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bytes=200000 optimizer=sgd "
+                 "lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Bösen with a scheduler of model-parallel work.",
         .missing = "STRADS",
@@ -390,7 +393,8 @@ const fast_system fast__systems_ps[] = {
         .title = "Approximate synchronous parallel over a WAN",
         .by = "Hsieh et al. 2017",
         .row = 38,
-        .flags = "strategy=ps:proxies=2,slack=1,filter=0.01,barrier=100000 optimizer=sgd lr=0.2",
+        .flags = "strategy=ps:proxies=2,slack=1,barrier=100000 codec=significance:threshold=0.01 "
+                 "optimizer=sgd lr=0.2",
         COLUMNS("DP", "bounded", "ad hoc", "hierarchical PS", "bounded"),
         .remarks =
             "A proxy for each data centre. Only significant updates are sent between data centres, "

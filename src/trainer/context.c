@@ -7,10 +7,14 @@
  *           a new run, a restarted worker
  *   enter   values of the run's model; the rule's state stays unless the phase resets it
  *   start   a program on it: nothing changes but what belongs to the program before
+ *
+ * The vectors of a context are on the device of the run's model, which a strategy does not see:
+ * kernels find the device of a vector by its address.
  */
 #include "trainer/context.h"
 
 #include "base/memory.h"
+#include "tensor/vector.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +26,7 @@ void fast__rule_state_clear(fast_optimizer *optimizer, int64_t count)
     FAST_ASSERT(optimizer != NULL);
     FAST_ASSERT(count >= 0);
     for (int i = 0; (slot = fast__optimizer_slot(optimizer, i)) != NULL; i++)
-        memset(slot, 0, (size_t)count * sizeof *slot);
+        fast__vector_fill(count, 0, slot);
 }
 
 void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t count)
@@ -31,8 +35,8 @@ void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t cou
 
     FAST_ASSERT(to != NULL && from != NULL);
     FAST_ASSERT(count >= 0);
-    for (int i = 0; (slot = fast__optimizer_slot(to, i)) != NULL; i++)
-        memcpy(slot, fast__optimizer_slot(from, i), (size_t)count * sizeof *slot);
+    for (int i = 0; to != from && (slot = fast__optimizer_slot(to, i)) != NULL; i++)
+        fast__vector_copy(count, fast__optimizer_slot(from, i), slot);
 }
 
 /* Point the strategy's view to this actor's vectors. */
@@ -48,8 +52,8 @@ static fast_err make_vectors(fast_context *c)
         FAST_TRY(fast__alloc("contributions", t->workers, sizeof(double), &c->shares.w));
         return fast__alloc("contributions", t->workers, sizeof(double), &c->shares.g);
     }
-    FAST_TRY(
-        fast__alloc("a server's parameters", t->count + t->state_count, sizeof(float), &c->memory));
+    FAST_TRY(fast__vector_new(fast__context_device(c), "a server's parameters",
+                              t->count + t->state_count, &c->memory));
     t->w = c->memory;
     t->s = c->memory + t->count;
     return FAST_OK;
@@ -86,7 +90,10 @@ fast_err fast__context_init(fast_context *context, const fast_context_options *o
                                        .micro_batches = model->parts > 1 ? model->parts : 1 };
     take_phase(context, &options->phase);
     FAST_TRY(make_vectors(context));
-    return fast__optimizer_new(options->optimizer, &model->params, &context->optimizer);
+    context->optimizer = options->rule;
+    return options->rule ? FAST_OK
+                         : fast__optimizer_new(fast__context_device(context), options->optimizer,
+                                               &model->params, &context->optimizer);
 }
 
 /* The state of a strategy, which another one has no use for. */
@@ -107,15 +114,16 @@ void fast__context_fini(fast_context *context)
     drop_strategy(context);
     fast__coded_free(context->codecs.sum);
     fast__context_factors_free(context);
-    fast__optimizer_free(context->optimizer);
-    fast__free(context->memory);
-    fast__free(context->centre);
+    if (!context->options.rule)
+        fast__optimizer_free(context->optimizer);
+    fast__vector_free(context->memory);
+    fast__vector_free(context->centre);
     fast__free(context->shares.w);
     fast__free(context->shares.g);
     *context = (fast_context){ 0 };
 }
 
-/* w and s of the run's model. */
+/* w and s of the run's model, unless they are the worker's own. */
 static void copy_model(fast_context *c)
 {
     const fast_learner *model = c->options.model;
@@ -123,8 +131,10 @@ static void copy_model(fast_context *c)
 
     FAST_ASSERT(model->params.count == t->count);
     FAST_ASSERT(model->state.count == t->state_count);
-    memcpy(t->w, model->w, (size_t)t->count * sizeof *t->w);
-    memcpy(t->s, model->s, (size_t)t->state_count * sizeof *t->s);
+    if (t->w == model->w)
+        return;
+    fast__vector_copy(t->count, model->w, t->w);
+    fast__vector_copy(t->state_count, model->s, t->s);
 }
 
 void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t step)
@@ -143,6 +153,7 @@ void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t st
     context->work.settle = NULL;
     t->step = context->step_begun = step;
     t->centre = NULL;
+    fast_trainer_reference(t, NULL);
 }
 
 void fast__context_enter(fast_context *context, const fast_context_phase *phase, bool reset_rule)
@@ -158,6 +169,7 @@ void fast__context_enter(fast_context *context, const fast_context_phase *phase,
     t->step = context->step_begun = phase->step;
     t->free_running = false;
     t->centre = NULL;
+    fast_trainer_reference(t, NULL);
     t->centre_version = 0;
     /* Flows, blocks and spaces belong to the old strategy. */
     drop_strategy(context);

@@ -49,6 +49,7 @@ typedef struct fast_context_phase {
     const char *strategy; /* name, for messages */
     bool resumes;         /* as in fast_strategy: closed spaces leave their state */
     bool synchronous;     /* as in fast_strategy: no gradient is late */
+    bool gradients;       /* workers send gradients, not weights or differences */
     const void *config;   /* of the strategy, for cost() */
     /* As in fast_strategy; may be NULL. */
     void (*cost)(const void *config, const fast_trainer *t, fast_cost *cost);
@@ -72,6 +73,7 @@ typedef struct fast_context_options {
     fast_learner *learner;      /* the worker's own; NULL at servers */
     const fast_learner *model;  /* of the run: the layout of vectors, and values to start with */
     const char *optimizer;      /* name:key=value,... */
+    fast_optimizer *rule;       /* of the run, where the worker trains `model`; NULL: its own */
     const fast_schedule *rates; /* learning rate by step */
     fast_shared_model *shared;  /* that workers of this process may share; NULL: they may not */
     fast_context_phase phase;   /* the first one */
@@ -99,6 +101,7 @@ typedef struct fast_context_codecs {
     fast_coded_piece *pieces;   /* that a sum is cut into; NULL: it is not */
     int64_t piece_count;        /* length of pieces */
     int64_t pieces_left;        /* pieces of this step that are not finished */
+    const float *reference;     /* weights that changes are compared with; NULL: w */
 } fast_context_codecs;
 
 /* Contributions (vectors.c). NULL at servers. */
@@ -185,11 +188,21 @@ static inline fast_context *fast__context_of(const fast_trainer *t)
     return (fast_context *)((uintptr_t)t - offsetof(fast_context, trainer));
 }
 
-/* Block `id` of `size` bytes, allocated on first use. FAST_EINVAL if it has another size. */
-fast_err fast__context_block(fast_context *context, int64_t id, size_t size, void **out);
+/* Return the device of the run's vectors. */
+static inline const fast_device *fast__context_device(const fast_context *context)
+{
+    return fast__device_of(context->options.model->w);
+}
+
+/* Block `id` of `size` bytes on a device, allocated on first use; device NULL: where it is, a new
+ * one on the host. FAST_EINVAL if it has another size. */
+fast_err fast__context_block(fast_context *context, const fast_device *device, int64_t id,
+                             size_t size, void **out);
 /* Free all blocks. */
 void fast__context_drop_blocks(fast_context *context);
 
+/* The model as codecs of this actor's messages see it: `context` is a fast_context. */
+void fast__context_look(void *context, fast_codec_model *out);
 /* The sum's state, or that of a flow, as a checkpoint has it. FAST_EFORMAT. */
 fast_err fast__context_load_codec(fast_context *context, bool flow, const fast_pack_record *record);
 /* The pieces of a sum are given back. */

@@ -37,6 +37,33 @@ fast_coded_options fast__codec_pair_options(const fast_codec_pair *codecs,
                                  .seed = seed };
 }
 
+/* Until the program ends, or the next phase starts. */
+void fast_trainer_reference(fast_trainer *t, const float *weights)
+{
+    FAST_ASSERT(t->w != NULL);
+    fast__context_of(t)->codecs.reference = weights;
+}
+
+/* Codecs that select elements call it once for each encoding, in this actor's thread:
+ *
+ *     gradients     x changes its weight by about lr |x|: the rule's momentum is left out
+ *     differences   x is the change of the weight
+ *
+ * A gradient counts its step at its end; reports come before. The last step of a phase is its last
+ * vector too, since another phase starts without residuals. */
+void fast__context_look(void *context, fast_codec_model *out)
+{
+    const fast_context *c = context;
+    const fast_trainer *t = &c->trainer;
+    const int64_t taken = t->step + (c->work.computing ? 1 : 0);
+
+    FAST_ASSERT(taken >= 0);
+    out->w = c->codecs.reference ? c->codecs.reference : t->w;
+    out->taken = taken > 0 ? taken : 1;
+    out->rate = c->options.phase.gradients ? (float)fast_trainer_lr(t, out->taken - 1) : 1;
+    out->last = taken >= t->step_count;
+}
+
 /* Return the options of this actor's encoded sums and flows; `rank` separates their random numbers.
  * */
 static fast_coded_options options_of(fast_context *c, int64_t rank)
@@ -44,7 +71,10 @@ static fast_coded_options options_of(fast_context *c, int64_t rank)
     fast_coded_options o = fast__codec_pair_options(&c->codecs.pair, &c->options.model->params,
                                                     c->trainer.workers, rank, c->options.seed);
 
+    o.device = fast__context_device(c);
     o.figures = &c->codecs.figures;
+    o.model = fast__context_look;
+    o.model_ctx = c;
     return o;
 }
 

@@ -180,7 +180,7 @@ static fast_err open_encoded(opening *o, const fast_space_options *options, fast
     fast_context *c = o->context;
     const fast_codec_pair *pair = &c->codecs.pair;
     const fast_space_chains chains = {
-        { [FAST_SPACE_UP] = pair->up, [FAST_SPACE_DOWN] = pair->down }
+        { [FAST_SPACE_UP] = pair->up, [FAST_SPACE_DOWN] = pair->down }, fast__context_look, c
     };
     fast_space_options encoded = *options;
     fast_matrix *matrices = NULL;
@@ -206,6 +206,7 @@ static fast_err open_encoded(opening *o, const fast_space_options *options, fast
 fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, fast_space **out)
 {
     fast_context *c = fast__context_of(t);
+    const fast_chain *up = c->codecs.pair.up;
     opening o = { .context = c };
     fast_space_options counted = *options;
     fast_err err;
@@ -225,6 +226,8 @@ fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, 
     /* The space calls apply_counted(), which calls the strategy's own function. */
     counted.apply = apply_counted;
     counted.ctx = o.entry;
+    if (options->cache_indices && !(up && fast__chain_only_selects(up)))
+        fast_trainer_note(t, "no indices are cached: give a codec that only selects, like kkt");
     err = open_encoded(&o, &counted, out);
     if (err)
         o.entry->space = NULL;

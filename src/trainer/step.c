@@ -195,7 +195,7 @@ fast_err fast_trainer_gradient_when(fast_trainer *t, fast_need_fn *need, fast_re
     FAST_TRY(fast__context_charge_kernels(c));
     if (need && (o->is_virtual || !c->learner->ops->reads))
         FAST_TRY(wait_ahead(&gw));
-    const int64_t begin = fast_now(t->actor);
+    const int64_t begin = o->is_virtual ? fast_now(t->actor) : 0;
     c->work.computing = true;
     err = compute(&gw);
     c->work.computing = false;

@@ -4,11 +4,13 @@
  *
  *   arrival    first <-> ... <-> last            linked by `next` and `back`
  *   table      hash(from, tag) -> first .. last  linked by `chain`, in order of arrival
+ *   tags       hash(tag) -> first <-> .. last    linked by `tag_next` and `tag_back`
  *
- * A message is in both. Matching a sender and a tag searches one bucket, which has few messages of
- * other keys because the table grows with the mailbox; matching any sender walks the arrivals from
- * the oldest. The first table is inside the mailbox; it grows when there are twice as many messages
- * as buckets and never shrinks. Without memory for a larger table, matching is only slower.
+ * A message is in all three. Matching a sender and a tag, or a tag of any sender, searches one
+ * bucket, which has few messages of other keys because the tables grow with the mailbox; matching
+ * any tag walks the arrivals from the oldest. The first tables are inside the mailbox; they grow
+ * when there are twice as many messages as buckets and never shrink. Without memory for larger
+ * tables, matching is only slower.
  */
 #include "transport/mailbox.h"
 
@@ -25,6 +27,41 @@ static fast_bucket *bucket_of(fast_mailbox *box, int64_t from, uint64_t tag)
     return &table[(hash >> 40) & box->mask];
 }
 
+/* Return the bucket of a tag, in the second table. */
+static fast_bucket *bucket_of_tag(fast_mailbox *box, uint64_t tag)
+{
+    fast_bucket *table = box->table ? box->table : box->few;
+    const uint64_t hash = tag * 0x9e3779b97f4a7c15u;
+    return &table[box->mask + 1 + ((hash >> 40) & box->mask)];
+}
+
+/* Append a message to the bucket of its tag. */
+static void tag_add(fast_bucket *bucket, fast_msg *msg)
+{
+    fast__envelope(msg)->tag_next = NULL;
+    fast__envelope(msg)->tag_back = bucket->first ? bucket->last : NULL;
+    if (bucket->first)
+        fast__envelope(bucket->last)->tag_next = msg;
+    else
+        bucket->first = msg;
+    bucket->last = msg;
+}
+
+/* Remove a message from the bucket of its tag. */
+static void tag_leave(fast_bucket *bucket, fast_msg *msg)
+{
+    const fast_envelope *e = fast__envelope(msg);
+
+    if (e->tag_back)
+        fast__envelope(e->tag_back)->tag_next = e->tag_next;
+    else
+        bucket->first = e->tag_next;
+    if (e->tag_next)
+        fast__envelope(e->tag_next)->tag_back = e->tag_back;
+    else
+        bucket->last = e->tag_back;
+}
+
 /* Append a message to a bucket. */
 static void bucket_add(fast_bucket *bucket, fast_msg *msg)
 {
@@ -36,21 +73,23 @@ static void bucket_add(fast_bucket *bucket, fast_msg *msg)
     bucket->last = msg;
 }
 
-/* Make a table with four times as many buckets; messages move in order of arrival. */
+/* Make tables with four times as many buckets; messages move in order of arrival. */
 static void grow(fast_mailbox *box)
 {
     const uint64_t mask = box->mask * 4 + 3;
     fast_bucket *table;
-    if (mask >> 24 || fast__alloc("a mailbox", (int64_t)mask + 1, sizeof *table, &table))
+    if (mask >> 24 || fast__alloc("a mailbox", 2 * ((int64_t)mask + 1), sizeof *table, &table))
         return;
     fast__free(box->table);
     box->table = table;
     box->mask = mask;
-    for (fast_msg *msg = box->first; msg; msg = fast__envelope(msg)->next)
+    for (fast_msg *msg = box->first; msg; msg = fast__envelope(msg)->next) {
         bucket_add(bucket_of(box, msg->from, msg->tag), msg);
+        tag_add(bucket_of_tag(box, msg->tag), msg);
+    }
 }
 
-/* Append a message to the arrivals and to its bucket. */
+/* Append a message to the arrivals and to its buckets. */
 static void put(fast_mailbox *box, fast_msg *msg)
 {
     if (box->mask == 0)
@@ -66,12 +105,14 @@ static void put(fast_mailbox *box, fast_msg *msg)
         box->first = msg;
     box->last = msg;
     bucket_add(bucket_of(box, msg->from, msg->tag), msg);
+    tag_add(bucket_of_tag(box, msg->tag), msg);
     box->count++;
 }
 
-/* Remove a message, which is in no bucket any more, from the arrivals. */
+/* Remove a message, which is in no bucket of (from, tag) any more, from its tag and arrivals. */
 static fast_msg *leave(fast_mailbox *box, fast_msg *msg)
 {
+    tag_leave(bucket_of_tag(box, msg->tag), msg);
     if (fast__envelope(msg)->back)
         fast__envelope(fast__envelope(msg)->back)->next = fast__envelope(msg)->next;
     else
@@ -119,16 +160,22 @@ static fast_msg *take_found(fast_mailbox *box, fast_msg *msg)
     return leave(box, msg);
 }
 
-/* Remove the oldest message of any sender or with any tag; NULL if none has arrived. */
-static fast_msg *take_oldest(fast_mailbox *box, int64_t from, uint64_t tag)
+/* Remove the oldest message with this tag of any sender; NULL if none has arrived. */
+static fast_msg *take_tag(fast_mailbox *box, uint64_t tag)
 {
-    for (fast_msg *msg = box->first; msg; msg = fast__envelope(msg)->next) {
-        if (from != FAST_ANY && msg->from != from)
-            continue;
-        if (tag == FAST_TAG_ANY ? msg->tag >= FAST_TAG_MAX : msg->tag != tag)
-            continue;
-        return take_found(box, msg);
-    }
+    for (fast_msg *msg = bucket_of_tag(box, tag)->first; msg; msg = fast__envelope(msg)->tag_next)
+        if (msg->tag == tag)
+            return take_found(box, msg);
+    return NULL;
+}
+
+/* Remove the oldest message of a sender, or of any, with any tag of programs; NULL if none has
+ * arrived. */
+static fast_msg *take_oldest(fast_mailbox *box, int64_t from)
+{
+    for (fast_msg *msg = box->first; msg; msg = fast__envelope(msg)->next)
+        if ((from == FAST_ANY || msg->from == from) && msg->tag < FAST_TAG_MAX)
+            return take_found(box, msg);
     return NULL;
 }
 
@@ -156,12 +203,12 @@ void fast__mailbox_fence(fast_actor *actor, uint32_t generation)
 fast_msg *fast__take(fast_actor *actor, int64_t from, uint64_t tag)
 {
     fast_mailbox *box = &actor->mailbox;
-    const bool exact = from != FAST_ANY && tag != FAST_TAG_ANY;
-
     FAST_ASSERT(from >= FAST_ANY && from < actor->world->count);
     if (box->count == 0)
         return NULL;
-    return exact ? take_exact(box, from, tag) : take_oldest(box, from, tag);
+    if (tag == FAST_TAG_ANY)
+        return take_oldest(box, from);
+    return from == FAST_ANY ? take_tag(box, tag) : take_exact(box, from, tag);
 }
 
 bool fast__deliver(fast_actor *actor, fast_msg *msg)

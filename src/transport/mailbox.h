@@ -34,23 +34,24 @@ typedef struct fast_peer {
     uint32_t life;   /* restarts that this actor learned of */
 } fast_peer;
 
-/* Messages of one hash of (from, tag), in order of arrival, linked by `chain`. */
+/* Messages of one hash, in order of arrival: of (from, tag), linked by `chain`, or of the tag,
+ * linked by `tag_next` and `tag_back`. */
 typedef struct fast_bucket {
     fast_msg *first; /* the oldest */
     fast_msg *last;  /* the newest, if the bucket is not empty */
 } fast_bucket;
 
 typedef struct fast_mailbox {
-    fast_bucket few[FAST_BUCKETS]; /* the table while the mailbox is small */
-    fast_bucket *table;            /* a larger table; NULL: `few` is used */
-    uint64_t mask;                 /* number of buckets minus one */
-    fast_msg *first;               /* the oldest message, linked by `next` and `back` */
-    fast_msg *last;                /* the newest message */
-    uint64_t stamp;                /* arrivals so far: a change means news for a wait */
-    int64_t count;                 /* messages in the mailbox */
-    uint32_t fence;                /* messages of older generations are dropped; 0: none */
-    struct fast_peers *peers;      /* membership, made at the first event; or NULL */
-    int64_t down_count;            /* other actors that are down */
+    fast_bucket few[2 * FAST_BUCKETS]; /* the tables while the mailbox is small */
+    fast_bucket *table;                /* larger tables, of (from, tag) and of tags; NULL: `few` */
+    uint64_t mask;                     /* number of buckets of a table minus one */
+    fast_msg *first;                   /* the oldest message, linked by `next` and `back` */
+    fast_msg *last;                    /* the newest message */
+    uint64_t stamp;                    /* arrivals so far: a change means news for a wait */
+    int64_t count;                     /* messages in the mailbox */
+    uint32_t fence;                    /* messages of older generations are dropped; 0: none */
+    struct fast_peers *peers;          /* membership, made at the first event; or NULL */
+    int64_t down_count;                /* other actors that are down */
 } fast_mailbox;
 
 /* Free the messages and the memory of a mailbox. */

@@ -47,12 +47,14 @@ fast_pool_use fast__pool_used(fast_pool *pool);
 typedef struct fast_envelope {
     fast_msg *next;  /* in a mailbox, an inbox or a queue */
     fast_msg *back;  /* in a mailbox: the message that arrived before */
-    fast_msg *chain; /* in a mailbox: the next message of the same bucket */
+    fast_msg *chain; /* in a mailbox: the next message of the same bucket of (from, tag) */
     fast_pool *pool; /* to which it is freed */
     fast_msg msg;    /* the public fields */
     uint64_t stamp; /* mailbox: order of arrival; lanes: number in its pair; sim: receiver's life */
     uint64_t proof; /* of `check` */
     int64_t sent;   /* virtual time at which it was sent */
+    fast_msg *tag_next; /* in a mailbox: the next message of the same bucket of tags */
+    fast_msg *tag_back; /* in a mailbox: the message before it there */
 } fast_envelope;
 
 static inline fast_envelope *fast__envelope(const fast_msg *msg)

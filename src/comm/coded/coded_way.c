@@ -34,6 +34,7 @@ fast_coder_options fast__coded_coder(const fast_coded_options *o, int64_t offset
     FAST_ASSERT(offset >= 0 && count > 0);
     return (fast_coder_options){ .chain = o->up,
                                  .layout = o->layout,
+                                 .device = o->device,
                                  .offset = offset,
                                  .count = count,
                                  .scope = o->scope,
@@ -41,7 +42,9 @@ fast_coder_options fast__coded_coder(const fast_coded_options *o, int64_t offset
                                  .small = o->small,
                                  .workers = o->size,
                                  .seed = o->seed,
-                                 .flow = (uint64_t)o->rank + 1 };
+                                 .flow = (uint64_t)o->rank + 1,
+                                 .model = o->model,
+                                 .model_ctx = o->model_ctx };
 }
 
 /* Encode a random normal vector and count its bytes and entries. */
@@ -80,6 +83,7 @@ static fast_err probe_chain(const fast_coded_options *o, bool pairs, probe *p)
 
     options.flow = 0;
     options.feedback = 2;
+    options.model = NULL; /* it may differ between members */
     FAST_TRY(fast__coder_new(&options, &coder));
     fast_err err = fast__alloc("a probe", n, sizeof *x, &x);
     if (!err)

@@ -82,8 +82,7 @@ static fast_err check(dnnl_status_t status, const char *what)
         return FAST_OK;
     if (status == dnnl_out_of_memory)
         return fast__fail(FAST_ENOMEM, "no memory for oneDNN's %s", what);
-    return fast__fail(FAST_ENOTSUP, "oneDNN has no %s for this shape (status %d)", what,
-                      (int)status);
+    return fast__fail(FAST_ENOTSUP, "oneDNN has no %s for this shape", what);
 }
 
 /* Describe one of our tensors or, with `any`, let oneDNN choose the layout. */

@@ -84,6 +84,11 @@ static fast_err compile_steps(fast_cpu_compile *compile)
         if (step->op->plan)
             FAST_TRY(step->op->plan(compile, step));
     }
+    if (compile->conv_count > 0 && compile->fitted_count == 0)
+        return fast__fail(FAST_ENOTSUP,
+                          "convolution method \"%s\" fits none of the %d convolutions; "
+                          "docs/engines.md says what each fits",
+                          compile->options->method, compile->conv_count);
     const int64_t labels =
         program->lanes * (compile->graph->positions + program->values[program->out].rows);
     FAST_TRY(fast__cpu_buffer_new(compile, labels, program->step_count, program->step_count,
@@ -188,6 +193,8 @@ static void compute_loss(fast_cpu_run *run)
     float *dy = run->pass->grad ? fast__cpu_memory(run, value->grad) : NULL;
     float *labels = fast__cpu_memory(run, program->soft), *soft = labels + positions * L;
     const double rows = (double)(run->count * positions);
+    const float *weights = fast__loss_weights(graph, run->pass);
+    const double divisor = fast__loss_divisor(graph, run->pass);
     double sum = 0;
     int64_t correct = 0;
 
@@ -205,9 +212,9 @@ static void compute_loss(fast_cpu_run *run)
     for (int64_t p = 0; p < positions && graph->loss == FAST_LOSS_CROSS_ENTROPY; p++)
         program->loss->cross_entropy(
             K, L, run->count, y + p * K * L, batch->labels ? labels + p * L : NULL,
-            batch->targets ? soft + p * K * L : NULL, graph->label_smoothing, (float)(1.0 / rows),
-            dy ? dy + p * K * L : NULL, &sum, &correct);
-    run->pass->loss = sum / rows;
+            batch->targets ? soft + p * K * L : NULL, graph->label_smoothing, weights,
+            (float)(1.0 / divisor), dy ? dy + p * K * L : NULL, &sum, &correct);
+    run->pass->loss = sum / divisor;
     run->pass->correct = correct;
     run->pass->positions = run->count * positions;
 }

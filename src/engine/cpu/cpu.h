@@ -159,6 +159,8 @@ struct fast_cpu_compile {
     const fast_engine_options *options; /* the caller's options */
     fast_cpu_program *program;          /* the result so far */
     fast_conv_plan *plan;               /* measured choices */
+    int conv_count;                     /* convolutions so far */
+    int fitted_count;                   /* of which the method of the options fits */
 };
 
 /* Make the steps, fusing nodes. fuse.c */

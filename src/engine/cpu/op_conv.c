@@ -25,6 +25,20 @@ static int64_t filter_count(const fast_graph *graph, int node)
     return graph->params.segments[graph->nodes[node].weight[FAST_W_WEIGHT]].count;
 }
 
+/* Open a convolution by the method that was asked for, or by the fastest one where that does not
+ * fit the shape. */
+static fast_err open_conv(fast_cpu_compile *compile, const fast_conv_shape *shape, fast_conv **out)
+{
+    const char *method = compile->options->method;
+    const fast_err err = fast__conv_new(shape, compile->plan, method, out);
+
+    compile->conv_count++;
+    compile->fitted_count += !err;
+    if (err == FAST_ENOTSUP && method)
+        return fast__conv_new(shape, compile->plan, NULL, out);
+    return err;
+}
+
 /* Choose the method for the shape, and ask for its scratch memory. */
 static fast_err conv_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
@@ -48,7 +62,7 @@ static fast_err conv_plan(fast_cpu_compile *compile, fast_cpu_step *step)
         shape.pad[i] = node->pad[i];
         shape.dilation[i] = node->dilation[i] > 0 ? node->dilation[i] : 1;
     }
-    FAST_TRY(fast__conv_new(&shape, compile->plan, compile->options->method, &step->conv));
+    FAST_TRY(open_conv(compile, &shape, &step->conv));
     const int64_t scratch = fast__conv_scratch_count(step->conv);
     FAST_TRY(fast__cpu_scratch_forward(compile, step, scratch, &step->buffer[SCRATCH]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, scratch, &step->buffer[SCRATCH_BACK]));

@@ -11,6 +11,13 @@
  *
  * Nodes whose inputs are constants are computed at import (onnx_eval.c); every other node becomes
  * layers. Files are untrusted: sizes, counts and the memory of computed constants are bounded.
+ *
+ *     fast_text text = { 0 };
+ *     fast_onnx_weights *weights;
+ *     fast__onnx_import("net.onnx", &input, &text, &weights);    text of layers, without a loss
+ *     ... parse the text, fit it to the data ...
+ *     fast__onnx_weights_set(weights, graph);                    learners start with the weights
+ *     fast__onnx_save(graph, w, s, "trained.onnx");              after training
  */
 
 /* Weights of an imported network, by segment name. */

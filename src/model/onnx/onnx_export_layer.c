@@ -286,7 +286,7 @@ static void put_simple(onnx_export *ex, const fast_node *node, onnx_name x, onnx
 /* One case for each layer that is more than one node or has weights. */
 void fast__export_layer(onnx_export *ex, const fast_node *node, onnx_name x, onnx_name y)
 {
-    onnx_name index;
+    onnx_name index; /* of the last position */
 
     switch (node->op) {
     case FAST_OP_DENSE:

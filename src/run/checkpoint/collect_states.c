@@ -159,13 +159,12 @@ static fast_err take_remote(fast_team_actor *self, int64_t step)
 }
 
 /* All states are saved: write the file as of worker 0's step. The mutex is held. */
-static fast_err save(fast_team_actor *self, int64_t step)
+static void save(fast_team_actor *self, int64_t step)
 {
     fast_team *team = self->team;
     fast_run *run = team->run;
     const int64_t before = run->step;
     const fast_run_sums sums = run->progress.sums;
-    fast_err err;
 
     if (team->saved.votes)
         fast__vote_count(team, &team->saved.vote);
@@ -174,13 +173,12 @@ static fast_err save(fast_team_actor *self, int64_t step)
     run->clock.actor = self->context.trainer.actor;
     run->step = step;
     run->progress.sums = team->saved.sums;
-    err = fast__run_save_due(run);
+    fast__run_save_due(run);
     run->step = before > step ? before : step;
     run->progress.sums = sums;
     run->clock.actor = NULL;
     if (!run->clock.is_virtual)
         fast__world_hold(team->place.world, fast_now(self->context.trainer.actor) + 1);
-    return err;
 }
 
 /* One that is ahead waits until an earlier checkpoint is whole. */
@@ -208,7 +206,7 @@ fast_err fast__collect_due(fast_team_actor *self, int64_t step)
         fast__monitor_cast(&team->saved.vote, self);
     err = fast__saved_states_arrive(self, step, &last);
     if (!err && last && !team->run->finished)
-        err = save(self, step);
+        save(self, step);
     fast__team_unlock(self);
     return err;
 }

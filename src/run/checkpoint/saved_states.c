@@ -49,6 +49,7 @@
 #include "run/team.h"
 #include "space/space_checkpoint.h"
 #include "tensor/safetensors.h"
+#include "tensor/vector.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -148,7 +149,7 @@ fast_err fast__saved_states_reopen(fast_team *team)
 
 bool fast__saved_states_waits(const fast_run *run)
 {
-    return run->team && run->team->place.world && part_at(run->team, run->step) != FAST_SAVE_NONE &&
+    return run->team->place.world && part_at(run->team, run->step) != FAST_SAVE_NONE &&
            run->team->saved.whole != run->step;
 }
 
@@ -283,7 +284,7 @@ static fast_err take_all(fast_team *team)
 
 int64_t fast__saved_states_count(const fast_run *run)
 {
-    return run->team ? count_at(run->team, run->step) : 0;
+    return count_at(run->team, run->step);
 }
 
 /* A replica that is the run's model is in the file once. */
@@ -293,7 +294,7 @@ static void leave_out(const fast_run *run, fast_saved *saved)
     fast_pack_record r;
 
     if (find_record(saved, FAST_SAVED_WEIGHTS, &r) && r.size == size &&
-        memcmp(r.data, run->learner->w, size) == 0)
+        fast__vector_equal(run->learner->params.count, r.data, run->learner->w))
         saved->size = fast__pack_empty(saved->bytes, saved->size, FAST_SAVED_WEIGHTS);
 }
 
@@ -367,7 +368,7 @@ fast_err fast__saved_states_load(fast_run *run, const fast_tensors *tensors)
             memcpy(o->states[i].bytes, t->data, size);
         o->states[i].step = o->step = o->loaded = run->step;
     }
-    for (int64_t i = 0; team && i + 1 < team->phases.count; i++) {
+    for (int64_t i = 0; i + 1 < team->phases.count; i++) {
         const fast_phase *old = &team->phases.list[i];
 
         if (old->end != run->step || (old->strategy->identical && !old[1].reset))

@@ -51,7 +51,7 @@ typedef struct fast_store_item {
 typedef struct fast_store_look {
     fast_stored_worker *workers;               /* [actors] */
     char (*names)[32];                         /* [actors] */
-    int64_t actors;                            /* of the team; 0: one worker, alone */
+    int64_t actors;                            /* of the team; 0: a single worker */
     int64_t staleness[FAST_STALENESS_BUCKETS]; /* updates */
     int64_t *links;            /* [actors][actors][2]: messages and bytes; NULL: not counted */
     fast_snapshot_span *spans; /* [FAST_STORE_SINK_SEEN_MAX] */

@@ -125,7 +125,10 @@ static void put_metric(fast_run *run, bool evaluated)
     m->bytes = r->bytes_sent;
     m->loss = r->loss;
     m->train_accuracy = r->train_accuracy;
-    if (evaluated) {
+    if (evaluated && run->evaluation.validated) {
+        m->validation_loss = r->validation_loss;
+        m->validation_accuracy = r->validation_accuracy;
+    } else if (evaluated) {
         m->test_loss = r->test_loss;
         m->test_accuracy = r->test_accuracy;
     }
@@ -142,7 +145,7 @@ static void put_metric(fast_run *run, bool evaluated)
 /* The actors that run, as they can be seen; NULL where none do. */
 static fast_snapshot *snapshot_of(const fast_run *run)
 {
-    return run->team && run->team->place.world && !run->sinks.store->feed.world_over
+    return run->team->place.world && !run->sinks.store->feed.world_over
                ? run->team->place.world->snapshot
                : NULL;
 }
@@ -186,8 +189,7 @@ static void take_look(fast_run *run, int64_t base)
     fast_store_sink *sink = run->sinks.store;
     fast_store_look *look = &sink->queue.look;
 
-    if (!team || look->actors == 0 ||
-        atomic_load_explicit(&sink->queue.looked, memory_order_acquire))
+    if (look->actors == 0 || atomic_load_explicit(&sink->queue.looked, memory_order_acquire))
         return;
     for (int64_t i = 0; i < look->actors; i++) {
         const fast_tally tally = fast__measure_tally(team, i);
@@ -225,6 +227,21 @@ static void say_trouble(fast_run *run)
     sink->feed.saying = false;
 }
 
+/* Queue the event of an evaluation, which names its set. */
+static void put_evaluation(fast_run *run)
+{
+    const fast_result *r = &run->result;
+    const bool validated = run->evaluation.validated;
+    const double accuracy = validated ? r->validation_accuracy : r->test_accuracy;
+    char text[48] = "";
+
+    if (isfinite(accuracy))
+        snprintf(text, sizeof text, ", accuracy %.2f%%", 100 * accuracy);
+    put_event(run->sinks.store, "evaluate", r->time_s, run->step, "%s loss %.4f%s%s",
+              validated ? "validation" : "test", validated ? r->validation_loss : r->test_loss,
+              text, validated && r->best_step == run->step ? ", the best so far" : "");
+}
+
 void fast__store_sink_event(fast_run *run, fast_event_kind kind, const char *text)
 {
     fast_store_sink *sink = run->sinks.store;
@@ -243,8 +260,7 @@ void fast__store_sink_event(fast_run *run, fast_event_kind kind, const char *tex
         break;
     case FAST_EVENT_EVALUATE:
         put_metric(run, true);
-        put_event(sink, "evaluate", r->time_s, run->step, "test loss %.4f, accuracy %.2f%%",
-                  r->test_loss, 100 * r->test_accuracy);
+        put_evaluation(run);
         break;
     case FAST_EVENT_SAVE:
         put_event(sink, "save", r->time_s, run->step, "%s", text);
@@ -295,7 +311,7 @@ void fast__store_sink_world(fast_run *run, int64_t time_ns)
     fast_store_sink *sink = run->sinks.store;
     const fast_team *team = run->team;
 
-    if (!sink || !team || !team->place.world || !team->place.world->snapshot)
+    if (!sink || !team->place.world || !team->place.world->snapshot)
         return;
     const int64_t base = run->progress.times.total_ns - time_ns;
     put_faults(run, base);
@@ -318,7 +334,7 @@ static fast_err open_look(fast_run *run, fast_store_sink *sink)
 {
     fast_store_look *look = &sink->queue.look;
     const fast_team *team = run->team;
-    if (!team)
+    if (team->single)
         return FAST_OK;
     const int64_t actors = team->workers + team->servers;
     look->actors = actors < FAST_STORE_SINK_ACTORS_MAX ? actors : FAST_STORE_SINK_ACTORS_MAX;
@@ -352,8 +368,8 @@ static void fill_first(const fast_run *run, fast_store_sink *sink)
     row->command = run->text.command;
     row->version = fast_version();
     row->system = chosen(c->system);
-    row->strategy = run->team ? chosen(c->strategy) : NULL;
-    row->topology = run->team ? chosen(c->topology) : NULL;
+    row->strategy = chosen(c->strategy);
+    row->topology = run->team->single ? NULL : chosen(c->topology);
     row->model = c->model;
     row->data = c->data;
     row->transport = chosen(c->transport);

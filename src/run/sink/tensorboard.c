@@ -29,6 +29,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "rule/schedule.h"
+#include "run/team.h"
 
 #include <errno.h>
 #include <math.h>
@@ -207,11 +208,14 @@ void fast__tensorboard_event(fast_run *run, fast_event_kind kind)
     put_scalar(board, "train/accuracy", r->train_accuracy);
     put_scalar(board, "train/lr", fast__schedule_lr(run->schedule, run->step));
     put_scalar(board, "speed/samples_per_s", r->samples_per_s);
-    if (kind == FAST_EVENT_EVALUATE) {
+    if (kind == FAST_EVENT_EVALUATE && run->evaluation.validated) {
+        put_scalar(board, "validation/loss", r->validation_loss);
+        put_scalar(board, "validation/accuracy", r->validation_accuracy);
+    } else if (kind == FAST_EVENT_EVALUATE) {
         put_scalar(board, "test/loss", r->test_loss);
         put_scalar(board, "test/accuracy", r->test_accuracy);
     }
-    if (run->team) {
+    if (!run->team->single) {
         put_scalar(board, "exchange/bytes_sent", (double)r->bytes_sent);
         put_scalar(board, "exchange/staleness_mean", r->staleness_mean);
         put_scalar(board, "exchange/divergence", r->divergence);

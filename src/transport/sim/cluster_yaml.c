@@ -340,6 +340,9 @@ static fast_err link_override_key(cluster_reader *r, void *ctx, const char *key,
     FAST_TRY(range_of(key, value, &one));
     if (one.first != one.last)
         return fast__fail(FAST_EFORMAT, "%s is one node", key);
+    if (r->cluster->node_count && one.last >= r->cluster->node_count)
+        return fast__fail(FAST_EFORMAT, "a link has the node %lld, but there are %lld",
+                          (long long)one.last, (long long)r->cluster->node_count);
     if (key[0] == 'f') {
         o->from = true;
         o->spec.from = one.first;
@@ -480,17 +483,28 @@ static fast_err not_yaml(struct fy_diag *diag)
 static fast_err parse(struct fy_diag *diag, const char *text, size_t size, cluster_reader *r)
 {
     const struct fy_parse_cfg config = { .flags = FYPCF_QUIET | FYPCF_COLLECT_DIAG, .diag = diag };
-    struct fy_document *document = fy_document_build_from_string(&config, text, size);
-    struct fy_node *root = document ? fy_document_root(document) : NULL;
-    fast_err err;
+    struct fy_parser *parser = fy_parser_create(&config);
+    struct fy_document *document = NULL, *second = NULL;
 
-    if (!document)
-        return not_yaml(diag);
-    if (!root)
+    if (!parser || fy_parser_set_string(parser, text, size) != 0) {
+        fy_parser_destroy(parser);
+        return fast__fail(FAST_ENOMEM, "no memory to read it");
+    }
+    document = fy_parse_load_document(parser);
+    if (document)
+        second = fy_parse_load_document(parser);
+    fast_err err = FAST_OK;
+    if (!document || fy_parser_get_stream_error(parser))
+        err = not_yaml(diag);
+    else if (second)
+        err = fast__fail(FAST_EFORMAT, "it has a second document; a file describes one cluster");
+    else if (!fy_document_root(document))
         err = fast__fail(FAST_EFORMAT, "it is empty");
     else
-        err = read_all(r, root);
-    fy_document_destroy(document);
+        err = read_all(r, fy_document_root(document));
+    fy_parse_document_destroy(parser, second);
+    fy_parse_document_destroy(parser, document);
+    fy_parser_destroy(parser);
     return err;
 }
 

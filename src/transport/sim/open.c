@@ -43,6 +43,13 @@ static fast_err nodes_open(fast_sim *sim)
         if (sim->base.roles[i].count > sim->node_count)
             sim->node_count = sim->base.roles[i].count;
     const int64_t count = sim->node_count;
+    for (int64_t i = 0; i < cluster->link_count; i++) {
+        const fast_sim_link_spec *link = &cluster->links[i];
+        if (!link->zones && (link->from >= count || link->to >= count))
+            return fast__fail(FAST_EINVAL,
+                              "the cluster has a link from node %lld to %lld, but %lld nodes",
+                              (long long)link->from, (long long)link->to, (long long)count);
+    }
     sim->node_count = 0; /* so that close() sees none if the allocation fails */
     FAST_TRY(fast__alloc("simulated nodes", count, sizeof *sim->nodes, &sim->nodes));
     sim->node_count = count;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transport `threads`: an actor is a thread, a message is a pointer in its inbox (inbox.h): a send
- * is one atomic operation, and so is taking any number of messages. Where there are few actors, and
- * a core for each, small messages take the fast lane of their pair (lane.h).
+ * Transport `threads`: an actor is a thread, or the caller's if it is alone; a message is a pointer
+ * in its inbox (inbox.h): a send is one atomic operation, and so is taking any number of messages.
+ * Where there are few actors, and a core for each, small messages take the fast lane of their pair
+ * (lane.h).
  *
  * An idle actor polls its inbox for a while, if there is a core for every running actor; then it
  * sleeps, and the next sender wakes it. The time of polling adapts to how often it avoided a sleep.
@@ -330,22 +331,29 @@ static fast_err threads_open(const fast_actors_config *config, const fast_role *
     return FAST_OK;
 }
 
-/* Run an actor on its thread, and drop the messages that arrive too late. */
-static void *thread_main(void *ctx)
+/* Run an actor in the calling thread, and drop the messages that arrive too late. */
+static void run_actor(threads_actor *c)
 {
-    threads_actor *c = ctx;
     threads_world *world = world_of(&c->actor);
-    fast__cpu_go(world->core_first, c->actor.id);
-    atomic_store(&c->core, fast__cpu_number());
     fast__actor_main(&c->actor);
     lose_all(&world->world, fast__inbox_close(&c->inbox));
     lose_all(&world->world, c->held);
     c->held = NULL;
     atomic_fetch_sub(&world->awake, 1);
+}
+
+/* The thread of an actor, on a core of its own. */
+static void *thread_main(void *ctx)
+{
+    threads_actor *c = ctx;
+    fast__cpu_go(world_of(&c->actor)->core_first, c->actor.id);
+    atomic_store(&c->core, fast__cpu_number());
+    run_actor(c);
     return NULL;
 }
 
-/* transport->run: one thread for each actor. If one cannot be started, the others are canceled. */
+/* transport->run: one thread for each actor; an actor alone runs in the caller's. If one cannot be
+ * started, the others are canceled. */
 static fast_err threads_run(fast_world *base)
 {
     threads_world *world = (threads_world *)base;
@@ -354,7 +362,9 @@ static fast_err threads_run(fast_world *base)
     world->core_first = fast__cpu_here();
     world->start = fast__clock_ns();
     atomic_store(&world->awake, base->count);
-    for (int64_t i = 0; i < base->count && !err; i++) {
+    if (base->count == 1)
+        run_actor(&world->actors[0]);
+    for (int64_t i = 0; i < base->count && base->count > 1 && !err; i++) {
         threads_actor *c = &world->actors[i];
         err = fast__thread_start(&c->thread, thread_main, c);
         c->started = !err;

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Selections: significance, budget, skip and kkt. Goal: of every vector the elements that are sent
+ * and those that wait are the whole, to the bit; exactly the right ones are sent, none waits at the
+ * last step, and options that select everything are lossless. Method: random vectors of odd sizes
+ * with ties, zeros and weights of 0, against sorting; every chain of selections against its parts.
+ */
+#include "base/rng.h"
+#include "codec/codec.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SIZE = 701 };
+
+static float w[SIZE], x[SIZE], sent[SIZE];
+static fast_codec_model model;
+
+static void look(void *ctx, fast_codec_model *out)
+{
+    (void)ctx;
+    *out = model;
+}
+
+static void draw(uint64_t seed)
+{
+    fast_rng rng;
+
+    fast__rng_init(&rng, seed, FAST_PURPOSE_TEST, 0, 0, 0);
+    for (int i = 0; i < SIZE; i++) {
+        w[i] = fast__rng_below(&rng, 9) == 0 ? 0 : (float)fast__rng_below(&rng, 1000) / 100 - 5;
+        /* Few different values: ties. */
+        x[i] = (float)fast__rng_below(&rng, seed % 2 ? 5 : 100000) / 16 - 1;
+    }
+    model = (fast_codec_model){ .w = w, .rate = 0.5f, .taken = 1 };
+}
+
+/* One flow of a chain. */
+typedef struct selecting {
+    fast_chain *chain;
+    fast_coder *coder;
+} selecting;
+
+static selecting begin_at(const char *spec, uint64_t seed, int64_t offset, int64_t count)
+{
+    static const fast_segment whole = { .name = "x", .count = SIZE, .shape = { SIZE }, .rank = 1 };
+    static const fast_layout layout = { &whole, 1, SIZE };
+    selecting s = { 0 };
+
+    if (fast__chain_open(spec, &s.chain))
+        fail_msg("%s: %s", spec, fast_error_detail());
+    const fast_coder_options o = { .chain = s.chain,
+                                   .layout = &layout,
+                                   .offset = offset,
+                                   .count = count,
+                                   .seed = seed,
+                                   .model = look };
+    assert_int_equal(fast__coder_new(&o, &s.coder), FAST_OK);
+    return s;
+}
+
+static selecting begin(const char *spec, uint64_t seed)
+{
+    return begin_at(spec, seed, 0, SIZE);
+}
+
+static void end(selecting *s)
+{
+    fast__coder_free(s->coder);
+    fast__chain_close(s->chain);
+}
+
+/* The elements that wait. */
+static const float *waiting(const selecting *s)
+{
+    const float *e = fast__coder_residual(s->coder);
+
+    assert_non_null(e);
+    return e;
+}
+
+/* The size that is compared. */
+static double size_of(int i)
+{
+    return (double)(0.5f * fabsf(x[i]) / (fabsf(w[i]) + 1e-30f));
+}
+
+static void budgets_take_the_largest(void **state)
+{
+    static const int64_t budgets[] = { 1, 2, 7, 100, 350, 690, 701, 10000 };
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++)
+        for (size_t b = 0; b < sizeof budgets / sizeof budgets[0]; b++) {
+            int64_t count = 0, there = 0;
+            double smallest = INFINITY, largest = 0;
+            char spec[64];
+
+            draw(seed);
+            snprintf(spec, sizeof spec, "budget:bytes=%lld", (long long)budgets[b] * 8);
+            selecting s = begin(spec, seed);
+            fast__coder_select(s.coder, x, sent);
+            const float *e = waiting(&s);
+            for (int i = 0; i < SIZE; i++) {
+                assert_true(sent[i] + e[i] == x[i] && (sent[i] == 0 || e[i] == 0));
+                there += x[i] != 0;
+                count += sent[i] != 0;
+                if (sent[i] != 0)
+                    smallest = fmin(smallest, size_of(i));
+                else if (x[i] != 0)
+                    largest = fmax(largest, size_of(i));
+            }
+            assert_int_equal(count, budgets[b] < there ? budgets[b] : there);
+            assert_true(smallest >= largest);
+            end(&s);
+        }
+}
+
+/* A range has its fraction of the budget. */
+static void budgets_are_shared(void **state)
+{
+    int64_t count = 0;
+
+    (void)state;
+    draw(2);
+    selecting s = begin_at("budget:bytes=1600", 1, 100, 351);
+    fast__coder_select(s.coder, x, sent);
+    for (int i = 0; i < 351; i++)
+        count += sent[i] != 0;
+    assert_int_equal(count, 200 * 351 / SIZE);
+    end(&s);
+}
+
+static void significance_takes_what_matters(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        draw(seed);
+        model.taken = 4;
+        selecting s = begin("significance:threshold=4", seed);
+        fast__coder_select(s.coder, x, sent);
+        const float *e = waiting(&s);
+        for (int i = 0; i < SIZE; i++) {
+            const bool matters = 0.5f * fabsf(x[i]) >= 2 * fabsf(w[i]);
+
+            assert_true(sent[i] == (matters ? x[i] : 0) && e[i] == (matters ? 0 : x[i]));
+        }
+        end(&s);
+    }
+    /* A value that is not a number is never held back. */
+    draw(1);
+    x[3] = NAN;
+    selecting s = begin("significance:threshold=2+skip:probability=0.9+budget:bytes=8", 1);
+    fast__coder_select(s.coder, x, sent);
+    assert_true(isnan(sent[3]) && waiting(&s)[3] == 0);
+    end(&s);
+}
+
+/* Every entry is sent or waits, to the bit, and about the right part of them waits. */
+static void skips_keep_everything(void **state)
+{
+    int64_t held = 0, there = 0;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        draw(seed);
+        selecting s = begin("skip:probability=0.75", seed);
+        x[5] = seed == 0 ? NAN : seed == 1 ? INFINITY : x[5];
+        fast__coder_select(s.coder, x, sent);
+        assert_true(seed > 1 || !isfinite(sent[5])); /* always sent */
+        const float *e = waiting(&s);
+        for (int i = 0; i < SIZE; i++) {
+            assert_true(!isfinite(x[i]) || (sent[i] + e[i] == x[i] && sent[i] * e[i] == 0));
+            held += e[i] != 0;
+            there += x[i] != 0;
+        }
+        end(&s);
+    }
+    assert_true(fabs((double)held / (double)there - 0.75) < 0.02);
+}
+
+/* Gradients that a proximal step would undo are dropped; they do not wait. */
+static void kkt_drops_what_moves_nothing(void **state)
+{
+    const float l1 = 2;
+    int dropped = 0;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        draw(seed);
+        model.last = seed % 3 == 0; /* dropped at the end too */
+        selecting s = begin("kkt:l1=2", seed);
+        fast__coder_select(s.coder, x, sent);
+        for (int i = 0; i < SIZE; i++) {
+            const bool moves = w[i] != 0 || fabsf(x[i]) > l1;
+
+            assert_true(waiting(&s)[i] == 0 && sent[i] == (moves ? x[i] : 0));
+            dropped += !moves && x[i] != 0;
+        }
+        end(&s);
+    }
+    assert_true(dropped > 10);
+}
+
+/* Over many vectors everything arrives, at the latest with the last one, whatever encodes it. */
+static void nothing_is_lost(void **state)
+{
+    static const char *const chains[] = {
+        "significance:threshold=3",
+        "budget:bytes=160",
+        "skip:probability=0.9",
+        "significance:threshold=1+skip:probability=0.5+budget:bytes=400",
+        "significance:threshold=3+entropy",
+        "budget:bytes=400+nonzero+entropy",
+        "significance:threshold=1+topk:ratio=0.2",
+        "skip+int8",
+        "significance+sign",
+    };
+
+    (void)state;
+    for (size_t c = 0; c < sizeof chains / sizeof chains[0]; c++) {
+        selecting s = begin(chains[c], 5);
+        const bool exact = c < 6; /* elements arrive as they were sent */
+        uint8_t *bytes = malloc(fast__coder_bound(s.coder));
+        double in[SIZE] = { 0 }, out[SIZE] = { 0 };
+        float y[SIZE];
+
+        for (uint64_t step = 0; step < 30; step++) {
+            draw(step);
+            model.taken = (int64_t)step + 1;
+            model.last = step == 29;
+            const size_t size = fast__coder_encode(s.coder, (int64_t)step, 0, x, bytes);
+            assert_int_equal(fast__coder_decode(s.coder, bytes, size, FAST_DECODE_SET, 1, y),
+                             FAST_OK);
+            for (int i = 0; i < SIZE; i++) {
+                in[i] += (double)x[i];
+                out[i] += (double)y[i];
+            }
+        }
+        for (int i = 0; i < SIZE; i++) {
+            assert_true(!exact || waiting(&s)[i] == 0);
+            if (fabs(in[i] - out[i] - (double)waiting(&s)[i]) > 1e-3 * (1 + fabs(in[i])))
+                fail_msg("%s: put in %g, decoded %g, waiting %g", chains[c], in[i], out[i],
+                         (double)waiting(&s)[i]);
+        }
+        free(bytes);
+        end(&s);
+    }
+}
+
+/* An unbiased codec's error is not fed back: only the elements that wait are. */
+static void unbiased_codecs_have_no_residual(void **state)
+{
+    uint8_t *bytes = NULL;
+
+    (void)state;
+    draw(4);
+    selecting s = begin("significance:threshold=2+qsgd:bits=2", 1);
+    bytes = malloc(fast__coder_bound(s.coder));
+    (void)!fast__coder_encode(s.coder, 0, 0, x, bytes);
+    for (int i = 0; i < SIZE; i++)
+        assert_true(waiting(&s)[i] == (0.5f * fabsf(x[i]) >= 2 * fabsf(w[i]) ? 0 : x[i]));
+    free(bytes);
+    end(&s);
+}
+
+/* Options that select everything are lossless, and say so. */
+static void limits_are_lossless(void **state)
+{
+    static const char *const chains[] = { "significance:threshold=0", "skip:probability=0",
+                                          "kkt:l1=0", "budget:bytes=5608", "nonzero" };
+
+    (void)state;
+    for (size_t c = 0; c < sizeof chains / sizeof chains[0]; c++) {
+        selecting s = begin(chains[c], 5);
+        const bool says = (fast__chain_traits(s.chain) & FAST_CODEC_LOSSLESS) != 0;
+        uint8_t *bytes = malloc(fast__coder_bound(s.coder));
+
+        draw(6);
+        const size_t size = fast__coder_encode(s.coder, 0, 0, x, bytes);
+        assert_int_equal(fast__coder_decode(s.coder, bytes, size, FAST_DECODE_SET, 1, sent),
+                         FAST_OK);
+        assert_memory_equal(x, sent, sizeof x);
+        assert_true(says || strncmp(chains[c], "budget", 6) == 0);
+        free(bytes);
+        end(&s);
+    }
+}
+
+/* Vectors with many zeros are short, others hardly longer than floats; bytes are checked. */
+static void zeros_are_not_sent(void **state)
+{
+    selecting s = begin("nonzero", 1);
+    uint8_t *bytes = malloc(fast__coder_bound(s.coder));
+    float thin[SIZE] = { [3] = 1, [500] = NAN };
+
+    (void)state;
+    draw(0);
+    assert_true(fast__coder_encode(s.coder, 0, 0, x, bytes) <= sizeof x + 2);
+    const size_t size = fast__coder_encode(s.coder, 0, 0, thin, bytes);
+    assert_true(size < 16);
+    assert_int_equal(fast__coder_decode(s.coder, bytes, size, FAST_DECODE_SET, 1, sent), FAST_OK);
+    assert_true(sent[3] == 1 && isnan(sent[500]));
+    for (size_t i = 0; i < size; i++)
+        assert_int_equal(fast__coder_decode(s.coder, bytes, i, FAST_DECODE_SET, 1, sent),
+                         FAST_EFORMAT);
+    for (int kind = 1; kind < 256; kind++) { /* the byte behind the number of stages */
+        bytes[1] = (uint8_t)kind;
+        assert_int_equal(fast__coder_decode(s.coder, bytes, size, FAST_DECODE_SET, 1, sent),
+                         FAST_EFORMAT);
+    }
+    free(bytes);
+    end(&s);
+}
+
+/* Parts in an order that makes no sense, and codecs that need every element. */
+static void chains_are_refused(void **state)
+{
+    static const char *const bad[][2] = {
+        { "topk+skip", "must come before topk" },
+        { "entropy+skip", "must come before entropy" },
+        { "skip+powersgd", "encodes all elements; leave out skip" },
+        { "skip+dgc", "encodes all elements" },
+        { "skip+vote", "encodes all elements" },
+        { "skip+skip+skip+skip+skip", "more than 4 selections" },
+        { "skip:p=0.1", "probability" },
+        { "budget:bytes=7", "bytes" },
+        { "significance:threshold=-1", "threshold" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        fast_chain *chain = NULL;
+
+        assert_int_equal(fast__chain_open(bad[i][0], &chain), FAST_EINVAL);
+        if (!strstr(fast_error_detail(), bad[i][1]))
+            fail_msg("%s: %s", bad[i][0], fast_error_detail());
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(budgets_take_the_largest),
+        cmocka_unit_test(budgets_are_shared),
+        cmocka_unit_test(significance_takes_what_matters),
+        cmocka_unit_test(skips_keep_everything),
+        cmocka_unit_test(kkt_drops_what_moves_nothing),
+        cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(unbiased_codecs_have_no_residual),
+        cmocka_unit_test(limits_are_lossless),
+        cmocka_unit_test(zeros_are_not_sent),
+        cmocka_unit_test(chains_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
