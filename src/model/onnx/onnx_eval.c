@@ -26,7 +26,7 @@
 fast_onnx_budget fast__onnx_budget(int64_t file_size)
 {
     return (fast_onnx_budget){ .elements = ((int64_t)1 << 22) + 8 * file_size,
-                               .work = ((int64_t)1 << 28) + 64 * file_size };
+                               .work = ((int64_t)1 << 26) + 64 * file_size };
 }
 
 /* Every computed tensor passes here: the budget bounds the memory of a whole file. */
