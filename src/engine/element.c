@@ -142,17 +142,21 @@ typedef struct element_row {
 } element_row;
 
 /* A loop over a row, with the steps known where both are 1, so that it becomes vector code. */
-#define ROW_LOOP(statement)                                          \
-    if (r->x_step == 1 && r->z_step == 1) {                          \
-        for (int64_t i = 0, a = 0, b = 0; i < r->n; i++, a++, b++) { \
-            statement;                                               \
-        }                                                            \
-    } else {                                                         \
-        for (int64_t i = 0, a = 0, b = 0; i < r->n; i++) {           \
-            statement;                                               \
-            a += r->x_step;                                          \
-            b += r->z_step;                                          \
-        }                                                            \
+#define ROW_LOOP(statement)                  \
+    if (r->x_step == 1 && r->z_step == 1) {  \
+        for (int64_t i = 0; i < r->n; i++) { \
+            const int64_t a = i;             \
+            const int64_t b = i;             \
+            (void)a, (void)b;                \
+            statement;                       \
+        }                                    \
+    } else {                                 \
+        for (int64_t i = 0; i < r->n; i++) { \
+            const int64_t a = i * r->x_step; \
+            const int64_t b = i * r->z_step; \
+            (void)a, (void)b;                \
+            statement;                       \
+        }                                    \
     }
 
 /* Compute y = f(x, z) along a row. */

@@ -46,7 +46,8 @@ static fast_err run_identity(fast_onnx_call *c)
  * constant. */
 static fast_err run_dropout(fast_onnx_call *c)
 {
-    const bool train = c->in_count > 2 && c->in[2] && c->in[2]->count == 1 && c->in[2]->values[0];
+    const bool train =
+        c->in_count > 2 && c->in[2] && c->in[2]->count == 1 && c->in[2]->values[0] != 0;
     const double ratio =
         c->in_count > 1 && c->in[1] && c->in[1]->count == 1 ? c->in[1]->values[0] : 0.5;
 
