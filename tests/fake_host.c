@@ -161,6 +161,15 @@ static void host_noted(void *host, const char *text)
     (void)text;
 }
 
+/* Batches need no preparation. */
+static fast_err host_prepare(void *host, int64_t first, int64_t count)
+{
+    (void)host;
+    (void)first;
+    (void)count;
+    return FAST_OK;
+}
+
 static fast_err host_restore(void *host, int64_t id, fast_space *space)
 {
     (void)host;
@@ -176,6 +185,7 @@ static const fast_host_ops host_ops = { .next = host_next,
                                         .observed = host_observed,
                                         .costed = host_costed,
                                         .noted = host_noted,
+                                        .prepare = host_prepare,
                                         .restore = host_restore };
 
 /* Calls. */

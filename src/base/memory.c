@@ -211,9 +211,13 @@ int64_t fast__memory_available(void)
     const int64_t free_kb = system_number("/proc/meminfo", "MemAvailable:");
     const int64_t limit = system_number("/sys/fs/cgroup/memory.max", "");
     const int64_t used = system_number("/sys/fs/cgroup/memory.current", "");
+    /* Files in the page cache count as used there, and leave when memory is needed. */
+    const int64_t cached = system_number("/sys/fs/cgroup/memory.stat", "inactive_file ");
     if (free_kb >= 0)
         available = free_kb * 1024;
-    if (limit >= 0 && used >= 0 && limit - used < available)
-        available = limit > used ? limit - used : 0;
+    if (limit >= 0 && used >= 0) {
+        const int64_t left = limit - used + (cached > 0 ? cached : 0);
+        available = left < available ? (left > 0 ? left : 0) : available;
+    }
     return available;
 }

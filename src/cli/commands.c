@@ -424,7 +424,7 @@ const cli_group cli_groups[] = {
     { "Workers", "|workers|system|strategy|phases|topology|representative|shard|alpha|" },
     { "What is sent", "|codec|codec_down|feedback|codec_scope|codec_small|" },
     { "Where", "|transport|cluster|faults|timeout|pool|trace|record|replay|check|" },
-    { "Speed", "|engine|method|plan|prefetch|" },
+    { "Speed", "|engine|method|plan|prefetch|preprocess|" },
     { "Other options", NULL },
 };
 

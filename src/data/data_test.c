@@ -419,9 +419,19 @@ static void auto_is_always_there(void **state)
     fast_data_free(test);
 }
 
+static void sets_larger_than_the_memory_are_refused(void **state)
+{
+    (void)state;
+    /* 800 GB: refused before anything is allocated, with what it would take. */
+    open_badly("blobs:train=10000000,features=20000", FAST_ENOMEM, "take 800.0 GB", 1 << 20);
+    assert_non_null(strstr(fast_error_detail(), "GB of memory are free"));
+    assert_true(fast__memory_available() > 1 << 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sets_larger_than_the_memory_are_refused),
         cmocka_unit_test(sets_of_ones_own),
         cmocka_unit_test(standardising_uses_the_training_set),
         cmocka_unit_test(gather_is_the_formula),

@@ -116,11 +116,15 @@ static fast_err choose_form(const folder_config *c, const fast_picture_list *lis
     form.channels = c->channels == CHANNELS_GREY ? 1 : c->channels == CHANNELS_RGB ? 3 : 0;
     if (form.height == 0 || form.channels == 0) {
         fast_picture_form first;
-        FAST_TRY(fast__picture_measure(fast__picture_path(list, 0), &first));
+        int64_t i = 0;
+        fast_err err = fast__picture_measure(fast__picture_path(list, 0), &first);
+        while (err == FAST_EFORMAT && c->broken == BROKEN_SKIP && ++i < list->count)
+            err = fast__picture_measure(fast__picture_path(list, i), &first);
+        FAST_TRY(err);
         if (form.height == 0 &&
             (first.height > FAST_PICTURE_SIDE_MAX || first.width > FAST_PICTURE_SIDE_MAX))
             return fast__fail(FAST_EINVAL, "%s has %lld x %lld pixels; choose size=SIDE up to %d",
-                              fast__picture_path(list, 0), (long long)first.width,
+                              fast__picture_path(list, i), (long long)first.width,
                               (long long)first.height, FAST_PICTURE_SIDE_MAX);
         if (form.height == 0) {
             form.height = first.height;

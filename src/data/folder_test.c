@@ -188,6 +188,14 @@ static void broken_pictures_are_named_or_counted(void **state)
     write_classes("", 4);
     write_at("bee/00.png", "not a picture", 13);
     open_badly(spec(",size=6,channels=grey"), FAST_EFORMAT, "bee/00.png is neither", 1 << 20);
+    /* The first picture decides the form, or the first one that can be decoded. */
+    write_at("ant/00.png", "not a picture", 13);
+    open_badly(spec(",test_fraction=0"), FAST_EFORMAT, "ant/00.png is neither", 1 << 20);
+    open_well(spec(",test_fraction=0,broken=skip"), &train, &test);
+    assert_int_equal(train->shape[1], 6);
+    assert_int_equal(train->count, 6);
+    fast_data_free(train);
+    write_png("ant/00.png", 0);
     const char *const modes[] = {
         ",size=6,channels=grey,broken=skip,test_fraction=0",
         ",size=6,channels=grey,broken=skip,test_fraction=0,decode=batch"

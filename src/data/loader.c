@@ -47,6 +47,7 @@ typedef struct loader_slot {
     uint32_t *samples; /* [batch]: which sample of the set */
     int64_t *places;   /* [batch]: positions in that pass; NULL if samples are in memory */
     uint32_t *epochs;  /* [batch]: which pass over the set; keys the augmentation */
+    int64_t step;      /* of a remote loader: the step that it holds; -1: none yet */
     fast_err err;      /* why samples could not be read; FAST_OK: they were */
     char detail[FAST_DETAIL_MAX]; /* of err */
 } loader_slot;
@@ -277,6 +278,7 @@ static fast_err alloc_slot(const fast_loader *loader, loader_slot *s)
         FAST_TRY(fast__alloc("a batch's positions", batch, sizeof *s->places, &s->places));
     for (int64_t i = 0; i < batch; i++)
         s->ids[i] = (uint32_t)(loader->options.worker * batch + i);
+    s->step = -1;
     s->batch = (fast_batch){ .x = s->x, .labels = s->labels, .targets = s->targets, .ids = s->ids };
     return FAST_OK;
 }
@@ -320,12 +322,13 @@ static fast_err open_parts(fast_loader *loader, const char *augment)
     loader->steps = count_steps(loader);
     FAST_ASSERT(loader->steps > 0);
     FAST_TRY(fast__alloc("a sample", loader->data->features, sizeof(float), &loader->scratch));
-    FAST_TRY(fast__alloc("slots of batches", o->prefetch + 1, sizeof(loader_slot), &loader->slots));
-    loader->slot_count = o->prefetch + 1;
+    const int64_t slots = o->remote ? o->accumulate : o->prefetch + 1;
+    FAST_TRY(fast__alloc("slots of batches", slots, sizeof(loader_slot), &loader->slots));
+    loader->slot_count = slots;
     for (int64_t i = 0; i < loader->slot_count; i++)
         FAST_TRY(alloc_slot(loader, &loader->slots[i]));
     /* Last, because the thread uses everything above. */
-    if (o->prefetch > 0)
+    if (o->prefetch > 0 && !o->remote)
         FAST_TRY(
             fast__prefetch_new(make, loader, o->prefetch, prefetch_deadline_ns, &loader->prefetch));
     return FAST_OK;
@@ -390,7 +393,9 @@ fast_err fast__loader_get(fast_loader *loader, int64_t step, const fast_batch **
     FAST_ASSERT(loader != NULL && out != NULL);
     FAST_ASSERT(step >= 0 && step < INT64_MAX / BATCH_MAX);
     int64_t index = 0;
-    if (loader->prefetch != NULL)
+    if (loader->options.remote)
+        index = step % loader->slot_count;
+    else if (loader->prefetch != NULL)
         FAST_TRY(fast__prefetch_get(loader->prefetch, step, &index));
     else
         make(loader, step, 0);
@@ -399,6 +404,33 @@ fast_err fast__loader_get(fast_loader *loader, int64_t step, const fast_batch **
     FAST_ASSERT(s->batch.count <= loader->options.batch);
     if (s->err)
         return fast__fail(s->err, "%s", s->detail);
+    if (loader->options.remote && s->step != step)
+        return fast__fail(FAST_EINVAL, "the batch of step %lld was not fetched", (long long)step);
     *out = &s->batch;
+    return FAST_OK;
+}
+
+/* Compare the sizes, then copy: a batch may come from another process. */
+fast_err fast__loader_put(fast_loader *loader, int64_t step, const fast_batch *batch,
+                          const size_t sizes[3])
+{
+    FAST_ASSERT(loader->options.remote && step >= 0);
+    const fast_data *data = loader->data;
+    loader_slot *s = &loader->slots[step % loader->slot_count];
+    const size_t count = (size_t)batch->count;
+    const size_t answer = (size_t)(data->labels != NULL ? data->positions : data->outputs) * 4;
+    if (batch->count < 0 || batch->count > loader->options.batch ||
+        sizes[0] != count * (size_t)data->features * sizeof(float) || sizes[1] != count * answer ||
+        sizes[2] != count * sizeof(uint32_t))
+        return fast__fail(FAST_EFORMAT, "a batch of %lld samples has other sizes than this set's",
+                          (long long)batch->count);
+    memcpy(s->x, batch->x, sizes[0]);
+    if (data->labels != NULL)
+        memcpy(s->labels, batch->labels, sizes[1]);
+    else
+        memcpy(s->targets, batch->targets, sizes[1]);
+    memcpy(s->ids, batch->ids, sizes[2]);
+    s->batch.count = batch->count;
+    s->step = step;
     return FAST_OK;
 }

@@ -15,6 +15,7 @@ enum { HEAP_MAX = 1 << 20 };
 
 static bytes file; /* the file of a test */
 
+#if defined FAST_HAVE_PNG || defined FAST_HAVE_JPEG
 /* Decode `file`, which must be fine. */
 static void decode(const fast_picture_form *form, uint8_t *out)
 {
@@ -22,6 +23,8 @@ static void decode(const fast_picture_form *form, uint8_t *out)
     if (err)
         fail_msg("%s", fast_error_detail());
 }
+
+#endif
 
 /* Decode `file`, which must be refused by a sentence that says `word`. */
 static void decode_badly(const fast_picture_form *form, const char *word)

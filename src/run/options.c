@@ -69,6 +69,8 @@ const fast_option fast__run_options[] = {
     FAST_OPT_TEXT(
         C, prefetch, "auto", NULL,
         "batches made ahead by a thread; auto: 2 with augment or samples on disk, else 0"),
+    FAST_OPT_INT(C, preprocess, "0", 0, 1024,
+                 "actors that read, decode and augment for the workers; 0: workers do it"),
     FAST_OPT_TEXT(C, evaluate, "1", NULL,
                   "test every N epochs, like 2, or steps, like 500steps; end; no"),
     FAST_OPT_TEXT(C, save, "", "file",

@@ -216,7 +216,7 @@ static fast_err open_graph(fast_run *run, const fast_network *network)
 }
 
 /* Simulated workers read ahead nothing: threads would disturb the simulation. */
-fast_err fast__run_loader(const fast_run *run, int64_t worker, fast_loader **out)
+fast_err fast__run_loader(const fast_run *run, int64_t worker, bool remote, fast_loader **out)
 {
     const fast_run_config *c = &run->config;
     const bool is_sim = strcmp(c->transport, "sim") == 0;
@@ -230,7 +230,8 @@ fast_err fast__run_loader(const fast_run *run, int64_t worker, fast_loader **out
                                           .augment =
                                               strcmp(c->augment, "no") == 0 ? NULL : c->augment,
                                           .prefetch = is_sim ? 0 : c->prefetch_count,
-                                          .shuffle = true };
+                                          .shuffle = true,
+                                          .remote = remote };
 
     return run->data.train ? fast__loader_new(run->data.train, &options, out) : FAST_OK;
 }
@@ -249,7 +250,7 @@ static fast_err open_test(const fast_run *run, const fast_data *data, fast_loade
 /* Open the loaders of training, test and validation batches. */
 static fast_err open_loaders(fast_run *run)
 {
-    FAST_TRY(fast__run_loader(run, 0, &run->data.loader));
+    FAST_TRY(fast__run_loader(run, 0, false, &run->data.loader));
     FAST_TRY(open_test(run, run->data.test, &run->data.test_loader));
     return open_test(run, run->data.validation, &run->data.validation_loader);
 }

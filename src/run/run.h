@@ -104,6 +104,7 @@ typedef struct fast_run_config {
     double alpha;                      /* Dirichlet's */
     char augment[FAST_SPEC_MAX];       /* as the loader takes it; "no" */
     char prefetch[32];                 /* auto, or a count */
+    int64_t preprocess;                /* actors that make batches; 0: workers do */
     char evaluate[32];                 /* a period */
     char save[FAST_PATH_MAX];          /* weights at the end; "" */
     char load[FAST_PATH_MAX];          /* weights at the start; "" */
@@ -281,8 +282,9 @@ const fast_layout *fast__run_params(const fast_run *run);
 /* Return a hash of the engine's plan: 0 for a learner of the caller's. */
 uint64_t fast__run_plan_hash(const fast_run *run);
 
-/* Make the loader of a worker's shard of the training set; NULL in *out without data. */
-fast_err fast__run_loader(const fast_run *run, int64_t worker, fast_loader **out);
+/* Make the loader of a worker's shard of the training set; a remote one gets its batches from a
+ * preprocessing actor. NULL in *out without data. */
+fast_err fast__run_loader(const fast_run *run, int64_t worker, bool remote, fast_loader **out);
 /* A foreign learner for one worker; `loader` is its own, or NULL. */
 fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loader,
                            fast_learner **out);

@@ -170,8 +170,15 @@ static fast_err open_world(fast_team *team)
     const fast_run_config *c = &team->run->config;
     fast_actors_config config;
 
-    team->place.roles[0] = (fast_role){ "worker", team->workers, fast__team_worker, team };
-    team->place.roles[1] = (fast_role){ "server", team->servers, fast__team_server, team };
+    fast_role *roles = team->place.roles;
+    int64_t role_count = 0;
+
+    roles[role_count++] = (fast_role){ "worker", team->workers, fast__team_worker, team };
+    if (team->servers > 0)
+        roles[role_count++] = (fast_role){ "server", team->servers, fast__team_server, team };
+    if (c->preprocess > 0)
+        roles[role_count++] =
+            (fast_role){ "preprocessor", c->preprocess, fast__team_preprocessor, team };
     memset(&config, 0, sizeof config);
     fast__options_default(fast__actors_options, &config);
     snprintf(config.transport, sizeof config.transport, "%s",
@@ -187,8 +194,7 @@ static fast_err open_world(fast_team *team)
     config.timeout = c->timeout;
     config.pool = c->pool;
     FAST_TRY(fast__actors_check(&config));
-    FAST_TRY(fast__world_open(&config, team->place.roles, team->servers > 0 ? 2 : 1,
-                              &team->place.world));
+    FAST_TRY(fast__world_open(&config, roles, role_count, &team->place.world));
     team->place.world->device = team->run->device;
     return FAST_OK;
 }
@@ -249,7 +255,7 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
 
     FAST_TRY(fast__alloc("a team", 1, sizeof *team, &team));
     team->run = run;
-    team->single = c->workers == 1 && !run->strategy && !c->phases[0] &&
+    team->single = c->workers == 1 && c->preprocess == 0 && !run->strategy && !c->phases[0] &&
                    strcmp(c->strategy, "auto") == 0 && strcmp(c->transport, "auto") == 0;
     team->workers = c->workers;
     team->ballot.step = -1;

@@ -6,6 +6,7 @@
 #include "run/checkpoint/saved_states.h"
 #include "run/measures.h"
 #include "run/phases.h"
+#include "run/preprocess.h"
 #include "run/representative.h"
 #include "run/run.h"
 #include "strategy/strategy.h"
@@ -17,6 +18,7 @@
  *
  *   team.c         strategy + transport -> a world of actors -> their end
  *   team_actor.c   one actor: its parts, its programs, and the trainer's host operations
+ *   preprocess.c   actors that make batches for workers
  *   monitor.c      between steps: evaluation of the representative model, target, cancel, progress
  *   measure.c      measures of several workers (measures.h)
  *   saved_states.c saved state of actors in checkpoints; collect_states.c: how it comes together
@@ -100,18 +102,19 @@ typedef struct fast_actor_progress {
 
 /* One worker or server of the team in this process. */
 typedef struct fast_team_actor {
-    fast_context context;         /* the trainer's; its host is this struct */
-    struct fast_team *team;       /* that it belongs to */
-    fast_loader *loader;          /* the worker's shard of the data; NULL at servers */
-    fast_workspace *workspace;    /* of the worker's own; NULL on sim and at servers */
-    fast_actor_progress progress; /* between steps */
-    fast_worker_sums sums;        /* of its losses */
-    fast_actor_measures measures; /* of all calls */
-    fast_task asked;              /* a server of another process: answers worker 0's requests */
-    fast_err err;                 /* of a call between steps; FAST_OK: none failed */
-    char why[FAST_DETAIL_MAX];    /* detail of err */
-    bool over;                    /* its program has ended */
-    bool lost;                    /* its program failed: its replica counts no more */
+    fast_context context;              /* the trainer's; its host is this struct */
+    struct fast_team *team;            /* that it belongs to */
+    fast_loader *loader;               /* the worker's shard of the data; NULL at servers */
+    fast_preprocess_client preprocess; /* of a worker: where its batches are made */
+    fast_workspace *workspace;         /* of the worker's own; NULL on sim and at servers */
+    fast_actor_progress progress;      /* between steps */
+    fast_worker_sums sums;             /* of its losses */
+    fast_actor_measures measures;      /* of all calls */
+    fast_task asked;           /* a server of another process: answers worker 0's requests */
+    fast_err err;              /* of a call between steps; FAST_OK: none failed */
+    char why[FAST_DETAIL_MAX]; /* detail of err */
+    bool over;                 /* its program has ended */
+    bool lost;                 /* its program failed: its replica counts no more */
 } fast_team_actor;
 
 /* The actors of this process and of the others. */
@@ -123,7 +126,7 @@ typedef struct fast_team_place {
     bool recorded;              /* an earlier call was recorded or replayed */
     int64_t here;               /* workers in this process */
     char *job;                  /* that a recording belongs to; NULL: not recorded */
-    fast_role roles[2];         /* worker, server */
+    fast_role roles[3];         /* worker, server, preprocessor: those that the run has */
     fast_workspaces workspaces; /* that simulated learners share */
 } fast_team_place;
 
