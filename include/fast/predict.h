@@ -71,6 +71,12 @@ FAST_API const char *fast_predictor_class(const fast_predictor *predictor, int64
  * where the file has none, and its "tensors" with shapes and types. */
 FAST_API const char *fast_predictor_json(const fast_predictor *predictor);
 
+/* Write the network with its weights as an ONNX file, for other programs: inputs are normalised
+ * ones, outputs as those of fast_predictor_run(). FAST_ENOTSUP for a network that ONNX cannot
+ * hold, FAST_EIO. */
+FAST_API FAST_MUST_CHECK fast_err fast_predictor_export(const fast_predictor *predictor,
+                                                        const char *path);
+
 /* Compute the outputs of `count` samples, [count][inputs] as the source of the training data holds
  * them (bytes from 0 to 255 as floats, unscaled columns): they are normalised here. `outputs`
  * [count][positions][outputs] are logits of a classification, before the softmax, or values of a

@@ -210,7 +210,8 @@ FAST_API const char *fast_run_option(const fast_run *run, const char *name);
  * files. Always true but on `mpi`, where it is one rank's. */
 FAST_API bool fast_run_is_first(const fast_run *run);
 
-/* Save the weights as safetensors. */
+/* Save the weights as safetensors, or the network with its weights as ONNX if the path ends with
+ * ".onnx". FAST_ENOTSUP for a network that ONNX cannot hold. */
 FAST_API FAST_MUST_CHECK fast_err fast_run_save(const fast_run *run, const char *path);
 
 /* Save the whole run, to continue with resume=PATH exactly where it is. path NULL: a file of FAST's

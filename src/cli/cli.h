@@ -56,6 +56,7 @@ int cli_train(int argc, char **argv);
 int cli_predict(int argc, char **argv);
 int cli_evaluate(int argc, char **argv);
 int cli_show(int argc, char **argv);
+int cli_export(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 int cli_find_lr(int argc, char **argv);
 int cli_bench(int argc, char **argv);

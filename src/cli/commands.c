@@ -90,6 +90,14 @@ static const fast_option show_flags[] = {
     FLAG_END,
 };
 
+static const fast_option export_flags[] = {
+    { "model", "", "the network, as in its training: for a file that has none", FAST_OPTION_TEXT, 0,
+      0, 0, 0, "model" },
+    { "data", "", "the training data: for a file that does not describe them", FAST_OPTION_TEXT, 0,
+      0, 0, 0, "data" },
+    FLAG_END,
+};
+
 static const fast_option compare_flags[] = {
     { "seeds", "3", "runs of each line, with seeds that follow one another", FAST_OPTION_INT, 0, 0,
       1, 1000, NULL },
@@ -226,6 +234,12 @@ static const cli_example show_examples[] = {
     { NULL, NULL },
 };
 
+static const cli_example export_examples[] = {
+    { "fast export lenet.safetensors lenet.onnx",
+      "a saved model as an ONNX file, for other programs" },
+    { NULL, NULL },
+};
+
 static const cli_example compare_examples[] = {
     { "fast compare --cluster hetero --report report.html",
       "eight systems on a cluster of uneven nodes: which to choose, and why" },
@@ -355,6 +369,8 @@ const cli_command cli_commands[] = {
       evaluate_flags, NULL, evaluate_examples, cli_evaluate },
     { "show", "MODEL [--json]", "describe a saved model", NULL, show_flags, NULL, show_examples,
       cli_show },
+    { "export", "MODEL FILE.onnx", "write a saved model as an ONNX file", NULL, export_flags, NULL,
+      export_examples, cli_export },
     { "compare", "[OPTIONS]",
       "train the same job in several ways, and say which to choose; options take lists a,b and "
       "ranges 2..16x2",
@@ -382,7 +398,8 @@ const cli_command cli_commands[] = {
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
-      "train|predict|evaluate|show|compare|find-lr|bench|simulate|systems|runs|ui|shard|pack|info|"
+      "train|predict|evaluate|show|export|compare|find-lr|bench|simulate|systems|runs|ui|shard|"
+      "pack|info|"
       "help|"
       "models|data|layers|optimizers|"
       "schedules|engines|"

@@ -126,9 +126,7 @@ static const struct {
     { "|describe|inspect|cat|print|model|view|metadata|", "show", "fast show MODEL" },
     { "|fit|learn|start|resume|continue|load|save|finetune|", "train",
       "fast train --help has --load, --save and --resume" },
-    { "|export|onnx|", "train",
-      "fast train --save FILE saves a model, fast runs export RUN its "
-      "measures" },
+    { "|onnx|convert|", "export", "fast export MODEL.safetensors MODEL.onnx" },
     { "|tune|sweep|search|grid|", "compare", "fast compare --tune lr=0.05,0.1" },
     { "|benchmark|perf|speed|profile|", "bench", "fast bench" },
     { "|sim|simulation|", "simulate", "fast simulate" },

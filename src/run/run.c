@@ -26,6 +26,7 @@
 #include "run/run.h"
 
 #include "base/memory.h"
+#include "model/onnx/onnx.h"
 #include "run/sink/store_sink.h"
 #include "run/sink/tensorboard.h"
 #include "run/team.h"
@@ -205,10 +206,13 @@ static fast_err open_graph(fast_run *run, const fast_network *network)
                                .regression = data->classes == 0,
                                .positions = data->positions };
     memcpy(input.shape, data->shape, sizeof input.shape);
-    if (!network)
-        return fast__model_open(run->config.model, &input, &run->graph, &run->text.model);
-    snprintf(run->config.model, sizeof run->config.model, "own");
-    return fast__network_fit(network, &input, &run->graph);
+    if (network) {
+        snprintf(run->config.model, sizeof run->config.model, "own");
+        FAST_TRY(fast__network_fit(network, &input, &run->graph));
+    } else {
+        FAST_TRY(fast__model_open(run->config.model, &input, &run->graph, &run->text.model));
+    }
+    return fast__onnx_path(run->config.save) ? fast__onnx_check(run->graph) : FAST_OK;
 }
 
 /* Simulated workers read ahead nothing: threads would disturb the simulation. */

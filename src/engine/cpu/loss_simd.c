@@ -25,7 +25,9 @@ static void softmax(int64_t classes, int64_t lanes, const float *x, float *y)
         const fast_vec m = largest(classes, lanes, x + i);
         fast_vec s = vec_set(0);
         for (int64_t c = 0; c < classes; c++) {
-            const fast_vec e = vec_exp(vec_load(x + c * lanes + i) - m);
+            const fast_vec t = vec_load(x + c * lanes + i) - m;
+            /* e^-80 is as good as 0; smaller ones would become denormal when they are scaled. */
+            const fast_vec e = vec_select(t < -80.0f, vec_set(0), vec_exp(t));
             vec_store(y + c * lanes + i, e);
             s += e;
         }

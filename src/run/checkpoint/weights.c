@@ -17,6 +17,7 @@
  * the list of check_foreign().
  */
 #include "base/memory.h"
+#include "model/onnx/onnx.h"
 #include "run/model_meta.h"
 #include "run/representative.h"
 #include "run/run.h"
@@ -226,10 +227,21 @@ void fast__weights_fini(fast_weights *weights)
     *weights = (fast_weights){ NULL, NULL, 0 };
 }
 
+/* Save the network with its weights as an ONNX file. A model of the caller's has no graph. */
+static fast_err save_onnx(const fast_run *run, const char *path)
+{
+    if (!run->graph)
+        return fast__fail(FAST_ENOTSUP, "only FAST's own networks can be saved as ONNX, not %s",
+                          run->config.model);
+    return fast__onnx_save(run->graph, run->learner->w, run->learner->s, path);
+}
+
 fast_err fast__weights_save(const fast_run *run, const char *path)
 {
     fast_model_meta meta;
     fast_weights weights;
+    if (fast__onnx_path(path))
+        return save_onnx(run, path);
     FAST_TRY(fast__model_meta_init(run, &meta));
     fast_err err = fast__weights_list(run, 0, &weights);
     if (!err) {

@@ -23,6 +23,7 @@
 #include "data/sample_gather.h"
 #include "model/network.h"
 #include "model/network_text.h"
+#include "model/onnx/onnx.h"
 #include "run/run.h"
 
 #include <math.h>
@@ -316,6 +317,14 @@ const char *fast_predictor_class(const fast_predictor *predictor, int64_t i)
 const char *fast_predictor_json(const fast_predictor *predictor)
 {
     return predictor->json;
+}
+
+/* A predictor that was opened to be described has no weights, and nothing to write. */
+fast_err fast_predictor_export(const fast_predictor *predictor, const char *path)
+{
+    if (!predictor->graph || !predictor->w)
+        return fast__fail(FAST_EINVAL, "the model was opened without its weights");
+    return fast__onnx_save(predictor->graph, predictor->w, predictor->s, path);
 }
 
 fast_err fast__predictor_pass(fast_predictor *predictor, int64_t count, const int32_t *labels,
