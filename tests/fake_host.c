@@ -115,15 +115,13 @@ static fast_err host_next(void *host, bool *more_out)
     return self->fail_next ? fast__fail(FAST_EIO, "next fails") : FAST_OK;
 }
 
-static void host_stepped(void *host, const fast_gradient *batch)
+static void host_stepped(void *host, int64_t step, const fast_gradient *batch)
 {
-    (void)batch;
-    ((fake_self *)host)->out->steps++;
-}
+    fake_self *self = host;
 
-static void host_moved(void *host, int64_t step)
-{
-    ((fake_self *)host)->context.trainer.step = step;
+    (void)batch;
+    self->out->steps += step == self->context.trainer.step;
+    self->context.trainer.step = step;
 }
 
 static void host_failed(void *host, fast_err err)
@@ -180,7 +178,6 @@ static fast_err host_restore(void *host, int64_t id, fast_space *space)
 
 static const fast_host_ops host_ops = { .next = host_next,
                                         .stepped = host_stepped,
-                                        .moved = host_moved,
                                         .failed = host_failed,
                                         .observed = host_observed,
                                         .costed = host_costed,

@@ -68,16 +68,15 @@ static fast_err host_next(void *host, bool *more_out)
     return self->err ? fast__fail(self->err, "%s", self->why) : FAST_OK;
 }
 
-/* The worker has taken a step. */
-static void host_stepped(void *host, const fast_gradient *gradient)
+/* A step was taken, or the worker continues at another one. */
+static void host_stepped(void *host, int64_t step, const fast_gradient *gradient)
 {
-    fast__monitor_step(host, gradient);
-}
+    fast_team_actor *self = host;
 
-/* The worker continues at another step. */
-static void host_moved(void *host, int64_t step)
-{
-    fast__monitor_move(host, step);
+    if (step == self->context.trainer.step)
+        fast__monitor_step(self, gradient);
+    else
+        fast__monitor_move(self, step);
 }
 
 /* The worker's learner failed: the run fails with it. */
@@ -149,7 +148,6 @@ static fast_err host_restore(void *host, int64_t id, fast_space *space)
 
 static const fast_host_ops host_ops = { .next = host_next,
                                         .stepped = host_stepped,
-                                        .moved = host_moved,
                                         .failed = host_failed,
                                         .observed = host_observed,
                                         .costed = host_costed,

@@ -31,12 +31,11 @@ typedef struct fast_host_ops {
     /* The worker is about to compute on the batches first, ..., first + count - 1 of its loader:
      * have them ready where other actors make them. May block. On failure nothing is computed. */
     fast_err (*prepare)(void *host, int64_t first, int64_t count);
-    /* The worker has counted a step, which trainer.step includes. `gradient` has the figures of its
-     * batch; NULL: a step of the other workers that this one missed. Never blocks on a peer. */
-    void (*stepped)(void *host, const fast_gradient *gradient);
-    /* The worker continues at another step: the host stores it in trainer.step, in one with what it
-     * derives from the steps of all workers. Never blocks on a peer. */
-    void (*moved)(void *host, int64_t step);
+    /* The worker is at `step`. If trainer.step is that already, it has counted a step: `gradient`
+     * has the figures of its batch; NULL: a step of the other workers that this one missed. Else it
+     * continues at another step: the host stores it in trainer.step, in one with what it derives
+     * from the steps of all workers. Never blocks on a peer. */
+    void (*stepped)(void *host, int64_t step, const fast_gradient *gradient);
     /* The worker's learner failed with this error and the calling actor's detail, which ends the
      * run whatever the strategy does. May be called more than once. Never blocks. */
     void (*failed)(void *host, fast_err err);

@@ -209,7 +209,7 @@ fast_err fast_trainer_gradient_when(fast_trainer *t, fast_need_fn *need, fast_re
     t->step++;
     t->loss = gw.gradient.loss;
     fast__context_own_gradient(c);
-    o->host->stepped(o->host_ctx, &gw.gradient);
+    o->host->stepped(o->host_ctx, t->step, &gw.gradient);
     return FAST_OK;
 }
 
@@ -249,7 +249,8 @@ void fast_trainer_count_step(fast_trainer *t)
     }
     if (work->part_count > 0)
         fast__context_own_gradient(c);
-    c->options.host->stepped(c->options.host_ctx, work->part_count > 0 ? &work->parts : NULL);
+    c->options.host->stepped(c->options.host_ctx, t->step,
+                             work->part_count > 0 ? &work->parts : NULL);
     work->part_count = 0;
 }
 
@@ -258,7 +259,8 @@ void fast_trainer_set_step(fast_trainer *t, int64_t step)
     const fast_context_options *o = &fast__context_of(t)->options;
 
     FAST_ASSERT(step >= 0 && step <= t->step_count);
-    o->host->moved(o->host_ctx, step);
+    if (step != t->step)
+        o->host->stepped(o->host_ctx, step, NULL);
     FAST_ASSERT(t->step == step);
 }
 
