@@ -67,16 +67,23 @@ fast_err fast__ps_warm(ps_writer *wr)
     return err == FAST_ETIMEDOUT || err == FAST_EPEER ? FAST_OK : err;
 }
 
+/* A worker that left with an error took its gradients of later rounds along: without them no round
+ * is complete, and the others would train without effect. */
 fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c)
 {
     const bool stop = c->slack == 0 && c->backup == 0;
     fast_member member;
 
     FAST_ASSERT(t->step >= 0);
-    while (stop && fast_member_next(t->actor, &member))
-        if (member.down && !member.ended && member.id < t->workers)
-            return fast__fail(FAST_EPEER, "worker %lld crashed before step %lld",
-                              (long long)member.id, (long long)t->step);
+    while (stop && fast_member_next(t->actor, &member)) {
+        if (!member.down || member.id >= t->workers || (member.ended && !member.err))
+            continue;
+        if (member.ended)
+            return fast__fail(FAST_EPEER, "worker %lld left before step %lld: %s",
+                              (long long)member.id, (long long)t->step, fast_err_text(member.err));
+        return fast__fail(FAST_EPEER, "worker %lld crashed before step %lld", (long long)member.id,
+                          (long long)t->step);
+    }
     return FAST_OK;
 }
 

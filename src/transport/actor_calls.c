@@ -164,7 +164,7 @@ fast_err fast_send(fast_actor *actor, int64_t to, fast_msg **move)
         fast_msg_free(msg);
         return fast__fail(FAST_ECANCELED, "this actor was stopped");
     }
-    if (actor->mailbox.down_count > 0) {
+    if (actor->mailbox.down_count > 0 && fast__peer(actor, to)->down) {
         const fast_err err = fast__peers_check(actor, to);
         if (err) {
             fast_msg_free(msg);
@@ -222,7 +222,7 @@ static fast_err receive_wait(fast_actor *actor, int64_t from, uint64_t tag, int6
     wait.since = transport->now(actor);
     wait.deadline = deadline;
     if (deadline == FAST_SOON)
-        wait.deadline = actor->waiting.soon = wait.since + actor->world->timeout_ns;
+        wait.deadline = fast__soon(actor, wait.since);
     while (!(msg = fast__take(actor, from, tag)))
         FAST_TRY(fast__wait_once(actor, &wait));
     *out = msg;

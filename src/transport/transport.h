@@ -215,12 +215,17 @@ typedef struct fast_made {
     struct fast_made *next; /* of this actor */
 } fast_made;
 
+enum { FAST_SOONS = 4 };
+
 /* The clock side of an actor's waits. */
 typedef struct fast_waiting {
     bool brief;    /* set by a transport whose wait() did not sleep: too short to time each */
     int64_t grace; /* deadline after which the last poll was made; -1: none */
-    int64_t soon;  /* last deadline that was made of FAST_SOON */
-    int64_t sent;  /* virtual time: when the message that ended the wait was sent; INT64_MAX: the
+    int64_t soon[FAST_SOONS]; /* the last deadlines that were made of FAST_SOON, a ring */
+    int64_t soon_count;       /* deadlines made so far */
+    int64_t looked;           /* when the actor last began a wait, or returned from one */
+    int64_t hold;             /* as the world's, for this actor alone */
+    int64_t sent; /* virtual time: when the message that ended the wait was sent; INT64_MAX: the
                       wait ended without a message */
 } fast_waiting;
 
@@ -334,6 +339,8 @@ fast_err fast__charge_codec(fast_actor *actor, const char *name, int64_t begin, 
                             double bytes, fast_counter *spent);
 /* Return a deadline as a time, for FAST_SOON and FAST_AT_ONCE too. */
 int64_t fast__deadline(fast_actor *actor, int64_t deadline);
+/* Return the deadline that FAST_SOON stands for, of an operation that starts at `now`. */
+int64_t fast__soon(fast_actor *actor, int64_t now);
 /* Extend the waits of this process that end FAST_SOON: something outside the programs delays an
  * actor, at most until `time` of its clock (INT64_MAX: unknown). Each such wait gets its whole
  * timeout after that time, or after the earlier time of the next call. [any thread] */
