@@ -25,7 +25,8 @@
  *
  *     a learner fails                       the run fails with the learner's error: "worker R: ..."
  *     synchronous, any actor fails          its error; one that gave up on another comes before one
- *                                           that crashed (FAST_ECANCELED), since it tells more
+ *                                           whose peer left, and that before one that crashed
+ *                                           (FAST_ECANCELED), since it tells more
  *     asynchronous, some workers fail       a note; their replicas leave the votes (`lost`)
  *     asynchronous, all workers fail, or    the error of the first
  *     a server with more than a crash
@@ -95,6 +96,8 @@ static fast_err open_memory(fast_team *team)
     FAST_TRY(fast__alloc("the workers", actors, sizeof *team->actors, &team->actors));
     FAST_TRY(fast__alloc("waits by actor", actors, sizeof *team->measures.waited,
                          &team->measures.waited));
+    FAST_TRY(fast__alloc("missing actors", actors, sizeof *team->progress.missing,
+                         &team->progress.missing));
     for (int64_t i = 0; i < actors; i++)
         team->ids[i] = i;
     for (int i = 0; i <= FAST_VOTES; i++) {
@@ -292,6 +295,7 @@ void fast__team_free(fast_team *team)
     fast__free(team->place.job);
     fast__free(team->actors);
     fast__free(team->measures.waited);
+    fast__free(team->progress.missing);
     fast__free(team->ids);
     fast__free(team);
 }
@@ -337,6 +341,8 @@ static void begin(fast_team *team)
 
     team->progress.workers_up = team->place.here;
     team->progress.steps_sum = 0;
+    memset(team->progress.missing, 0,
+           (size_t)(team->workers + team->servers) * sizeof *team->progress.missing);
     for (int64_t i = 0; i < team->workers; i++) {
         if (!team->actors[i])
             continue;
@@ -381,21 +387,25 @@ static void name_the_end(fast_team *team)
                                                  : "done";
 }
 
-/* The failure that tells most: of a program that gave up on another, before one of an actor that
- * crashed. Returns the actor's number, or -1. */
+/* How much a failure tells: an actor that crashed says nothing, one that a peer left says who. */
+static int telling(fast_err err)
+{
+    return err == FAST_OK ? 0 : err == FAST_ECANCELED ? 1 : err == FAST_EPEER ? 2 : 3;
+}
+
+/* The first failure that tells most. Returns the actor's number, or -1. */
 static int64_t first_failure(const fast_team *team)
 {
     int64_t found = -1;
+    int most = 0;
 
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
         const fast_actor *actor = team->place.world->actors[i];
 
-        if (!actor || actor->err == FAST_OK)
+        if (!actor || telling(actor->err) <= most)
             continue;
-        if (actor->err != FAST_ECANCELED)
-            return i;
-        if (found < 0)
-            found = i;
+        most = telling(actor->err);
+        found = i;
     }
     return found;
 }
