@@ -410,12 +410,41 @@ static int64_t first_failure(const fast_team *team)
     return found;
 }
 
+/* Is a worker lost? One of another process is as worker 0 sees it. */
+static bool is_lost(const fast_team *team, int64_t i)
+{
+    const fast_actor *first = team->place.world->actors[0];
+    const fast_peer *peer = first && i > 0 ? fast__peer(first, i) : NULL;
+
+    if (team->actors[i])
+        return team->actors[i]->lost;
+    return peer && (peer->silent || (peer->down && !(peer->ended && peer->err == FAST_OK)));
+}
+
+/* Tell that workers did not come to the end, and what the model is worth. */
+static void tell_lost(fast_team *team, const char *name, const char *why)
+{
+    const fast_run *run = team->run;
+    const int64_t lost = run->result.workers_lost;
+    char text[FAST_DETAIL_MAX + 256];
+    int used = snprintf(text, sizeof text,
+                        "%lld of %lld workers did not come to the end (%s: %.200s); the others "
+                        "continued",
+                        (long long)lost, (long long)team->workers, name, why);
+
+    if (2 * lost > team->workers)
+        snprintf(text + used, sizeof text - (size_t)used,
+                 ": the model has seen %.0f%% of the steps",
+                 100 * (double)run->step / (double)run->step_count);
+    fast__run_tell(team->run, FAST_EVENT_NOTE, text);
+}
+
 /* How it ended: an asynchronous team needs one worker that comes to its end, and every server but
  * those that crashed: who needed one did not come to its end. */
 static fast_err check_ends(fast_team *team)
 {
     const int64_t failed = first_failure(team);
-    int64_t ended = 0, gone = 0;
+    int64_t ended = 0;
     char text[FAST_DETAIL_MAX + 128], name[64];
 
     if (atomic_load(&team->stop.broken) >= 0)
@@ -423,10 +452,8 @@ static fast_err check_ends(fast_team *team)
                           team->stop.detail);
     if (failed < 0)
         return FAST_OK;
-    for (int64_t i = 0; i < team->workers; i++) {
+    for (int64_t i = 0; i < team->workers; i++)
         ended += team->actors[i] && !team->actors[i]->lost;
-        gone += team->actors[i] && team->actors[i]->lost;
-    }
     for (int64_t i = team->workers; i < team->workers + team->servers; i++)
         if (team->place.world->actors[i] && team->place.world->actors[i]->err &&
             team->place.world->actors[i]->err != FAST_ECANCELED)
@@ -438,14 +465,10 @@ static fast_err check_ends(fast_team *team)
                  : team->place.world->actors[failed]->detail);
     if (team->strategy->synchronous || ended == 0)
         return fast__fail(team->place.world->actors[failed]->err, "%s", text);
-    snprintf(text, sizeof text,
-             "%lld of %lld workers did not come to the end (%s: %.200s); the "
-             "others continued",
-             (long long)gone, (long long)team->workers, name,
-             team->place.world->actors[failed]->err == FAST_ECANCELED
-                 ? "it crashed"
-                 : team->place.world->actors[failed]->detail);
-    fast__run_tell(team->run, FAST_EVENT_NOTE, text);
+    tell_lost(team, name,
+              team->place.world->actors[failed]->err == FAST_ECANCELED
+                  ? "it crashed"
+                  : team->place.world->actors[failed]->detail);
     return FAST_OK;
 }
 
@@ -491,6 +514,9 @@ static fast_err run_world(fast_team *team)
         err = fast__world_run(team->place.world, &result);
         ran = true;
         note_unborn(team);
+        run->result.workers_lost = 0;
+        for (int64_t i = 0; i < team->workers; i++)
+            run->result.workers_lost += is_lost(team, i);
         run->progress.times.start_ns = 0;
         run->progress.times.total_ns += result.time_ns;
         fast__run_forecast(run);

@@ -115,6 +115,13 @@ int64_t fast_now(fast_actor *actor)
     return actor->world->transport->now(actor);
 }
 
+int64_t fast__steady_now(fast_actor *actor)
+{
+    FAST_ASSERT(actor != NULL);
+    const fast_transport *inner = actor->world->inner;
+    return inner->steady ? inner->steady(actor) : fast_now(actor);
+}
+
 /* Two draws of 32 bits from the actor's own stream, which depends on seed, actor and life. */
 uint64_t fast_random(fast_actor *actor)
 {
@@ -323,9 +330,9 @@ void fast__actor_main(fast_actor *actor)
     const fast_role *role = &world->roles[world->places[actor->id].role];
 
     fast__pool_enter(world->pool);
-    actor->begin = fast_now(actor);
+    actor->begin = fast__steady_now(actor);
     const fast_err err = role->main(actor, role->ctx);
-    actor->end = fast_now(actor);
+    actor->end = fast__steady_now(actor);
     actor->err = err;
     if (err && fast_error_detail() != actor->detail)
         snprintf(actor->detail, sizeof actor->detail, "%s", fast_error_detail());

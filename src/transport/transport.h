@@ -90,6 +90,10 @@ struct fast_transport {
     /* Return the clock: nanoseconds since the run started, never negative. */
     int64_t (*now)(fast_actor *actor);
 
+    /* Return the clock as if it had never been set: durations of a whole run are measured by it.
+     * NULL: the clock is never set. */
+    int64_t (*steady)(fast_actor *actor);
+
     /* As fast_charge(), without counters. NULL: computing takes real time, nothing is charged. */
     fast_err (*charge)(fast_actor *actor, double operations, double bytes);
 
@@ -339,6 +343,8 @@ fast_err fast__charge_codec(fast_actor *actor, const char *name, int64_t begin, 
                             double bytes, fast_counter *spent);
 /* Return a deadline as a time, for FAST_SOON and FAST_AT_ONCE too. */
 int64_t fast__deadline(fast_actor *actor, int64_t deadline);
+/* Return the transport's clock without its jumps. */
+int64_t fast__steady_now(fast_actor *actor);
 /* Return the deadline that FAST_SOON stands for, of an operation that starts at `now`. */
 int64_t fast__soon(fast_actor *actor, int64_t now);
 /* Extend the waits of this process that end FAST_SOON: something outside the programs delays an

@@ -174,11 +174,10 @@ void fast__progress(fast_actor *actor)
         advance(actor);
 }
 
-/* Count a wait since `begin`, `weight` times, and return the time. From the moment when the message
+/* Count a wait from `begin` to `now`, `weight` times. From the moment when the message
  * that ended it was sent, it waited for the network instead of its peer. */
-static int64_t count_wait(fast_actor *actor, int64_t whom, int64_t begin, int64_t weight)
+static void count_wait(fast_actor *actor, int64_t whom, int64_t begin, int64_t now, int64_t weight)
 {
-    const int64_t now = fast_now(actor);
     const int64_t sent = actor->waiting.sent > begin ? actor->waiting.sent : begin;
     const int64_t flight = sent < now ? now - sent : 0;
     const bool flew = actor->waiting.sent != INT64_MAX;
@@ -190,7 +189,6 @@ static int64_t count_wait(fast_actor *actor, int64_t whom, int64_t begin, int64_
         atomic_fetch_add_explicit(&actor->world->waited[whom],
                                   weight * (now - begin - (flew ? flight : 0)),
                                   memory_order_relaxed);
-    return now;
 }
 
 /* Block until `until`, and count the wait. */
@@ -205,12 +203,14 @@ static fast_err block(fast_actor *actor, const fast_wait *wait, int64_t now, int
     actor->wait.waiting = false;
     /* Reading the clock takes long compared with a brief wait: one wait is timed for many. */
     if (!actor->waiting.brief) {
-        const int64_t looked = count_wait(actor, wait->whom, now, 1);
+        const int64_t looked = fast_now(actor);
+        const bool stood = until < looked && looked - until > late_ns(actor->world);
         actor->waiting.looked = looked;
-        if (until < looked && looked - until > late_ns(actor->world))
+        count_wait(actor, wait->whom, now, stood ? until : looked, 1);
+        if (stood)
             stood_still(actor, looked);
     } else if (fast__counted(&actor->counters.waits) % BRIEF_EVERY == 0) {
-        count_wait(actor, wait->whom, now, BRIEF_EVERY);
+        count_wait(actor, wait->whom, now, fast_now(actor), BRIEF_EVERY);
     }
     if (actor->timeline || (actor->seen && !actor->waiting.brief))
         fast__timeline_add(actor, FAST_SPAN_WAIT, wait->doing, now, wait->whom, 0);

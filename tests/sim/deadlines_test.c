@@ -101,6 +101,10 @@ static void a_jump_ends_nothing(void **state)
             fail_msg("%s: %s", members[i], fast_error_detail());
         if (strstr(s.notes, "worker"))
             fail_msg("%s: %s", members[i], s.notes);
+        /* Nor does it count as time of the run, or of a step, or of a wait. */
+        assert_true(fast_run_result(run)->time_s < 1);
+        assert_true(fast_run_result(run)->step_s < 0.01);
+        assert_true(fast_run_result(run)->wait_s < 1);
         fast_run_close(run);
     }
 }
@@ -148,6 +152,22 @@ static void the_healthy_ones_continue(void **state)
     fast_run_close(run);
 }
 
+/* A run that lost most of its workers says so, and what its model is worth. */
+static void most_workers_are_lost(void **state)
+{
+    story s;
+    fast_err err;
+    fast_run *run = run_with("ps", "crash 1 at 1ms; crash 2 at 1.5ms; crash 3 at 2ms", &s, &err);
+
+    (void)state;
+    assert_int_equal(err, FAST_OK);
+    assert_int_equal(fast_run_result(run)->workers_lost, 3);
+    assert_non_null(strstr(fast_run_json(run), "\"workers_lost\": 3"));
+    assert_non_null(strstr(s.notes, "3 of 4 workers did not come to the end"));
+    assert_non_null(strstr(s.notes, "the model has seen"));
+    fast_run_close(run);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -171,6 +191,7 @@ int main(void)
         cmocka_unit_test(a_jump_ends_nothing),
         cmocka_unit_test(a_worker_that_is_back_is_told_of),
         cmocka_unit_test(the_healthy_ones_continue),
+        cmocka_unit_test(most_workers_are_lost),
     };
 
     return cmocka_run_group_tests(tests, begin, end);
