@@ -23,6 +23,7 @@
 #include "space/space.h"
 #include "strategy/ps.h"
 #include "tensor/vector.h"
+#include "transport/transport.h"
 
 #include <math.h>
 #include <string.h>
@@ -99,6 +100,29 @@ static bool may_come_back(ps_writer *wr)
     return wr->lost;
 }
 
+/* With backup workers, after a read that waited in vain for a missing worker: name that one, since
+ * all that are left wait for each other. */
+static fast_err name_missing(const ps_writer *wr)
+{
+    fast_trainer *t = wr->t;
+    const int64_t n = fast__ps_batch(wr->c, wr->writer_count);
+    int64_t missing = 0, first = -1;
+
+    FAST_ASSERT(wr->c->backup > 0);
+    for (int64_t i = t->workers - 1; i >= 0; i--)
+        if (i != t->rank && fast_member_is_down(t->actor, t->worker_ids[i])) {
+            first = i;
+            missing++;
+        }
+    if (first < 0)
+        return FAST_OK;
+    t->actor->culprit = t->worker_ids[first];
+    return fast__fail(FAST_ETIMEDOUT,
+                      "a round takes the gradients of %lld of %lld workers, and %lld are missing: "
+                      "worker %lld is down",
+                      (long long)n, (long long)t->workers, (long long)missing, (long long)first);
+}
+
 fast_err fast__ps_set_clock(ps_writer *wr, int64_t clock)
 {
     FAST_ASSERT(clock >= 0);
@@ -147,8 +171,13 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
     if (t->step >= t->step_count)
         return FAST_OK;
     /* Before its first step every worker has the initial weights. */
-    if (t->step % c->fetch == 0 && !(c->backup > 0 && t->step == 0))
-        FAST_TRY(fast__ps_read(wr, false));
+    if (t->step % c->fetch == 0 && !(c->backup > 0 && t->step == 0)) {
+        const fast_err err = fast__ps_read(wr, false);
+
+        if (err == FAST_ETIMEDOUT && c->backup > 0)
+            FAST_TRY(name_missing(wr));
+        FAST_TRY(err);
+    }
     if (c->backup > 0 && wr->round >= t->step_count)
         return FAST_OK; /* other workers have made all updates; this worker missed some */
     if (!wr->too_few)
