@@ -9,6 +9,11 @@
  *     warm           worker 0 trains alone for some epochs before the others start
  *     epochs p       a worker skips the rest of an epoch that the fraction p of the workers ended
  *
+ * Missing workers. With a slack nobody waits for a worker that is down or does not answer, nor for
+ * one that is back until it has caught up (space_store.c). A round without backup workers needs all
+ * of them, and one with backup workers enough of them: where they are too few, those that are left
+ * wait for a restart, and after a timeout end with the name of one that is missing.
+ *
  * Value bound v (Wei et al. 2015; value-bounded asynchronous parallel, Dai et al. 2015): updates of
  * this writer that some other has not read may move no weight by more than v / sqrt(t):
  *
