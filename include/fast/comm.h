@@ -199,11 +199,13 @@ FAST_API FAST_MUST_CHECK fast_err fast_serve(fast_actor *actor, uint64_t tag, fa
 FAST_API FAST_MUST_CHECK fast_err fast_service_poll(fast_service *service);
 FAST_API void fast_service_end(fast_service *service); /* NULL is allowed */
 
-/* A membership event as this actor sees it: `down` is a suspicion and may be revoked. */
+/* A membership event as this actor sees it: `down` is a suspicion, of the transport or after a wait
+ * that timed out, and may be revoked. */
 typedef struct fast_member {
     int64_t id;      /* the actor that changed */
     bool down;       /* false: it is up again */
     bool ended;      /* its program returned: it will not be up again */
+    fast_err err;    /* the result of its program, if it ended */
     int64_t culprit; /* the actor that it failed because of; or -1 */
     int64_t time;    /* when this actor learned of it */
 } fast_member;

@@ -24,7 +24,8 @@
  * Exit codes:
  *
  *     0  trained to the end or to the target
- *     1  training failed or diverged, or the checkpoint of a stopped run could not be saved
+ *     1  training failed or diverged, most workers were lost, or the checkpoint of a stopped run
+ *        could not be saved
  *     2  an option, or a file that it names, is wrong; found before the first step
  *    75  stopped by a signal and saved
  *   130  stopped by a signal; the strategy has state that a checkpoint does not hold
@@ -367,7 +368,11 @@ static void say_summary(const train_show *show, const fast_result *r)
         fprintf(file, ", test accuracy %.2f%%", 100 * r->test_accuracy);
     else if (isfinite(r->test_loss))
         fprintf(file, ", test loss %.4f", r->test_loss);
-    fprintf(file, ", peak memory %.0f MB\n", (double)r->memory_peak * 1e-6);
+    fprintf(file, ", peak memory %.0f MB", (double)r->memory_peak * 1e-6);
+    if (r->workers_lost > 0)
+        fprintf(file, ", %lld of %s workers lost", (long long)r->workers_lost,
+                fast_run_option(show->run, "workers"));
+    fputc('\n', file);
     if (fast_run_figures(show->run))
         say_figures(show, r);
     if (has_team(show->run))
@@ -476,7 +481,8 @@ static int train(const train_line *line, int argc, char **argv)
         const fast_result *result = fast_run_result(show.run);
         if (!line->quiet && show.first)
             say_summary(&show, result);
-        if (strcmp(result->stop, "diverged") == 0)
+        const int64_t workers = strtoll(fast_run_option(show.run, "workers"), NULL, 10);
+        if (strcmp(result->stop, "diverged") == 0 || 2 * result->workers_lost > workers)
             code = CLI_FAILED;
         else if (result->canceled)
             code = finish_canceled(&show, argc, argv);

@@ -91,6 +91,12 @@ void fast__measure_vote(fast_team_actor *self)
            (size_t)self->team->workers * sizeof(double));
 }
 
+/* The time of an actor, without jumps of its clock; no call that a recording has. */
+static int64_t life_of(fast_actor *actor)
+{
+    return actor->world->inner->steady ? fast__steady_now(actor) : fast__record_peek_now(actor);
+}
+
 void fast__measure_leave(fast_team_actor *self)
 {
     const fast_counters *c = &self->context.trainer.actor->counters;
@@ -98,7 +104,7 @@ void fast__measure_leave(fast_team_actor *self)
     atomic_store(&self->measures.end.compute_ns, fast__counted(&c->compute_ns));
     atomic_store(&self->measures.end.wait_ns, fast__counted(&c->wait_ns));
     atomic_store(&self->measures.end.flight_ns, fast__counted(&c->flight_ns));
-    atomic_store(&self->measures.end_ns, fast__record_peek_now(self->context.trainer.actor));
+    atomic_store(&self->measures.end_ns, life_of(self->context.trainer.actor));
 }
 
 /* Figures of a worker's codecs, which continue from call to call. */
@@ -137,7 +143,7 @@ fast_tally fast__measure_tally(const fast_team *team, int64_t i)
     tally.flight_ns += fast__counted(&times->flight_ns);
     tally.bytes += fast__counted(&c->bytes_sent);
     tally.messages += fast__counted(&c->messages_sent);
-    tally.life_ns += end || !run->clock.actor ? end : fast__record_peek_now(run->clock.actor);
+    tally.life_ns += end || !run->clock.actor ? end : life_of(run->clock.actor);
     tally.pause_ns += pause;
     if (team->strategy->synchronous && evaluation > pause)
         tally.stood_ns += evaluation - pause;

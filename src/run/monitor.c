@@ -554,6 +554,51 @@ static void spread_stop(fast_team_actor *self, bool stop)
     }
 }
 
+/* Tell what has become of another actor, unless an actor with newer news did. The mutex is held. */
+static void tell_missing(fast_team_actor *self, int64_t id, const fast_peer *peer)
+{
+    fast_team *team = self->team;
+    fast_missing *missing = &team->progress.missing[id];
+    const bool is = peer->silent || (peer->down && !(peer->ended && peer->err == FAST_OK));
+    char name[64], text[256];
+
+    if (is == missing->is || (missing->time > 0 && peer->heard <= missing->time))
+        return;
+    missing->is = is;
+    missing->time = peer->heard;
+    fast__actor_name(team->place.world, id, name, sizeof name);
+    if (!is && peer->ended) /* it came to its end, and was slow only */
+        return;
+    if (!is)
+        snprintf(text, sizeof text, "%s is back", name);
+    else if (peer->silent)
+        snprintf(text, sizeof text,
+                 "%s does not answer (for %g s or more): the others continue without it", name,
+                 team->run->config.timeout);
+    else
+        snprintf(text, sizeof text, "%s %s%s: the others continue without it", name,
+                 peer->ended ? "left: " : "is down", peer->ended ? fast_err_text(peer->err) : "");
+    team->run->clock.actor = self->context.trainer.actor;
+    fast__run_tell(team->run, FAST_EVENT_NOTE, text);
+    team->run->clock.actor = NULL;
+}
+
+/* Tell of actors that are lost, hang, or are back, while the run continues. */
+static void tell_news(fast_team_actor *self)
+{
+    const fast_actor *actor = self->context.trainer.actor;
+    const fast_peer *peer;
+    int64_t id = -1;
+
+    if (!self->team->place.first || actor->mailbox.news == self->progress.news)
+        return;
+    self->progress.news = actor->mailbox.news;
+    fast__team_lock(self);
+    for (int64_t row = 0; (peer = fast__peers_row(actor, row, &id)) != NULL; row++)
+        tell_missing(self, id, peer);
+    fast__team_unlock(self);
+}
+
 /* Between two steps of an asynchronous worker: cast a vote that was opened, and look whether anyone
  * stopped. Return false to end the program. */
 static bool asynchronous_next(fast_team_actor *self)
@@ -563,6 +608,7 @@ static bool asynchronous_next(fast_team_actor *self)
     const int64_t opened = team->place.first ? open_vote(self) : 0;
     bool first = false, stop;
 
+    tell_news(self);
     if (t->step >= t->step_count)
         return false;
     if (self->progress.votes_cast < opened)

@@ -14,12 +14,13 @@
 #include "base/clock.h"
 
 #include "run/run.h"
+#include "transport/transport.h"
 
 int64_t fast__run_now(const fast_run *run)
 {
     FAST_ASSERT(run != NULL);
     if (run->clock.actor)
-        return fast_now(run->clock.actor);
+        return fast__steady_now(run->clock.actor);
     return run->clock.is_virtual ? 0 : fast__clock_ns();
 }
 

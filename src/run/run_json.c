@@ -97,6 +97,7 @@ static void put_team(json_t **o, const fast_run *run, const fast_result *r)
     put_real(o, "bytes_per_step", r->bytes_per_step);
     put_text(o, "waited_for", r->waited_for);
     put_real(o, "waited_share", r->waited_share);
+    put_int(o, "workers_lost", r->workers_lost);
     put_real(o, "staleness_p50", stale ? (double)r->staleness_p50 : NAN);
     put_real(o, "staleness_p95", stale ? (double)r->staleness_p95 : NAN);
     fast__json_set(o, "staleness", stale ? staleness_of(r) : json_null());

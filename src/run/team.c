@@ -25,7 +25,8 @@
  *
  *     a learner fails                       the run fails with the learner's error: "worker R: ..."
  *     synchronous, any actor fails          its error; one that gave up on another comes before one
- *                                           that crashed (FAST_ECANCELED), since it tells more
+ *                                           whose peer left, and that before one that crashed
+ *                                           (FAST_ECANCELED), since it tells more
  *     asynchronous, some workers fail       a note; their replicas leave the votes (`lost`)
  *     asynchronous, all workers fail, or    the error of the first
  *     a server with more than a crash
@@ -110,6 +111,8 @@ static fast_err open_memory(fast_team *team)
                          &team->measures.column_means));
     FAST_TRY(fast__alloc("waits by actor", actors, sizeof *team->measures.waited,
                          &team->measures.waited));
+    FAST_TRY(fast__alloc("missing actors", actors, sizeof *team->progress.missing,
+                         &team->progress.missing));
     for (int64_t i = 0; i < actors; i++)
         team->ids[i] = i;
     for (int i = 0; i <= FAST_VOTES && has_votes(team); i++) {
@@ -303,6 +306,7 @@ void fast__team_free(fast_team *team)
     fast__free(team->actors);
     fast__free(team->measures.column_means);
     fast__free(team->measures.waited);
+    fast__free(team->progress.missing);
     fast__free(team->ids);
     fast__free(team);
 }
@@ -346,6 +350,8 @@ static void begin(fast_team *team)
 
     team->progress.workers_up = team->place.here;
     team->progress.steps_sum = 0;
+    memset(team->progress.missing, 0,
+           (size_t)(team->workers + team->servers) * sizeof *team->progress.missing);
     for (int64_t i = 0; i < team->workers; i++) {
         if (!team->actors[i])
             continue;
@@ -402,23 +408,56 @@ static void name_the_end(fast_team *team)
                                                    : "";
 }
 
-/* The failure that tells most: of a program that gave up on another, before one of an actor that
- * crashed. Returns the actor's number, or -1. */
+/* How much a failure tells: an actor that crashed says nothing, one that a peer left says who. */
+static int telling(fast_err err)
+{
+    return err == FAST_OK ? 0 : err == FAST_ECANCELED ? 1 : err == FAST_EPEER ? 2 : 3;
+}
+
+/* The first failure that tells most. Returns the actor's number, or -1. */
 static int64_t first_failure(const fast_team *team)
 {
     int64_t found = -1;
+    int most = 0;
 
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
         const fast_actor *actor = team->place.world->actors[i];
 
-        if (!actor || actor->err == FAST_OK)
+        if (!actor || telling(actor->err) <= most)
             continue;
-        if (actor->err != FAST_ECANCELED)
-            return i;
-        if (found < 0)
-            found = i;
+        most = telling(actor->err);
+        found = i;
     }
     return found;
+}
+
+/* Is a worker lost? One of another process is as worker 0 sees it. */
+static bool is_lost(const fast_team *team, int64_t i)
+{
+    const fast_actor *first = team->place.world->actors[0];
+    const fast_peer *peer = first && i > 0 ? fast__peer(first, i) : NULL;
+
+    if (team->actors[i])
+        return team->actors[i]->lost;
+    return peer && (peer->silent || (peer->down && !(peer->ended && peer->err == FAST_OK)));
+}
+
+/* Tell that workers did not come to the end, and what the model is worth. */
+static void tell_lost(fast_team *team, const char *name, const char *why)
+{
+    const fast_run *run = team->run;
+    const int64_t lost = run->result.workers_lost;
+    char text[FAST_DETAIL_MAX + 256];
+    int used = snprintf(text, sizeof text,
+                        "%lld of %lld workers did not come to the end (%s: %.200s); the others "
+                        "continued",
+                        (long long)lost, (long long)team->workers, name, why);
+
+    if (2 * lost > team->workers)
+        snprintf(text + used, sizeof text - (size_t)used,
+                 ": the model has seen %.0f%% of the steps",
+                 100 * (double)run->step / (double)run->step_count);
+    fast__run_tell(team->run, FAST_EVENT_NOTE, text);
 }
 
 /* How it ended: an asynchronous team needs one worker that comes to its end, and every server but
@@ -427,7 +466,7 @@ static fast_err check_ends(fast_team *team)
 {
     const long long broken = atomic_load(&team->stop.broken);
     const int64_t failed = first_failure(team);
-    int64_t ended = 0, gone = 0;
+    int64_t ended = 0;
     char text[FAST_DETAIL_MAX + 128], name[64];
 
     if (broken >= 0)
@@ -436,10 +475,8 @@ static fast_err check_ends(fast_team *team)
                    : fast__fail(team->stop.err, "worker %lld: %s", broken, team->stop.detail);
     if (failed < 0)
         return FAST_OK;
-    for (int64_t i = 0; i < team->workers; i++) {
+    for (int64_t i = 0; i < team->workers; i++)
         ended += team->actors[i] && !team->actors[i]->lost;
-        gone += team->actors[i] && team->actors[i]->lost;
-    }
     for (int64_t i = team->workers; i < team->workers + team->servers; i++)
         if (team->place.world->actors[i] && team->place.world->actors[i]->err &&
             team->place.world->actors[i]->err != FAST_ECANCELED)
@@ -451,14 +488,10 @@ static fast_err check_ends(fast_team *team)
                  : team->place.world->actors[failed]->detail);
     if (team->strategy->synchronous || ended == 0)
         return fast__fail(team->place.world->actors[failed]->err, "%s", text);
-    snprintf(text, sizeof text,
-             "%lld of %lld workers did not come to the end (%s: %.200s); the "
-             "others continued",
-             (long long)gone, (long long)team->workers, name,
-             team->place.world->actors[failed]->err == FAST_ECANCELED
-                 ? "it crashed"
-                 : team->place.world->actors[failed]->detail);
-    fast__run_tell(team->run, FAST_EVENT_NOTE, text);
+    tell_lost(team, name,
+              team->place.world->actors[failed]->err == FAST_ECANCELED
+                  ? "it crashed"
+                  : team->place.world->actors[failed]->detail);
     return FAST_OK;
 }
 
@@ -504,6 +537,9 @@ static fast_err run_world(fast_team *team)
         err = fast__world_run(team->place.world, &result);
         ran = true;
         note_unborn(team);
+        run->result.workers_lost = 0;
+        for (int64_t i = 0; i < team->workers; i++)
+            run->result.workers_lost += is_lost(team, i);
         run->progress.times.start_ns = 0;
         run->progress.times.total_ns += result.time_ns;
         fast__run_forecast(run);

@@ -96,6 +96,7 @@ typedef struct fast_actor_progress {
     int64_t step_held;  /* up to which evaluation in another process may delay it; 0: none does */
     int64_t votes_cast; /* asynchronous strategies: opened votes that it took part in */
     int64_t shown_ns;   /* when it last looked whether to show progress */
+    int64_t news;       /* changes of the membership that it has reported */
     double loss;        /* mean of the last batches */
     int64_t loss_count; /* batches in `loss`, at most the policy's */
 } fast_actor_progress;
@@ -130,12 +131,19 @@ typedef struct fast_team_place {
     fast_workspaces workspaces; /* that simulated learners share */
 } fast_team_place;
 
+/* Whether the run said that an actor is missing. */
+typedef struct fast_missing {
+    bool is;      /* it is, and a note said so */
+    int64_t time; /* of the last note: older news are of no interest */
+} fast_missing;
+
 /* Steps of all workers of this process. Guarded by the team's mutex. */
 typedef struct fast_team_progress {
     fast_epoch_sums epochs[2]; /* the current one and the one before, by parity */
     fast_epoch_sums resumed;   /* of the epoch in which the run was resumed, before that */
     int64_t steps_sum;         /* of all workers */
     int64_t workers_up;        /* workers whose program has not ended */
+    fast_missing *missing;     /* [workers + servers] */
     int64_t step_begun;        /* synchronous, with a topology or without exchanges: the largest
                                   step that a worker was let to */
     atomic_uint counted;       /* changes when a worker counts a step at which something is due, or

@@ -309,6 +309,7 @@ static fast_team_actor *start(fast_team *team, fast_actor *actor)
     FAST_ASSERT(self != NULL);
     self->err = FAST_OK;
     self->preprocess.next = -1;
+    self->progress.news = 0;
     fast__context_start(&self->context, actor);
     if (fast_actor_life(actor) > 0) /* a restarted process remembers nothing */
         fast__team_actor_reset(self);

@@ -171,6 +171,8 @@ static fast_err list_writers(fast_space *space, const fast_space_options *option
                          &space->clocks.writers));
     FAST_TRY(fast__alloc("the actors of a space", actors, sizeof *space->clocks.expected,
                          &space->clocks.expected));
+    FAST_TRY(fast__alloc("the actors of a space", actors, sizeof *space->clocks.excused,
+                         &space->clocks.excused));
     for (int64_t id = 0; id < actors; id++) {
         space->clocks.expected[id] = marks[id] != 0;
         if (marks[id] & IS_WRITER)
@@ -393,6 +395,7 @@ static void destroy(fast_space *space)
     fast__free(space->map.owners);
     fast__free(space->clocks.writers);
     fast__free(space->clocks.expected);
+    fast__free(space->clocks.excused);
     fast__free(space->clocks.read);
     fast__free(space->clocks.told);
     fast__free(space->reader.watched);

@@ -180,6 +180,8 @@ typedef struct fast_space_clocks {
     int64_t writer_count; /* number of writers; 0 if all owners are remote, like the next two */
     int64_t *writers;     /* [writer_count]: actors whose clocks count */
     bool *expected;       /* [actors]: owners and writers, which join if they have not yet */
+    bool *excused;        /* [actors]: writers that were away and have not caught up yet: nobody
+                             waits for their clocks */
     int64_t *read;        /* [owner][tensor]: version that this actor last got */
     int64_t *told;        /* [owner][tensor]: version that this actor's watcher knows */
 } fast_space_clocks;

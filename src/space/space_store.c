@@ -446,6 +446,19 @@ static bool is_in(fast_space *space, fast_space_store *store, int64_t id)
     return id == fast_actor_id(space->actor) || !fast_member_is_down(space->actor, id);
 }
 
+/* Return true if a writer's clock holds readers back. One that was away does so again once it has
+ * caught up with the slowest of the others: they do not stand still for all that it missed. */
+static bool counts(fast_space *space, fast_space_store *store, int64_t id)
+{
+    FAST_ASSERT(space->clocks.excused != NULL);
+    bool *excused = &space->clocks.excused[id];
+    if (id != fast_actor_id(space->actor) && fast_member_is_down(space->actor, id))
+        *excused = true;
+    else if (*excused && atomic_load(&store->slots[id].clock) >= store->clock)
+        *excused = false;
+    return !*excused && is_in(space, store, id);
+}
+
 /* O(1) in most calls, O(writers) where the slowest writer has ticked. */
 bool fast__space_clock(fast_space *space, fast_space_store *store, int64_t clock_min,
                        int64_t *clock_out)
@@ -461,7 +474,7 @@ bool fast__space_clock(fast_space *space, fast_space_store *store, int64_t clock
         const int64_t i = (start + k) % count, id = space->clocks.writers[i];
         const int64_t clock = atomic_load(&store->slots[id].clock);
         largest = clock > largest ? clock : largest;
-        if (clock >= smallest || !is_in(space, store, id))
+        if (clock >= smallest || !counts(space, store, id))
             continue;
         smallest = clock;
         store->slowest = i;
@@ -486,7 +499,7 @@ int64_t fast__space_slowest(fast_space *space, fast_space_store *store, int64_t 
         const int64_t id = space->clocks.writers[i];
         const int64_t clock = atomic_load(&store->slots[id].clock);
         const int64_t updates = atomic_load(&store->slots[id].updates);
-        if (id == reader || !is_in(space, store, id))
+        if (id == reader || !counts(space, store, id))
             continue;
         if (behind >= 0 &&
             (clock > clock_least || (clock == clock_least && updates >= updates_least)))

@@ -326,7 +326,7 @@ static fast_err leave(agent *a)
         fast_msg *msg = NULL;
         fast_err err;
 
-        if (rank == t->rank || fast_member_is_down(t->actor, t->worker_ids[rank]))
+        if (rank == t->rank) /* a silent one is told too: it may be back later */
             continue;
         FAST_TRY(fast_msg_new(t->actor, FAST_TAG_REPLY, &msg));
         msg->words[FAST_REPLICA_OWN] = OVER;

@@ -132,6 +132,7 @@ typedef struct ps_copies {
     fast_trainer *t;                         /* the writer's */
     int64_t count;                           /* copies at the start of the run */
     int64_t first;                           /* the copy that is read */
+    bool bounded;                            /* a read waits for writers, but not for each */
     fast_space *spaces[PS_REPLICAS_MAX + 1]; /* NULL: that copy is lost */
     ps_tensors tensors;                      /* tensor numbers, equal in all spaces */
 } ps_copies;

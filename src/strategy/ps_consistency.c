@@ -9,6 +9,11 @@
  *     warm           worker 0 trains alone for some epochs before the others start
  *     epochs p       a worker skips the rest of an epoch that the fraction p of the workers ended
  *
+ * Missing workers. With a slack nobody waits for a worker that is down or does not answer, nor for
+ * one that is back until it has caught up (space_store.c). A round without backup workers needs all
+ * of them, and one with backup workers enough of them: where they are too few, those that are left
+ * wait for a restart, and after a timeout end with the name of one that is missing.
+ *
  * Value bound v (Wei et al. 2015; value-bounded asynchronous parallel, Dai et al. 2015): updates of
  * this writer that some other has not read may move no weight by more than v / sqrt(t):
  *
@@ -23,6 +28,7 @@
 #include "space/space.h"
 #include "strategy/ps.h"
 #include "tensor/vector.h"
+#include "transport/transport.h"
 
 #include <math.h>
 #include <string.h>
@@ -67,16 +73,23 @@ fast_err fast__ps_warm(ps_writer *wr)
     return err == FAST_ETIMEDOUT || err == FAST_EPEER ? FAST_OK : err;
 }
 
+/* A worker that left with an error took its gradients of later rounds along: without them no round
+ * is complete, and the others would train without effect. */
 fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c)
 {
     const bool stop = c->slack == 0 && c->backup == 0;
     fast_member member;
 
     FAST_ASSERT(t->step >= 0);
-    while (stop && fast_member_next(t->actor, &member))
-        if (member.down && !member.ended && member.id < t->workers)
-            return fast__fail(FAST_EPEER, "worker %lld crashed before step %lld",
-                              (long long)member.id, (long long)t->step);
+    while (stop && fast_member_next(t->actor, &member)) {
+        if (!member.down || member.id >= t->workers || (member.ended && !member.err))
+            continue;
+        if (member.ended)
+            return fast__fail(FAST_EPEER, "worker %lld left before step %lld: %s",
+                              (long long)member.id, (long long)t->step, fast_err_text(member.err));
+        return fast__fail(FAST_EPEER, "worker %lld crashed before step %lld", (long long)member.id,
+                          (long long)t->step);
+    }
     return FAST_OK;
 }
 
@@ -90,6 +103,29 @@ static bool may_come_back(ps_writer *wr)
     while (fast_member_next(wr->t->actor, &member))
         wr->lost = wr->lost || (member.down && !member.ended && member.id < wr->t->workers);
     return wr->lost;
+}
+
+/* With backup workers, after a read that waited in vain for a missing worker: name that one, since
+ * all that are left wait for each other. */
+static fast_err name_missing(const ps_writer *wr)
+{
+    fast_trainer *t = wr->t;
+    const int64_t n = fast__ps_batch(wr->c, wr->writer_count);
+    int64_t missing = 0, first = -1;
+
+    FAST_ASSERT(wr->c->backup > 0);
+    for (int64_t i = t->workers - 1; i >= 0; i--)
+        if (i != t->rank && fast_member_is_down(t->actor, t->worker_ids[i])) {
+            first = i;
+            missing++;
+        }
+    if (first < 0)
+        return FAST_OK;
+    t->actor->culprit = t->worker_ids[first];
+    return fast__fail(FAST_ETIMEDOUT,
+                      "a round takes the gradients of %lld of %lld workers, and %lld are missing: "
+                      "worker %lld is down",
+                      (long long)n, (long long)t->workers, (long long)missing, (long long)first);
 }
 
 fast_err fast__ps_set_clock(ps_writer *wr, int64_t clock)
@@ -140,8 +176,13 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
     if (t->step >= t->step_count)
         return FAST_OK;
     /* Before its first step every worker has the initial weights. */
-    if (t->step % c->fetch == 0 && !(c->backup > 0 && t->step == 0))
-        FAST_TRY(fast__ps_read(wr, false));
+    if (t->step % c->fetch == 0 && !(c->backup > 0 && t->step == 0)) {
+        const fast_err err = fast__ps_read(wr, false);
+
+        if (err == FAST_ETIMEDOUT && c->backup > 0)
+            FAST_TRY(name_missing(wr));
+        FAST_TRY(err);
+    }
     if (c->backup > 0 && wr->round >= t->step_count)
         return FAST_OK; /* other workers have made all updates; this worker missed some */
     if (!wr->too_few)

@@ -13,6 +13,7 @@
  */
 #include "space/space.h"
 #include "strategy/ps.h"
+#include "transport/transport.h"
 
 int64_t fast__ps_shards(const ps_config *c, int64_t workers)
 {
@@ -50,7 +51,7 @@ static bool copy_is_last(const ps_copies *copies, int64_t i)
 fast_err fast__ps_copies_open(fast_trainer *t, const ps_config *c, const ps_layers *layers,
                               ps_copies *out)
 {
-    *out = (ps_copies){ .t = t, .count = 1 + c->replicas };
+    *out = (ps_copies){ .t = t, .count = 1 + c->replicas, .bounded = c->slack > 0 };
     FAST_ASSERT(out->count <= PS_REPLICAS_MAX + 1);
     for (int64_t i = 0; i < out->count; i++)
         FAST_TRY(fast__ps_open(t, c, i, layers, NULL, &out->tensors, &out->spaces[i]));
@@ -71,12 +72,32 @@ fast_err fast__ps_copies_close(ps_copies *copies)
     return first;
 }
 
+/* With a slack: true if a read timed out because of a writer that does not answer. The wait that
+ * timed out told everybody, servers too, and the next read does not wait for that writer. Each
+ * further writer that hangs may cost one more such read; the same one twice is an error. */
+static bool missed_writer(const ps_copies *copies, fast_err err, int64_t *blamed)
+{
+    const int64_t culprit = copies->t->actor->culprit;
+    const bool missed = err == FAST_ETIMEDOUT && copies->bounded && culprit != *blamed &&
+                        culprit >= 0 && culprit < copies->t->workers &&
+                        fast_member_is_down(copies->t->actor, culprit);
+
+    FAST_ASSERT(copies->count > 0);
+    *blamed = culprit;
+    return missed;
+}
+
 fast_err fast__ps_copies_get(ps_copies *copies, int64_t tensor, float *x, fast_space_read *read)
 {
+    int64_t blamed = -1;
+
     FAST_ASSERT(tensor >= 0 && tensor < copies->tensors.count);
     for (;;) {
         const int64_t i = copies->first;
         const fast_err err = fast_space_get(copies->spaces[i], tensor, x, read, FAST_SOON);
+
+        if (missed_writer(copies, err, &blamed))
+            continue;
 
         /* An owner is down: the read is repeated at the next copy, which holds the same updates. */
         if (err != FAST_EPEER || copy_is_last(copies, i))

@@ -115,6 +115,13 @@ int64_t fast_now(fast_actor *actor)
     return actor->world->transport->now(actor);
 }
 
+int64_t fast__steady_now(fast_actor *actor)
+{
+    FAST_ASSERT(actor != NULL);
+    const fast_transport *inner = actor->world->inner;
+    return inner->steady ? inner->steady(actor) : fast_now(actor);
+}
+
 /* Two draws of 32 bits from the actor's own stream, which depends on seed, actor and life. */
 uint64_t fast_random(fast_actor *actor)
 {
@@ -164,7 +171,7 @@ fast_err fast_send(fast_actor *actor, int64_t to, fast_msg **move)
         fast_msg_free(msg);
         return fast__fail(FAST_ECANCELED, "this actor was stopped");
     }
-    if (actor->mailbox.down_count > 0) {
+    if (actor->mailbox.down_count > 0 && fast__peer(actor, to)->down) {
         const fast_err err = fast__peers_check(actor, to);
         if (err) {
             fast_msg_free(msg);
@@ -222,7 +229,7 @@ static fast_err receive_wait(fast_actor *actor, int64_t from, uint64_t tag, int6
     wait.since = transport->now(actor);
     wait.deadline = deadline;
     if (deadline == FAST_SOON)
-        wait.deadline = actor->waiting.soon = wait.since + actor->world->timeout_ns;
+        wait.deadline = fast__soon(actor, wait.since);
     while (!(msg = fast__take(actor, from, tag)))
         FAST_TRY(fast__wait_once(actor, &wait));
     *out = msg;
@@ -323,9 +330,9 @@ void fast__actor_main(fast_actor *actor)
     const fast_role *role = &world->roles[world->places[actor->id].role];
 
     fast__pool_enter(world->pool);
-    actor->begin = fast_now(actor);
+    actor->begin = fast__steady_now(actor);
     const fast_err err = role->main(actor, role->ctx);
-    actor->end = fast_now(actor);
+    actor->end = fast__steady_now(actor);
     actor->err = err;
     if (err && fast_error_detail() != actor->detail)
         snprintf(actor->detail, sizeof actor->detail, "%s", fast_error_detail());

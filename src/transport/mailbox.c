@@ -223,6 +223,8 @@ bool fast__deliver(fast_actor *actor, fast_msg *msg)
         return true;
     if (actor->met)
         actor->met[msg->from / 64] |= (uint64_t)1 << (msg->from % 64);
+    if (actor->mailbox.silent_count > 0)
+        fast__peers_heard(actor, msg->from);
     if (msg->tag >> 56 == FAST_TAG_CONTROL >> 56) {
         if (msg->tag == FAST_TAG_WHO || msg->tag == FAST_TAG_ANSWER) {
             fast__blame_deliver(actor, msg);

@@ -23,10 +23,13 @@ enum { FAST_BUCKETS = 16 };
 #define FAST_TAG_UP     (FAST_TAG_CONTROL + 3) /* words[0]: the actor that is up again */
 #define FAST_TAG_WHO    (FAST_TAG_CONTROL + 4) /* asks for the receiver's wait */
 #define FAST_TAG_ANSWER (FAST_TAG_CONTROL + 5) /* answers FAST_TAG_WHO */
+#define FAST_TAG_SILENT (FAST_TAG_CONTROL + 6) /* words[0]: an actor that let the sender time out */
+#define FAST_TAG_STOOD  (FAST_TAG_CONTROL + 7) /* the sender stood still, and is back */
 
 /* The state of another actor, as far as this one knows. */
 typedef struct fast_peer {
-    bool down;       /* it is suspected, or has ended */
+    bool down;       /* the transport suspects it, or it has ended */
+    bool silent;     /* an actor waited for it in vain; until its next message arrives */
     bool ended;      /* its program returned */
     fast_err err;    /* result of its program */
     int64_t culprit; /* the actor that it blamed; or -1 */
@@ -52,6 +55,8 @@ typedef struct fast_mailbox {
     uint32_t fence;                    /* messages of older generations are dropped; 0: none */
     struct fast_peers *peers;          /* membership, made at the first event; or NULL */
     int64_t down_count;                /* other actors that are down */
+    int64_t silent_count;              /* other actors that are silent */
+    int64_t news;                      /* changes so far, but for programs that came to their end */
 } fast_mailbox;
 
 /* Free the messages and the memory of a mailbox. */
@@ -67,3 +72,6 @@ void fast__mailbox_fence(fast_actor *actor, uint32_t generation);
 
 /* Return the state of another actor; lent until the next delivery. */
 const fast_peer *fast__peer(const fast_actor *actor, int64_t id);
+/* Return the state of the actor in a row of those that ever changed, and its number; NULL after the
+ * last. Lent until the next delivery. */
+const fast_peer *fast__peers_row(const fast_actor *actor, int64_t row, int64_t *id_out);

@@ -3,6 +3,12 @@
  * Membership as one actor sees it: actors that are suspected, up again, or ended. Events arrive as
  * control messages, so they take time and stay behind the earlier messages of the peer.
  *
+ * An actor is down if the transport says so, and silent if a wait for it timed out without any
+ * answer. Silence is told to everybody, so that a peer that hangs costs one timeout and not one for
+ * each actor and step. It is a guess: a peer that computes for long is silent too. So messages are
+ * still sent to it, one of them asks whether it is there, and whatever arrives from it ends the
+ * suspicion.
+ *
  * Most actors hear nothing about most others, so only actors with an event have a row: a list in
  * the order of first events, found through a table of (id, row) with linear probing, at most half
  * full. Events that the program has not taken yet are a queue through the rows.
@@ -130,8 +136,88 @@ static void queue(fast_peers *peers, peer_row *r)
     peers->event_last = i;
 }
 
+/* Set whether an actor is silent; it has a row. */
+static void set_silent(fast_actor *actor, peer_row *r, bool silent)
+{
+    if (r->peer.silent == silent)
+        return;
+    actor->mailbox.silent_count += silent ? 1 : -1;
+    actor->mailbox.news++;
+    r->peer.silent = silent;
+    r->peer.heard = fast_now(actor);
+    queue(actor->mailbox.peers, r);
+}
+
+/* Send a control message with one word to every other actor that it may concern: on a serial
+ * transport to those that exchanged messages with this one. */
+static void spread(fast_actor *actor, uint64_t tag, int64_t word, bool remote)
+{
+    const fast_world *world = actor->world;
+    for (int64_t id = 0; id < world->count; id++) {
+        fast_msg *msg;
+        if (id == actor->id || id == word || fast__peer(actor, id)->down ||
+            (remote && !world->inner->serial && world->places[id].here) ||
+            (actor->met && !(actor->met[id / 64] >> (id % 64) & 1)))
+            continue;
+        /* Without memory the news is lost, and the receiver waits on its own. */
+        if (fast__pool_msg(world->pool, tag, &msg))
+            return;
+        msg->from = actor->id;
+        msg->to = id;
+        msg->words[0] = word;
+        world->transport->send(actor, msg);
+    }
+}
+
+/* Note that an actor is silent. False if it was known, or is down. */
+static bool note_silent(fast_actor *actor, int64_t id)
+{
+    peer_row *r = id == actor->id ? NULL : make(actor, id);
+    if (!r || r->peer.down || r->peer.silent)
+        return false;
+    set_silent(actor, r, true);
+    fast__blame_probe(actor, id);
+    return true;
+}
+
+void fast__peers_suspect(fast_actor *actor, int64_t id)
+{
+    FAST_ASSERT(id >= 0 && id < actor->world->count);
+    if (note_silent(actor, id))
+        spread(actor, FAST_TAG_SILENT, id, false);
+}
+
+void fast__peers_heard(fast_actor *actor, int64_t from)
+{
+    peer_row *r = find(actor->mailbox.peers, from);
+    if (r)
+        set_silent(actor, r, false);
+}
+
+void fast__peers_tell_stood(fast_actor *actor)
+{
+    spread(actor, FAST_TAG_STOOD, -1, true);
+}
+
+/* Handle a message about silence or a standstill, which is not of the membership itself. */
+static void deliver_silence(fast_actor *actor, fast_msg *msg)
+{
+    const int64_t id = msg->words[0];
+    if (msg->tag == FAST_TAG_STOOD) {
+        actor->waiting.hold = fast_now(actor);
+        fast__blame_forget(actor);
+    } else if (id >= 0 && id < actor->world->count) {
+        (void)note_silent(actor, id);
+    }
+    fast_msg_free(msg);
+}
+
 void fast__peers_deliver(fast_actor *actor, fast_msg *msg)
 {
+    if (msg->tag == FAST_TAG_SILENT || msg->tag == FAST_TAG_STOOD) {
+        deliver_silence(actor, msg);
+        return;
+    }
     const bool ended = msg->tag == FAST_TAG_ENDED;
     const bool down = ended || msg->tag == FAST_TAG_DOWN;
     const int64_t id = ended ? msg->from : msg->words[0];
@@ -140,7 +226,10 @@ void fast__peers_deliver(fast_actor *actor, fast_msg *msg)
     FAST_ASSERT(id >= 0 && id < actor->world->count);
     /* Without memory the event is lost, and waits end by their deadlines. */
     peer_row *r = id == actor->id ? NULL : make(actor, id);
+    if (r)
+        set_silent(actor, r, false);
     if (r && !r->peer.ended && (ended || r->peer.down != down)) {
+        actor->mailbox.news += !ended || msg->words[0] != FAST_OK;
         actor->mailbox.down_count += down - r->peer.down;
         r->peer.down = down;
         r->peer.ended = ended;
@@ -159,10 +248,20 @@ const fast_peer *fast__peer(const fast_actor *actor, int64_t id)
     return r ? &r->peer : &unknown;
 }
 
+const fast_peer *fast__peers_row(const fast_actor *actor, int64_t row, int64_t *id_out)
+{
+    const fast_peers *peers = actor->mailbox.peers;
+    if (!peers || row >= peers->count)
+        return NULL;
+    *id_out = peers->rows[row].id;
+    return &peers->rows[row].peer;
+}
+
 bool fast_member_is_down(const fast_actor *actor, int64_t id)
 {
     FAST_ASSERT(actor != NULL && id >= 0 && id < actor->world->count);
-    return fast__peer(actor, id)->down;
+    const fast_peer *peer = fast__peer(actor, id);
+    return peer->down || peer->silent;
 }
 
 bool fast_member_next(fast_actor *actor, fast_member *out)
@@ -175,8 +274,9 @@ bool fast_member_next(fast_actor *actor, fast_member *out)
     peers->event_first = r->next_event;
     r->queued = false;
     *out = (fast_member){ .id = r->id,
-                          .down = r->peer.down,
+                          .down = r->peer.down || r->peer.silent,
                           .ended = r->peer.ended,
+                          .err = r->peer.err,
                           .culprit = r->peer.culprit,
                           .time = r->peer.heard };
     return true;
@@ -185,6 +285,8 @@ bool fast_member_next(fast_actor *actor, fast_member *out)
 int64_t fast__peers_culprit(const fast_actor *actor, int64_t id)
 {
     const fast_peer *peer = fast__peer(actor, id);
+    if (peer->silent)
+        return id;
     if (!peer->down || (peer->ended && peer->err == FAST_OK))
         return actor->id;
     return peer->ended && peer->culprit >= 0 ? peer->culprit : id;
@@ -210,7 +312,7 @@ fast_err fast__peers_check(fast_actor *actor, int64_t id)
     const fast_world *world = actor->world;
     char name[64], culprit[64];
 
-    if (actor->mailbox.down_count == 0)
+    if (actor->mailbox.down_count == 0 && actor->mailbox.silent_count == 0)
         return FAST_OK;
     if (id == FAST_ANY) {
         if (actor->mailbox.down_count < world->count - 1)
@@ -220,10 +322,12 @@ fast_err fast__peers_check(fast_actor *actor, int64_t id)
         return fast__fail(FAST_EPEER, "everyone else has left or is down, because of %s", culprit);
     }
     const fast_peer *peer = fast__peer(actor, id);
-    if (!peer->down)
+    if (!peer->down && !peer->silent)
         return FAST_OK;
     fast__actor_name(world, id, name, sizeof name);
     actor->culprit = fast__peers_culprit(actor, id);
+    if (peer->silent)
+        return fast__fail(FAST_EPEER, "%s does not answer", name);
     if (!peer->ended)
         return fast__fail(FAST_EPEER, "%s is down", name);
     if (peer->err == FAST_OK)

@@ -11,8 +11,17 @@ void fast__peers_free(fast_peers *peers); /* NULL is allowed */
 /* Handle a control message about membership. Takes it. Called by fast__deliver(). */
 void fast__peers_deliver(fast_actor *actor, fast_msg *msg);
 
-/* Return FAST_EPEER with its detail and set actor->culprit if `id` is down, or, for FAST_ANY, if
- * all other actors are. Else FAST_OK. */
+/* A wait for `id` timed out, and `id` did not answer: from now on waits for it fail at once, until
+ * it sends anything. Asks it whether it is there, and tells all other actors. */
+void fast__peers_suspect(fast_actor *actor, int64_t id);
+/* A message of a silent actor arrived: it is silent no more. Called by fast__deliver(). */
+void fast__peers_heard(fast_actor *actor, int64_t from);
+/* Tell the actors of other processes, on a serial transport those that exchanged messages with this
+ * one, that it stood still: their waits are extended. */
+void fast__peers_tell_stood(fast_actor *actor);
+
+/* Return FAST_EPEER with its detail and set actor->culprit if `id` is down or silent, or, for
+ * FAST_ANY, if all other actors are down. Else FAST_OK. */
 fast_err fast__peers_check(fast_actor *actor, int64_t id);
 
 /* On serial transports: have `id` tell this actor, which waits for it, that it has ended, if it has

@@ -91,6 +91,10 @@ struct fast_transport {
     /* Return the clock: nanoseconds since the run started, never negative. */
     int64_t (*now)(fast_actor *actor);
 
+    /* Return the clock as if it had never been set: durations of a whole run are measured by it.
+     * NULL: the clock is never set. */
+    int64_t (*steady)(fast_actor *actor);
+
     /* As fast_charge(), without counters. NULL: computing takes real time, nothing is charged. */
     fast_err (*charge)(fast_actor *actor, double operations, double bytes);
 
@@ -224,12 +228,17 @@ typedef struct fast_made {
     struct fast_made *next; /* of this actor */
 } fast_made;
 
+enum { FAST_SOONS = 4 };
+
 /* The clock side of an actor's waits. */
 typedef struct fast_waiting {
     bool brief;    /* set by a transport whose wait() did not sleep: too short to time each */
     int64_t grace; /* deadline after which the last poll was made; -1: none */
-    int64_t soon;  /* last deadline that was made of FAST_SOON */
-    int64_t sent;  /* virtual time: when the message that ended the wait was sent; INT64_MAX: the
+    int64_t soon[FAST_SOONS]; /* the last deadlines that were made of FAST_SOON, a ring */
+    int64_t soon_count;       /* deadlines made so far */
+    int64_t looked;           /* when the actor last began a wait, or returned from one */
+    int64_t hold;             /* as the world's, for this actor alone */
+    int64_t sent; /* virtual time: when the message that ended the wait was sent; INT64_MAX: the
                       wait ended without a message */
 } fast_waiting;
 
@@ -343,6 +352,10 @@ fast_err fast__charge_codec(fast_actor *actor, const char *name, int64_t begin, 
                             double bytes, fast_counter *spent);
 /* Return a deadline as a time, for FAST_SOON and FAST_AT_ONCE too. */
 int64_t fast__deadline(fast_actor *actor, int64_t deadline);
+/* Return the transport's clock without its jumps. */
+int64_t fast__steady_now(fast_actor *actor);
+/* Return the deadline that FAST_SOON stands for, of an operation that starts at `now`. */
+int64_t fast__soon(fast_actor *actor, int64_t now);
 /* Extend the waits of this process that end FAST_SOON: something outside the programs delays an
  * actor, at most until `time` of its clock (INT64_MAX: unknown). Each such wait gets its whole
  * timeout after that time, or after the earlier time of the next call. [any thread] */

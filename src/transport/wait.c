@@ -6,14 +6,54 @@
  * matter to the caller, at the latest at the deadline. Before the deadline blame.c may ask which
  * actor the wait depends on. At the deadline the transport is polled once more, so that messages
  * that have arrived by then still count; then the wait fails, even if messages keep arriving.
+ *
+ * A deadline measures the patience of an actor that looks. One that did not look, because its
+ * process was suspended, its node paused or its clock set, learns nothing from the hands of the
+ * clock: nobody could answer it meanwhile, or it did not see the answers. So the time of a wait is
+ * cut into pieces, and an actor that returns from one much too late stood still:
+ *
+ *     looks        |----|----|----|--- standstill ------------|----|----|----
+ *     deadline                        | passed                ^ now: a whole timeout from here
+ *
+ * The deadlines of all actors of its process are extended, and other processes are told. A deadline
+ * that passed while the actor computed, between two waits of one operation, is its own alone.
  */
 #include "transport/peers.h"
 #include "transport/transport.h"
 
-/* One of this many brief waits is timed. */
-enum { BRIEF_EVERY = 16 };
+enum {
+    BRIEF_EVERY = 16, /* one of this many brief waits is timed */
+    LOOKS = 16,       /* pieces of a timeout in which an actor looks at the clock */
+    LATE = 8          /* an actor that is late by this part of a timeout stood still */
+};
+static const int64_t LATE_MIN_NS = 50000000; /* a busy machine may be as late as this */
 
-/* FAST_SOON is remembered: only such a deadline moves when the world is held. */
+/* Return the lateness from which an actor stood still. In virtual time nothing else makes it late.
+ */
+static int64_t late_ns(const fast_world *world)
+{
+    const int64_t late = world->timeout_ns / LATE;
+    return late > LATE_MIN_NS || world->inner->virtual_clock ? late : LATE_MIN_NS;
+}
+
+int64_t fast__soon(fast_actor *actor, int64_t now)
+{
+    fast_waiting *w = &actor->waiting;
+    int64_t *soon = &w->soon[w->soon_count++ % FAST_SOONS];
+    w->looked = now;
+    *soon = now + actor->world->timeout_ns;
+    return *soon;
+}
+
+/* Return whether a deadline was made of FAST_SOON: only such a deadline moves. */
+static bool is_soon(const fast_actor *actor, int64_t deadline)
+{
+    for (int i = 0; i < FAST_SOONS; i++)
+        if (actor->waiting.soon[i] == deadline)
+            return true;
+    return false;
+}
+
 int64_t fast__deadline(fast_actor *actor, int64_t deadline)
 {
     if (deadline > 0)
@@ -21,8 +61,7 @@ int64_t fast__deadline(fast_actor *actor, int64_t deadline)
     const int64_t now = fast_now(actor);
     if (deadline != FAST_SOON)
         return now;
-    actor->waiting.soon = now + actor->world->timeout_ns;
-    return actor->waiting.soon;
+    return fast__soon(actor, now);
 }
 
 /* Any thread may call it: waits read it when their deadline has passed. */
@@ -36,11 +75,27 @@ void fast__world_hold(fast_world *world, int64_t time)
 static int64_t last_moment(fast_actor *actor, const fast_wait *wait, int64_t now)
 {
     const fast_world *world = actor->world;
-    const int64_t hold = fast__record_value(actor, atomic_load(&world->hold));
+    const int64_t all = fast__record_value(actor, atomic_load(&world->hold));
+    const int64_t hold = all > actor->waiting.hold ? all : actor->waiting.hold;
 
-    if (wait->deadline != actor->waiting.soon || hold <= wait->deadline - world->timeout_ns)
+    if (!is_soon(actor, wait->deadline) || hold <= wait->deadline - world->timeout_ns)
         return wait->deadline;
     return (hold < now ? hold : now) + world->timeout_ns;
+}
+
+/* This actor was late: extend its deadlines, those of its process, and tell the others. Threads of
+ * a process stand still together, and the first that is back tells for all. */
+static void stood_still(fast_actor *actor, int64_t now)
+{
+    fast_world *world = actor->world;
+    long long hold = atomic_load(&world->hold);
+    const bool alone = world->inner->virtual_clock, first = alone || hold < now - late_ns(world);
+    actor->waiting.hold = now;
+    fast__blame_forget(actor);
+    while (!alone && hold < now && !atomic_compare_exchange_weak(&world->hold, &hold, now))
+        continue;
+    if (first)
+        fast__peers_tell_stood(actor);
 }
 
 /* Appended: tasks advance in the order of their posting. */
@@ -119,11 +174,10 @@ void fast__progress(fast_actor *actor)
         advance(actor);
 }
 
-/* Count a wait since `begin`, `weight` times. From the moment when the message that ended it was
- * sent, it waited for the network instead of its peer. */
-static void count_wait(fast_actor *actor, int64_t whom, int64_t begin, int64_t weight)
+/* Count a wait from `begin` to `now`, `weight` times. From the moment when the message
+ * that ended it was sent, it waited for the network instead of its peer. */
+static void count_wait(fast_actor *actor, int64_t whom, int64_t begin, int64_t now, int64_t weight)
 {
-    const int64_t now = fast_now(actor);
     const int64_t sent = actor->waiting.sent > begin ? actor->waiting.sent : begin;
     const int64_t flight = sent < now ? now - sent : 0;
     const bool flew = actor->waiting.sent != INT64_MAX;
@@ -148,10 +202,16 @@ static fast_err block(fast_actor *actor, const fast_wait *wait, int64_t now, int
     const fast_err err = poll(actor, until);
     actor->wait.waiting = false;
     /* Reading the clock takes long compared with a brief wait: one wait is timed for many. */
-    if (!actor->waiting.brief)
-        count_wait(actor, wait->whom, now, 1);
-    else if (fast__counted(&actor->counters.waits) % BRIEF_EVERY == 0)
-        count_wait(actor, wait->whom, now, BRIEF_EVERY);
+    if (!actor->waiting.brief) {
+        const int64_t looked = fast_now(actor);
+        const bool stood = until < looked && looked - until > late_ns(actor->world);
+        actor->waiting.looked = looked;
+        count_wait(actor, wait->whom, now, stood ? until : looked, 1);
+        if (stood)
+            stood_still(actor, looked);
+    } else if (fast__counted(&actor->counters.waits) % BRIEF_EVERY == 0) {
+        count_wait(actor, wait->whom, now, fast_now(actor), BRIEF_EVERY);
+    }
     if (actor->timeline || (actor->seen && !actor->waiting.brief))
         fast__timeline_add(actor, FAST_SPAN_WAIT, wait->doing, now, wait->whom, 0);
     return err;
@@ -168,7 +228,29 @@ static fast_err expire(fast_actor *actor, const fast_wait *wait)
         if (changed || actor->mailbox.stamp != stamp)
             return FAST_OK;
     }
-    return fast__blame_timeout(actor, wait);
+    return fast__blame_timeout(actor, wait, is_soon(actor, wait->deadline));
+}
+
+/* Return when a wait looks at the clock next: at `until`, or earlier where a thread may be stopped
+ * in its sleep. */
+static int64_t next_look(const fast_world *world, int64_t now, int64_t until)
+{
+    const int64_t piece = world->timeout_ns / LOOKS;
+    const int64_t look = now + (piece > LATE_MIN_NS ? piece : LATE_MIN_NS);
+    return world->inner->virtual_clock || until < look ? until : look;
+}
+
+/* Return when the wait fails, now at the earliest; a deadline that passed while the actor did not
+ * look is extended. */
+static int64_t ends_at(fast_actor *actor, const fast_wait *wait, int64_t now)
+{
+    const int64_t gap = now - actor->waiting.looked;
+    actor->waiting.looked = now;
+    if (now < wait->deadline)
+        return wait->deadline;
+    if (gap > late_ns(actor->world))
+        actor->waiting.hold = now;
+    return last_moment(actor, wait, now);
 }
 
 /* Order: tasks, membership, deadline, blame, block. Each may end the wait. */
@@ -189,7 +271,7 @@ fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait)
     FAST_TRY(fast__peers_check(actor, wait->whom));
 
     const int64_t now = fast_now(actor);
-    const int64_t last = now >= wait->deadline ? last_moment(actor, wait, now) : wait->deadline;
+    const int64_t last = ends_at(actor, wait, now);
     if (now >= last)
         return expire(actor, wait);
     int64_t until = fast__blame_ask_at(actor, wait);
@@ -197,7 +279,8 @@ fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait)
         fast__blame_ask(actor, wait);
         until = fast__blame_ask_at(actor, wait);
     }
-    FAST_TRY(block(actor, wait, now, until < last ? until : last));
+    until = next_look(actor->world, now, until < last ? until : last);
+    FAST_TRY(block(actor, wait, now, until));
     if (actor->tasks)
         advance(actor);
     return FAST_OK;

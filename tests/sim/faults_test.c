@@ -126,7 +126,7 @@ static void test_repeat(void **state)
     enum { SEEDS = 20 };
     static const fast_simulate_program programs[] = { FAST_SIMULATE_PING, FAST_SIMULATE_MASTER,
                                                       FAST_SIMULATE_GOSSIP };
-    static const uint64_t golden = UINT64_C(0x740aa0c978a76488);
+    static const uint64_t golden = UINT64_C(0x0e5d799ff9824aef);
     uint64_t hashes[SEEDS];
     for (int64_t seed = 0; seed < SEEDS; seed++) {
         fast_rng rng;
@@ -300,6 +300,8 @@ static void test_single(void **state)
                       " blame the right one (%.2f%%)\n",
                       fast__fault_kind_name(kinds[k]), t->runs, t->failed, t->right, t->blamed,
                       t->blamed ? 100.0 * (double)t->right / (double)t->blamed : 100.0);
+        /* A clock that jumps is nobody's silence: the deadlines move with it. */
+        good = good && (kinds[k] != FAST_FAULT_JUMP || t->failed == 0);
         good = good && t->right * 100 >= t->blamed * RIGHT_PERCENT;
     }
     assert_true(good);

@@ -23,13 +23,15 @@
  * waits for a third one.
  *
  * An actor that returns to its wait long after the time of its question was delayed itself: its
- * node was paused, or its clock jumped. It blames itself.
+ * node was paused, or its clock jumped. wait.c extends the deadlines of FAST_SOON then; one that
+ * the caller gave as a time ends, and the actor blames itself.
  *
  * Cost: nothing before three quarters of a wait have passed; then two messages for each hop and
  * tick.
  */
 #include "transport/blame/blame.h"
 
+#include "transport/peers.h"
 #include "transport/transport.h"
 
 #include <inttypes.h>
@@ -80,6 +82,18 @@ static void tell(fast_actor *actor, int64_t to, uint64_t tag, const int64_t *wor
     msg->unreliable = true;
     memcpy(msg->words, words, (size_t)count * sizeof *words);
     actor->world->transport->send(actor, msg);
+}
+
+/* The number 0 is of no question that is open: the answer counts as a sign of life only. */
+void fast__blame_probe(fast_actor *actor, int64_t id)
+{
+    const int64_t words[] = { 0, actor->id };
+    tell(actor, id, FAST_TAG_WHO, words, 2);
+}
+
+void fast__blame_forget(fast_actor *actor)
+{
+    actor->blame.deadline = -1;
 }
 
 /* Surveys: an actor that waits for any actor asks all of them. */
@@ -494,7 +508,7 @@ static void put_end(blame_line *l, const fast_actor *actor, const fast_blame_wal
 }
 
 /* Sets actor->culprit, by which the run finds the actor to report. */
-fast_err fast__blame_timeout(fast_actor *actor, const fast_wait *wait)
+fast_err fast__blame_timeout(fast_actor *actor, const fast_wait *wait, bool suspects)
 {
     fast_blame *blame = &actor->blame;
     const int64_t now = fast_now(actor);
@@ -523,5 +537,7 @@ fast_err fast__blame_timeout(fast_actor *actor, const fast_wait *wait)
         put_chain(&l, actor, best);
         put_end(&l, actor, best);
     }
+    if (suspects && asked && best->end == FAST_BLAME_SILENT && best->culprit != actor->id)
+        fast__peers_suspect(actor, best->culprit);
     return fast__fail(FAST_ETIMEDOUT, "%s", l.text);
 }

@@ -89,5 +89,10 @@ int64_t fast__blame_ask_at(fast_actor *actor, const struct fast_wait *wait);
 void fast__blame_ask(fast_actor *actor, const struct fast_wait *wait);
 /* Handle a question or an answer. Takes it. Called by fast__deliver(). */
 void fast__blame_deliver(fast_actor *actor, fast_msg *msg);
-/* Return FAST_ETIMEDOUT with the chain of waits as its detail; sets actor->culprit. */
-fast_err fast__blame_timeout(fast_actor *actor, const struct fast_wait *wait);
+/* Ask an actor whether it is there: any answer will do. */
+void fast__blame_probe(fast_actor *actor, int64_t id);
+/* Forget the questions of the current operation: the actor stood still meanwhile. */
+void fast__blame_forget(fast_actor *actor);
+/* Return FAST_ETIMEDOUT with the chain of waits as its detail; sets actor->culprit. An
+ * actor at its end that does not answer is suspected from then on if `suspects`. */
+fast_err fast__blame_timeout(fast_actor *actor, const struct fast_wait *wait, bool suspects);

@@ -104,10 +104,11 @@ static fast_err control_check(const fast_world *world, const fast_wire *wire, in
         return FAST_OK;
     if (wire->tag == FAST_TAG_ENDED)
         good = w[0] <= 0 && w[0] > INT32_MIN && w[1] >= -1 && w[1] < world->count;
-    else if (wire->tag == FAST_TAG_DOWN || wire->tag == FAST_TAG_UP)
+    else if (wire->tag == FAST_TAG_DOWN || wire->tag == FAST_TAG_UP || wire->tag == FAST_TAG_SILENT)
         good = w[0] >= 0 && w[0] < world->count;
     else
-        good = wire->tag == FAST_TAG_WHO || wire->tag == FAST_TAG_ANSWER;
+        good = wire->tag == FAST_TAG_WHO || wire->tag == FAST_TAG_ANSWER ||
+               wire->tag == FAST_TAG_STOOD;
     if (!good)
         return fast__fail(FAST_EFORMAT, "rank %lld sent a control message %llx with wrong words",
                           (long long)node, (unsigned long long)wire->tag);

@@ -296,6 +296,12 @@ static int64_t sim_now(fast_actor *actor)
     return ((fast_sim *)actor->world)->now + ((fast_sim_actor *)actor)->node->clock_ns;
 }
 
+/* transport->steady: virtual time. */
+static int64_t sim_steady(fast_actor *actor)
+{
+    return ((fast_sim *)actor->world)->now;
+}
+
 /* transport->share: actors of one node share memory. */
 static fast_err sim_share(fast_actor *actor, uint64_t key, size_t size, void *out)
 {
@@ -315,6 +321,7 @@ const fast_transport fast__transport_sim = {
     .wake = sim_wake,
     .on_way = fast__sim_on_way,
     .now = sim_now,
+    .steady = sim_steady,
     .charge = fast__sim_charge,
     .compute = fast__sim_compute,
     .share = sim_share,
