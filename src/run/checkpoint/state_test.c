@@ -11,6 +11,7 @@
  */
 #include "base/memory.h"
 #include "fast/run.h"
+#include "run/team.h"
 #include "strategy/strategy.h"
 
 #include <setjmp.h>
@@ -435,6 +436,24 @@ static void ranks_are_resumed(void **state)
     }
 }
 
+/* A step between processes costs their network, whatever makes the sum. */
+static void ranks_forecast_the_network(void **state)
+{
+    static const job tree = { "strategy=allreduce:algorithm=tree,overlap=no", "seed=1",
+                              "codec=none" };
+    const char *const mpi[] = { "transport=mpi", NULL };
+    fast_run *run = open_job(&tree, mpi);
+
+    (void)state;
+    assert_int_equal(fast_run_train(run), FAST_OK);
+    const double alpha = run->team->costs.network.alpha;
+    assert_true(alpha > 0 || !fast_run_is_first(run));
+    assert_true(fast_run_result(run)->predicted_exchange_s >= 2 * alpha || !fast_run_is_first(run));
+    /* The vectors of the measurement are no bytes of the run: 16 sums of at most 40 kB. */
+    assert_true(fast_run_result(run)->bytes_sent < 4 * STEPS * 2 * 45000);
+    fast_run_close(run);
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -455,7 +474,8 @@ static int remove_folder(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest on_ranks[] = { cmocka_unit_test(ranks_are_resumed) };
+    const struct CMUnitTest on_ranks[] = { cmocka_unit_test(ranks_forecast_the_network),
+                                           cmocka_unit_test(ranks_are_resumed) };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_canceled_run_continues),
         cmocka_unit_test(a_resumed_run_has_the_same_bits),
