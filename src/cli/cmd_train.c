@@ -22,7 +22,7 @@
  * Exit codes:
  *
  *     0  trained to the end or to the target
- *     1  training failed or diverged, or the checkpoint of a stopped run could not be saved
+ *     1  training failed or diverged, or a file could not be saved where it was asked for
  *     2  an option, or a file that it names, is wrong; found before the first step
  *    75  stopped by a signal and saved
  *   130  stopped by a signal; the strategy has state that a checkpoint does not hold
@@ -52,6 +52,7 @@ typedef struct train_show {
     fast_run *run;           /* the run */
     cli_progress progress;   /* its line on the terminal */
     char checkpoint[4096];   /* where the last one was saved; "" */
+    int64_t saved_step;      /* of which step it is */
     bool first;              /* this process speaks for the run */
     fast_exporter *exporter; /* of --metrics-port; or NULL */
 } train_show;
@@ -152,9 +153,10 @@ static void on_event(void *ctx, const fast_event *event)
         break;
     case FAST_EVENT_SAVE:
         cli_progress_clear(&show->progress);
-        if (strcmp(event->text, fast_run_option(show->run, "save")) != 0)
+        if (strcmp(event->text, fast_run_option(show->run, "save")) != 0) {
             snprintf(show->checkpoint, sizeof show->checkpoint, "%s", event->text);
-        else if (!show->progress.quiet)
+            show->saved_step = event->step;
+        } else if (!show->progress.quiet)
             fprintf(show->progress.file, "weights saved in %s\n", event->text);
         break;
     case FAST_EVENT_PROGRESS:
@@ -349,6 +351,12 @@ static void say_summary(const train_show *show, const fast_result *r)
     fputs(id ? "\n" : "", file);
 }
 
+/* True if a checkpoint holds the last step of the run. */
+static bool is_saved(const train_show *show)
+{
+    return show->checkpoint[0] && show->saved_step == fast_run_result(show->run)->steps;
+}
+
 /* After a cancel: where the run is saved, and how to continue it. The run may have saved a
  * checkpoint itself, where --checkpoint asked for one; else one is saved now in FAST's own folder.
  *
@@ -361,7 +369,7 @@ static int finish_canceled(train_show *show, int argc, char **argv)
     const fast_result *r = fast_run_result(show->run);
     if (!show->first)
         return CLI_AGAIN;
-    if (!show->checkpoint[0]) {
+    if (!is_saved(show)) {
         const fast_err err = fast_run_checkpoint(show->run, NULL);
         if (err == FAST_ENOTSUP) { /* nobody asked for one */
             fprintf(show->progress.file,
@@ -398,6 +406,34 @@ static int open_exporter(const train_line *line, train_show *show)
     return CLI_DONE;
 }
 
+/* Report a run that has ended and return the exit code. A run that came to its end and could not
+ * save its files (a full disk) has a result all the same; a checkpoint that is in FAST's own folder
+ * instead continues it, which saves them again. */
+static int finish(train_show *show, const train_line *line, fast_err err, int argc, char **argv)
+{
+    const fast_result *result = fast_run_result(show->run);
+    int code = CLI_DONE;
+
+    if (err) {
+        cli_fail_err(err);
+        code = CLI_FAILED;
+        if (!result->stop[0])
+            return code;
+    }
+    if (!line->quiet && show->first)
+        say_summary(show, result);
+    if (strcmp(result->stop, "diverged") == 0)
+        code = CLI_FAILED;
+    else if (result->canceled)
+        code = finish_canceled(show, argc, argv);
+    else if (err && is_saved(show))
+        say_again(show->progress.file, argc, argv, show->checkpoint);
+    const char *json = line->json && show->first ? fast_run_json(show->run) : NULL;
+    if (json)
+        printf("%s\n", json);
+    return code;
+}
+
 /* Open the run, train it and report. The exit code is 75 where a stopped run was saved. */
 static int train(const train_line *line, int argc, char **argv)
 {
@@ -425,25 +461,7 @@ static int train(const train_line *line, int argc, char **argv)
     cli_progress_clear(&show.progress);
     if (show.exporter)
         fast_exporter_update(show.exporter, fast_run_result(show.run));
-    if (err) {
-        cli_fail_err(err);
-        code = CLI_FAILED;
-        /* A checkpoint that cannot be saved where the user asked goes into FAST's own folder. */
-        show.checkpoint[0] = '\0';
-        if (fast_run_result(show.run)->canceled)
-            code = finish_canceled(&show, argc, argv);
-    } else {
-        const fast_result *result = fast_run_result(show.run);
-        if (!line->quiet && show.first)
-            say_summary(&show, result);
-        if (strcmp(result->stop, "diverged") == 0)
-            code = CLI_FAILED;
-        else if (result->canceled)
-            code = finish_canceled(&show, argc, argv);
-        const char *json = line->json && show.first ? fast_run_json(show.run) : NULL;
-        if (json)
-            printf("%s\n", json);
-    }
+    code = finish(&show, line, err, argc, argv);
     cli_on_interrupt(NULL, NULL);
     fast_exporter_close(show.exporter);
     fast_run_close(show.run);
