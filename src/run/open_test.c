@@ -280,6 +280,8 @@ _Noreturn static void write_forever(void)
 
 static void killed_while_saving(void **state)
 {
+    char command[300];
+
     (void)state;
     fast_run *run;
     assert_int_equal(fast_run_open(options, &run), FAST_OK);
@@ -298,6 +300,8 @@ static void killed_while_saving(void **state)
         if (fast_run_open(options_resume, &run) != FAST_OK)
             fail_msg("after kill %d: %s", i, fast_error_detail());
         fast_run_close(run);
+        snprintf(command, sizeof command, "test -z \"$(ls '%s' | grep tmp)\"", folder);
+        assert_int_equal(system(command), 0); /* nothing half written is left behind */
     }
 }
 
