@@ -4,9 +4,9 @@
  * flags are the options of fast_part_list("train"), with hyphens, and --json and --quiet. Talk
  * goes to standard error; with --json one object is the last line of standard output.
  *
- * The first Ctrl-C (or SIGTERM) asks the run to stop: it finishes its step, saves, says how to
- * continue, and the program exits 75. A second one ends the program at once; files are replaced
- * atomically, so the last checkpoint stays whole.
+ * The first Ctrl-C (or SIGTERM, or SIGUSR1, which mpirun passes on) asks the run to stop: it
+ * finishes its step, saves, says how to continue, and the program exits 75. A second one ends the
+ * program at once; files are replaced atomically, so the last checkpoint stays whole.
  *
  * Flow: read flags into "name=value" options; fast_run_open() reads the data and prepares (with a
  * sign of life on a terminal if that takes more than a second); header; fast_run_train(), whose
@@ -174,7 +174,9 @@ static void on_event(void *ctx, const fast_event *event)
  */
 static void say_again(FILE *file, int argc, char **argv, const char *checkpoint)
 {
-    fputs("continue with: fast train", file);
+    fputs("continue with: ", file);
+    cli_put_launcher(file, argc, argv);
+    fputs("fast train", file);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--resume") == 0 || strcmp(argv[i], "--load") == 0) {
             i++;
@@ -406,6 +408,23 @@ static int open_exporter(const train_line *line, train_show *show)
     return CLI_DONE;
 }
 
+/* Say what ranks of a launcher do that have no worker, since nothing else shows it. */
+static void say_ranks(const train_show *show)
+{
+    const int ranks = cli_ranks();
+    const long long workers = strtoll(fast_run_option(show->run, "workers"), NULL, 10);
+    const bool shared = strcmp(fast_run_option(show->run, "transport"), "mpi") == 0;
+
+    if (ranks < 2 || (shared && workers >= ranks) || !(shared ? show->first : cli_rank() == 0))
+        return;
+    fprintf(stderr,
+            shared ? "note: %d ranks were started for %lld worker(s), so some have none; give "
+                     "--workers %d\n"
+                   : "note: %d ranks were started, and each trains all of this run (workers %lld, "
+                     "not on mpi); to share it give --workers %d --transport mpi\n",
+            ranks, workers, ranks);
+}
+
 /* Report a run that has ended and return the exit code. A run that came to its end and could not
  * save its files (a full disk) has a result all the same; a checkpoint that is in FAST's own folder
  * instead continues it, which saves them again. */
@@ -456,6 +475,7 @@ static int train(const train_line *line, int argc, char **argv)
     }
     if (show.first)
         fast_run_watch(show.run, on_event, &show);
+    say_ranks(&show);
     cli_on_interrupt(cancel_run, show.run);
     err = fast_run_train(show.run);
     cli_progress_clear(&show.progress);

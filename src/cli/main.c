@@ -30,12 +30,16 @@ enum { NOTE_MAX = 512 };
 /* One line on standard error, for example:
  *
  *   fast: no option --modle; did you mean --model?
+ *   fast: rank 1 on node7: cannot read "run.safetensors": No such file or directory
  */
 int cli_fail(int code, const char *format, ...)
 {
     va_list arguments;
+    char host[64] = "?";
     va_start(arguments, format);
     fputs("fast: ", stderr);
+    if (cli_ranks() > 1 && gethostname(host, sizeof host - 1) == 0)
+        fprintf(stderr, "rank %d on %s: ", cli_rank(), host);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     va_end(arguments);
