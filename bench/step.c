@@ -89,8 +89,8 @@ int main(int argc, char **argv)
     bench b = { 0 };
 
     must(fast__model_open(model, text ? &tokens : &input, &graph, &source));
-    must(fast__optimizer_new(argc > 4 ? argv[4] : "momentum:momentum=0.9", &graph->params,
-                             &b.optimizer));
+    must(fast__optimizer_new(&fast__host, argc > 4 ? argv[4] : "momentum:momentum=0.9",
+                             &graph->params, &b.optimizer));
     must(fast__engine_cpu.compile(
         graph, &(fast_engine_options){ .batch = batch, .train = true, .plan_path = getenv("PLAN") },
         &program));

@@ -43,6 +43,23 @@ if(FAST_LZ4)
   endif()
 endif()
 
+if(FAST_PICTURES)
+  find_package(PNG)
+  if(PNG_FOUND)
+    list(APPEND FAST_DEFINITIONS FAST_HAVE_PNG)
+    list(APPEND FAST_LIBRARIES PNG::PNG)
+  else()
+    message(STATUS "no PNG pictures: libpng is missing (package libpng-dev)")
+  endif()
+  find_package(JPEG)
+  if(JPEG_FOUND)
+    list(APPEND FAST_DEFINITIONS FAST_HAVE_JPEG)
+    list(APPEND FAST_LIBRARIES JPEG::JPEG)
+  else()
+    message(STATUS "no JPEG pictures: libjpeg is missing (package libjpeg-dev)")
+  endif()
+endif()
+
 if(FAST_BLAS)
   # Debian keeps the flavours apart; the openmp one shares its threads with oneDNN.
   find_library(OPENBLAS_LIBRARY NAMES openblas PATH_SUFFIXES openblas-openmp openblas-serial

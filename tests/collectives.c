@@ -7,7 +7,7 @@
 #include "collectives.h"
 
 #include "base/err.h"
-#include "base/memory.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -54,16 +54,25 @@ typedef struct check {
     const collectives *what;
     int64_t n, rank; /* of the group */
     int64_t count;   /* of floats */
-    float *x, *y;    /* n * count floats and a guard each */
+    float *x, *y;    /* n * count floats and a guard each, on the device */
 } check;
 
 static const float GUARD = 12345.5f;
 
+/* Floats of x and of y. */
+static int64_t room(const check *c)
+{
+    return c->n * c->count + 1;
+}
+
 static void fill(const check *c)
 {
+    float *x = fast__map(c->x, room(c), FAST_ACCESS_UPDATE);
+
     for (int64_t i = 0; i < c->count; i++)
-        c->x[i] = collectives_element(c->what->seed, c->rank, i);
-    c->x[c->count] = GUARD;
+        x[i] = collectives_element(c->what->seed, c->rank, i);
+    x[c->count] = GUARD;
+    fast__unmap(c->x, room(c), FAST_ACCESS_UPDATE);
 }
 
 static fast_err wrong(const check *c, const char *what, int64_t i, float got, float want)
@@ -74,15 +83,25 @@ static fast_err wrong(const check *c, const char *what, int64_t i, float got, fl
                       (double)got, (double)want);
 }
 
+/* Element i of a vector on any device. */
+static float at(const float *x, int64_t i)
+{
+    float value;
+
+    fast__vector_copy(1, x + i, &value);
+    return value;
+}
+
 /* x[begin .. end) are the canonical sums, and nothing was written behind the vector. */
 static fast_err expect_sums(const check *c, const char *what, int64_t begin, int64_t end)
 {
     for (int64_t i = begin; i < end; i++) {
         const float want = collectives_sum(c->what->seed, c->n, i);
-        if (memcmp(&c->x[i], &want, sizeof want) != 0)
-            return wrong(c, what, i, c->x[i], want);
+        if (!fast__vector_equal(1, c->x + i, &want))
+            return wrong(c, what, i, at(c->x, i), want);
     }
-    return c->x[c->count] == GUARD ? FAST_OK : wrong(c, what, c->count, c->x[c->count], GUARD);
+    return at(c->x, c->count) == GUARD ? FAST_OK
+                                       : wrong(c, what, c->count, at(c->x, c->count), GUARD);
 }
 
 static fast_err check_allreduce(const check *c)
@@ -96,8 +115,8 @@ static fast_err check_allreduce(const check *c)
         fast_group_range(c->group, c->count, s, &offset, &count);
         for (int64_t i = offset; i < offset + count; i++) {
             const float want = ring_sum(c->what->seed, c->n, s, i);
-            if (memcmp(&c->x[i], &want, sizeof want) != 0)
-                return wrong(c, c->what->algorithm, i, c->x[i], want);
+            if (!fast__vector_equal(1, c->x + i, &want))
+                return wrong(c, c->what->algorithm, i, at(c->x, i), want);
         }
     }
     return FAST_OK;
@@ -135,8 +154,8 @@ static fast_err check_roots(const check *c)
         if (c->rank == root)
             FAST_TRY(expect_sums(c, "reduce", 0, c->count));
         for (int64_t i = 0; i < c->count && c->rank != root; i++)
-            if (c->x[i] != collectives_element(c->what->seed, c->rank, i))
-                return wrong(c, "reduce", i, c->x[i], 0);
+            if (at(c->x, i) != collectives_element(c->what->seed, c->rank, i))
+                return wrong(c, "reduce", i, at(c->x, i), 0);
         FAST_TRY(fast_broadcast(c->group, root, c->x, (size_t)c->count * sizeof *c->x, FAST_SOON));
         FAST_TRY(expect_sums(c, "broadcast", 0, c->count));
     }
@@ -150,9 +169,8 @@ static fast_err check_ranges(const check *c)
     fill(c);
     FAST_TRY(fast_reduce_scatter(c->group, c->x, c->count, FAST_SOON));
     FAST_TRY(expect_sums(c, "reduce_scatter", offset, offset + count));
-    for (int64_t i = 0; i < c->count; i++)
-        if (i < offset || i >= offset + count)
-            c->x[i] = -1;
+    fast__vector_fill(offset, -1, c->x);
+    fast__vector_fill(c->count - offset - count, -1, c->x + offset + count);
     FAST_TRY(fast_allgather(c->group, c->x, c->count, FAST_SOON));
     return expect_sums(c, "allgather", 0, c->count);
 }
@@ -161,18 +179,20 @@ static fast_err check_ranges(const check *c)
 static fast_err check_alltoall(const check *c)
 {
     const uint64_t seed = c->what->seed;
+    float *x = fast__map(c->x, room(c), FAST_ACCESS_UPDATE);
     for (int64_t i = 0; i < c->n * c->count; i++)
-        c->x[i] = collectives_element(seed, c->rank, i);
-    c->y[c->n * c->count] = GUARD;
+        x[i] = collectives_element(seed, c->rank, i);
+    fast__unmap(c->x, room(c), FAST_ACCESS_UPDATE);
+    fast__vector_fill(1, GUARD, c->y + c->n * c->count);
     FAST_TRY(fast_alltoall(c->group, c->x, c->count, c->y, FAST_SOON));
     for (int64_t r = 0; r < c->n; r++)
         for (int64_t i = 0; i < c->count; i++) {
             const float want = collectives_element(seed, r, c->rank * c->count + i);
-            if (c->y[r * c->count + i] != want)
-                return wrong(c, "alltoall", r * c->count + i, c->y[r * c->count + i], want);
+            if (at(c->y, r * c->count + i) != want)
+                return wrong(c, "alltoall", r * c->count + i, at(c->y, r * c->count + i), want);
         }
-    if (c->y[c->n * c->count] != GUARD)
-        return wrong(c, "alltoall", c->n * c->count, c->y[c->n * c->count], GUARD);
+    if (at(c->y, c->n * c->count) != GUARD)
+        return wrong(c, "alltoall", c->n * c->count, at(c->y, c->n * c->count), GUARD);
     return FAST_OK;
 }
 
@@ -191,8 +211,8 @@ static fast_err check_neighbours(const check *c)
     for (int64_t k = 0; k < degree; k++)
         for (int64_t i = 0; i < c->count; i++) {
             const float want = collectives_element(c->what->seed, from[k], i);
-            if (c->y[k * c->count + i] != want)
-                return wrong(c, "neighbour_exchange", i, c->y[k * c->count + i], want);
+            if (at(c->y, k * c->count + i) != want)
+                return wrong(c, "neighbour_exchange", i, at(c->y, k * c->count + i), want);
         }
     return FAST_OK;
 }
@@ -213,19 +233,20 @@ static fast_err check_all(const check *c)
 fast_err collectives_main(fast_actor *actor, void *ctx)
 {
     check c = { .what = ctx };
+    const fast_device *device = c.what->device ? c.what->device : &fast__host;
     FAST_TRY(fast_group_all(actor, NULL, &c.group));
     fast_err err = fast_group_algorithm(c.group, c.what->algorithm);
     c.n = fast_group_size(c.group);
     c.rank = fast_group_rank(c.group);
     for (int64_t k = 0; k < c.what->count_count && !err; k++) {
         c.count = c.what->counts[k];
-        err = fast__alloc("a test's vectors", c.n * c.count + 1, sizeof *c.x, &c.x);
+        err = fast__vector_new(device, "a test's vectors", room(&c), &c.x);
         if (!err)
-            err = fast__alloc("a test's vectors", c.n * c.count + 1, sizeof *c.y, &c.y);
+            err = fast__vector_new(device, "a test's vectors", room(&c), &c.y);
         if (!err)
             err = check_all(&c);
-        fast__free(c.x);
-        fast__free(c.y);
+        fast__vector_free(c.x);
+        fast__vector_free(c.y);
         c.x = c.y = NULL;
     }
     fast_group_free(c.group);

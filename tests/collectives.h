@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fast/comm.h"
+#include "tensor/device.h"
 
 /*
  * A program of actors that does every collective with random vectors and compares what comes out
@@ -10,11 +11,12 @@
  * bits on both.
  */
 typedef struct collectives {
-    const char *algorithm; /* of allreduce, with options: "ring:chunk=3" */
-    const int64_t *counts; /* of floats, each is done */
-    int64_t count_count;   /* of counts */
-    uint64_t seed;         /* of the vectors */
-    bool allreduce_only;   /* leave the other collectives out */
+    const char *algorithm;     /* of allreduce, with options: "ring:chunk=3" */
+    const int64_t *counts;     /* of floats, each is done */
+    int64_t count_count;       /* of counts */
+    uint64_t seed;             /* of the vectors */
+    bool allreduce_only;       /* leave the other collectives out */
+    const fast_device *device; /* of the vectors; NULL: the host */
 } collectives;
 
 /* An actor's program; ctx is a collectives. FAST_EINVAL says what was wrong. */

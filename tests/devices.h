@@ -3,6 +3,7 @@
 
 #include "codec/codec.h"
 #include "tensor/device_check.h"
+#include "tensor/vector.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +12,7 @@
 #include <cmocka.h>
 
 /*
- * Suites on every device: the host, and check, on which a dereference outside a kernel is a fault.
+ * Suites on every device: the host, and check, on which an access outside a kernel is a fault.
  * A suite has its vectors on the host and passes copies on `devices_now` to the tested code.
  */
 static const fast_device *devices_now = &fast__host;
@@ -30,19 +31,19 @@ static inline int devices_run(const struct CMUnitTest *tests, size_t count, CMFi
 }
 
 /* Copy host floats to a new vector of the device; and back, which frees it. */
-static inline fast_view devices_put(const float *x, int64_t count)
+static inline float *devices_put(const float *x, int64_t count)
 {
-    fast_view view = { 0 };
+    float *y = NULL;
 
-    assert_int_equal(fast__view_new(devices_now, "a test's vector", count, &view), FAST_OK);
-    fast__view_copy(fast__view_input(x, count), view);
-    return view;
+    assert_int_equal(fast__vector_new(devices_now, "a test's vector", count, &y), FAST_OK);
+    fast__vector_copy(count, x, y);
+    return y;
 }
 
-static inline void devices_get(fast_view view, float *out)
+static inline void devices_get(float *y, int64_t count, float *out)
 {
-    fast__view_copy(view, fast__view_host(out, view.count));
-    fast__view_free(&view);
+    fast__vector_copy(count, y, out);
+    fast__vector_free(y);
 }
 
 /* Elements of a coder's range, of a layout without padding. */
@@ -58,19 +59,19 @@ static inline int64_t devices_count(const fast_coder *coder)
 static inline size_t devices_encode(fast_coder *coder, int64_t step, double progress,
                                     const float *x, uint8_t *out)
 {
-    fast_view view = devices_put(x, devices_count(coder));
-    const size_t size = fast__coder_encode_view(coder, step, progress, view, out);
+    float *y = devices_put(x, devices_count(coder));
+    const size_t size = fast__coder_encode(coder, step, progress, y, out);
 
-    fast__view_free(&view);
+    fast__vector_free(y);
     return size;
 }
 
 static inline fast_err devices_decode(fast_coder *coder, const uint8_t *in, size_t size,
                                       fast_decode_mode mode, float scale, float *y)
 {
-    const fast_view view = devices_put(y, devices_count(coder));
-    const fast_err err = fast__coder_decode_view(coder, in, size, mode, scale, view);
+    float *to = devices_put(y, devices_count(coder));
+    const fast_err err = fast__coder_decode(coder, in, size, mode, scale, to);
 
-    devices_get(view, y);
+    devices_get(to, devices_count(coder), y);
     return err;
 }

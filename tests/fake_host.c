@@ -8,6 +8,8 @@
 
 #include "base/memory.h"
 #include "comm/collective.h"
+#include "tensor/device_check.h"
+#include "tensor/vector.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,25 +26,26 @@ static const double RATE = 0.5;
 
 /* One actor while it runs. Written by its own program only. */
 typedef struct fake_self {
-    fast_context context;        /* under test */
-    fast_learner learner;        /* a quadratic */
-    float memory[2][FAKE_COUNT]; /* w and g of the learner */
-    float target;                /* of every element of w */
-    float taught[FAKE_COUNT];    /* mean of the teachers' w */
-    float taught_share;          /* of the teachers in the targets; 0: no teachers */
-    const char *inside;          /* innermost call of the trainer under way; NULL: none */
-    double charged_operations;   /* by kernels so far */
-    double charged_bytes;        /* by kernels so far */
-    double summed;               /* floats of sums after gradients so far */
-    const fake_options *asked;   /* of the run */
-    int64_t id;                  /* the actor's number */
-    bool fail_next;              /* the host's next() is to fail */
-    fake_actor *out;             /* its results */
+    fast_context context;      /* under test */
+    fast_learner learner;      /* a quadratic */
+    float *memory;             /* w and g of the learner, on the device */
+    float target;              /* of every element of w */
+    float taught[FAKE_COUNT];  /* mean of the teachers' w */
+    float taught_share;        /* of the teachers in the targets; 0: no teachers */
+    const char *inside;        /* innermost call of the trainer under way; NULL: none */
+    double charged_operations; /* by kernels so far */
+    double charged_bytes;      /* by kernels so far */
+    double summed;             /* floats of sums after gradients so far */
+    const fake_options *asked; /* of the run */
+    int64_t id;                /* the actor's number */
+    bool fail_next;            /* the host's next() is to fail */
+    fake_actor *out;           /* its results */
 } fake_self;
 
 /* All that the actors share. */
 typedef struct fake_world {
     const fake_options *options;   /* of the run */
+    const fast_device *device;     /* of all vectors */
     const fast_strategy *strategy; /* under test */
     void *config;                  /* options of the strategy */
     fast_topology *topology;       /* NULL: the strategy has none */
@@ -66,10 +69,13 @@ static fast_err teach(fast_learner *learner, const fast_teachers *teachers)
     fake_self *self = self_of_learner(learner);
 
     self->taught_share = teachers->count > 0 ? (float)teachers->share : 0;
-    for (int64_t i = 0; i < FAKE_COUNT; i++) {
-        self->taught[i] = 0;
-        for (int64_t m = 0; m < teachers->count; m++)
-            self->taught[i] += teachers->models[m * FAKE_COUNT + i] / (float)teachers->count;
+    memset(self->taught, 0, sizeof self->taught);
+    for (int64_t m = 0; m < teachers->count; m++) {
+        float w[FAKE_COUNT];
+
+        fast__vector_copy(FAKE_COUNT, teachers->models + m * FAKE_COUNT, w);
+        for (int64_t i = 0; i < FAKE_COUNT; i++)
+            self->taught[i] += w[i] / (float)teachers->count;
     }
     return FAST_OK;
 }
@@ -78,12 +84,15 @@ static fast_err gradient(fast_learner *learner, fast_gradient *out)
 {
     const fake_self *self = self_of_learner(learner);
     const float share = self->taught_share;
+    float w[FAKE_COUNT], g[FAKE_COUNT];
 
     out->loss = 0;
+    fast__vector_copy(FAKE_COUNT, learner->w, w);
     for (int64_t i = FAKE_COUNT - 1; i >= 0; i--) {
-        learner->g[i] = learner->w[i] - (share * self->taught[i] + (1 - share) * self->target);
-        out->loss += 0.5 * (double)(learner->g[i] * learner->g[i]);
+        g[i] = w[i] - (share * self->taught[i] + (1 - share) * self->target);
+        out->loss += 0.5 * (double)(g[i] * g[i]);
     }
+    fast__vector_copy(FAKE_COUNT, g, learner->g);
     for (int k = 1; k >= 0 && out->report; k--)
         out->report(out->ctx, segments[k].offset, segments[k].count);
     out->samples = out->positions = 1;
@@ -152,6 +161,15 @@ static void host_noted(void *host, const char *text)
     (void)text;
 }
 
+/* Batches need no preparation. */
+static fast_err host_prepare(void *host, int64_t first, int64_t count)
+{
+    (void)host;
+    (void)first;
+    (void)count;
+    return FAST_OK;
+}
+
 static fast_err host_restore(void *host, int64_t id, fast_space *space)
 {
     (void)host;
@@ -167,6 +185,7 @@ static const fast_host_ops host_ops = { .next = host_next,
                                         .observed = host_observed,
                                         .costed = host_costed,
                                         .noted = host_noted,
+                                        .prepare = host_prepare,
                                         .restore = host_restore };
 
 /* Calls. */
@@ -409,11 +428,12 @@ static fast_err start(fake_world *world, fast_actor *actor, fake_self **out)
 
     *self = (fake_self){ .asked = asked, .id = id, .out = &world->out->actors[id] };
     self->target = (float)(id + 1);
+    FAST_TRY(fast__vector_new(world->device, "w and g", 2 * FAKE_COUNT, &self->memory));
     self->learner = (fast_learner){ .ops = &learner_ops,
                                     .params = { segments, 2, FAKE_COUNT },
-                                    .w = self->memory[0],
-                                    .g = self->memory[1],
-                                    .s = self->memory[1],
+                                    .w = self->memory,
+                                    .g = self->memory + FAKE_COUNT,
+                                    .s = self->memory + FAKE_COUNT,
                                     .epoch_steps = 4,
                                     .moves = asked->share,
                                     .flops = 1e6 };
@@ -453,15 +473,16 @@ static fast_err stop(fake_self *self, fast_err err)
 
     fast__context_stop(&self->context);
     fast_group_free(t->group);
-    memcpy(out->w, t->w, sizeof out->w);
+    fast__vector_copy(FAKE_COUNT, t->w, out->w);
     out->has_centre = t->centre != NULL;
     if (t->centre)
-        memcpy(out->centre, t->centre, sizeof out->centre);
+        fast__vector_copy(FAKE_COUNT, t->centre, out->centre);
     if (self->context.shares.w)
         memcpy(out->contributions, self->context.shares.w,
                (size_t)t->workers * sizeof *out->contributions);
     out->err = err;
     fast__context_fini(&self->context);
+    fast__vector_free(self->memory);
     return err;
 }
 
@@ -509,11 +530,29 @@ static void open_world(fake_world *world)
         world->ids[i] = i;
 }
 
-void fake_run(const fake_options *options, fake_result *out)
+/* As fast_actors_run(), with the device of the world's vectors. */
+static fast_err run_actors(const fake_world *world, const fast_role *roles)
+{
+    const char *transport = world->options->transport;
+    fast_actors_config config;
+    fast_world *actors = NULL;
+
+    memset(&config, 0, sizeof config);
+    fast__options_default(fast__actors_options, &config);
+    snprintf(config.transport, sizeof config.transport, "%s", transport ? transport : "sim");
+    config.timeout = 2;
+    FAST_TRY(fast__world_open(&config, roles, world->servers > 0 ? 2 : 1, &actors));
+    actors->device = world->device;
+    const fast_err err = fast__world_run(actors, NULL);
+    fast__world_close(actors);
+    return err;
+}
+
+/* Run all programs with vectors on a device. */
+static void run_on(const fast_device *device, const fake_options *options, fake_result *out)
 {
     fake_self selves[FAKE_ACTORS_MAX];
-    fake_world world = { .options = options, .selves = selves, .out = out };
-    char transport[32];
+    fake_world world = { .options = options, .device = device, .selves = selves, .out = out };
 
     memset(out, 0, sizeof *out);
     memset(selves, 0, sizeof selves);
@@ -521,11 +560,8 @@ void fake_run(const fake_options *options, fake_result *out)
     fast__shared_model_init(&world.shared);
     const fast_role roles[] = { { "worker", options->workers, worker_main, &world },
                                 { "server", world.servers, server_main, &world } };
-    snprintf(transport, sizeof transport, "transport=%s",
-             options->transport ? options->transport : "sim");
     current = &world;
-    out->err = fast_actors_run((const char *[]){ transport, "timeout=2", NULL }, roles,
-                               world.servers > 0 ? 2 : 1, NULL);
+    out->err = run_actors(&world, roles);
     current = NULL;
     snprintf(out->detail, sizeof out->detail, "%s", out->err ? fast_error_detail() : "");
     out->actor_count = options->workers + world.servers;
@@ -533,6 +569,29 @@ void fake_run(const fake_options *options, fake_result *out)
     fast__schedule_free(world.rates);
     fast_topology_free(world.topology);
     fast__free(world.config);
+}
+
+/* On `check` an access of a strategy to a vector outside of kernels ends the test, and so does a
+ * vector that is not freed; in the simulator all results are those of the host. */
+void fake_run(const fake_options *options, fake_result *out)
+{
+    const fast_device *check = NULL;
+    fake_result again;
+
+    run_on(&fast__host, options, out);
+    assert_int_equal(fast__device_check_open(&check), FAST_OK);
+    run_on(check, options, &again);
+    assert_true(out->err || fast__device_check_maps(check) > 0);
+    fast__device_check_close(check);
+    if (options->transport && strcmp(options->transport, "sim") != 0)
+        return;
+    assert_int_equal(out->err, again.err);
+    for (int64_t i = 0; i < out->actor_count; i++) {
+        assert_string_equal(out->actors[i].calls, again.actors[i].calls);
+        assert_memory_equal(out->actors[i].w, again.actors[i].w, sizeof again.actors[i].w);
+        assert_memory_equal(out->actors[i].centre, again.actors[i].centre,
+                            sizeof again.actors[i].centre);
+    }
 }
 
 /* Assertions. */

@@ -83,8 +83,9 @@ typedef struct fake_result {
     fake_actor actors[FAKE_ACTORS_MAX]; /* workers first */
 } fake_result;
 
-/* Run all programs to their end and fill *out. A strategy, topology or option that makes no sense
- * fails the test. */
+/* Run all programs to their end and fill *out, with vectors on the host; then once more with
+ * vectors on the device `check`, which must give the same. A strategy, topology or option that
+ * makes no sense fails the test. */
 void fake_run(const fake_options *options, fake_result *out);
 
 /* Fail the test unless the actor's calls are `head`, then `step` once for each step that it

@@ -274,6 +274,72 @@ static void simple_node(test_graph *g, fast_node *node, const fast_node *in, con
     }
 }
 
+/* Put ones in front of a shape. */
+static void widen(int rank, const int64_t *shape, int64_t out[3])
+{
+    for (int d = 0; d < 3; d++)
+        out[d] = d < 3 - rank ? 1 : shape[d - (3 - rank)];
+}
+
+/* Moves: the shape of the output. */
+static void move_node(fast_node *node, fast_element *e, const char *text)
+{
+    const int front = 3 - node->rank;
+    int64_t dims[3] = { 0 };
+    char value[64];
+    if (node->op == FAST_OP_SLICE) {
+        const int64_t d = whole(text, "axis", 0) + front;
+        e->start[d] = whole(text, "start", 0);
+        e->y[d] = whole(text, "count", 1);
+    } else if (word(text, "order", value, sizeof(value))) {
+        sizes(value, dims);
+        for (int d = 0; d < node->rank; d++) {
+            e->order[d + front] = dims[d] + front;
+            e->y[d + front] = e->x[dims[d] + front];
+        }
+    } else if (node->op == FAST_OP_RESHAPE && word(text, "shape", value, sizeof(value))) {
+        node->rank = sizes(value, dims);
+        widen(node->rank, dims, e->y);
+    } else if (node->op == FAST_OP_REDUCE && word(text, "axes", value, sizeof(value))) {
+        for (int d = sizes(value, dims) - 1; d >= 0; d--)
+            e->y[dims[d] + front] = 1;
+    }
+}
+
+/* Elementary operators (engine/element.h). A reduction has ones where it reduces. */
+static void element_node(test_graph *g, fast_node *node, const fast_node *in, const char *text)
+{
+    fast_element *e = &g->elements[g->graph.node_count];
+    char value[64];
+    int64_t dims[3] = { 0 };
+    *e = (fast_element){ .kind = (int)whole(text, "kind", 0),
+                         .a = (float)test_word_number(text, "a", 1),
+                         .b = (float)test_word_number(text, "b", 0),
+                         .order = { 0, 1, 2 },
+                         .mean = whole(text, "mean", 1) != 0 };
+    node->custom = fast__element_operator(node->op);
+    node->custom_config = e;
+    widen(in->rank, in->shape, e->x);
+    memcpy(e->y, e->x, sizeof(e->y));
+    if (node->input_count == 2) {
+        const fast_node *z = &g->nodes[node->inputs[1]];
+        widen(z->rank, z->shape, e->z);
+        for (int d = 0; d < 3; d++)
+            e->y[d] = node->op == FAST_OP_MATMUL && d == 2 ? e->z[2]
+                      : e->x[d] == 1                       ? e->z[d]
+                                                           : e->x[d];
+    } else if (node->op == FAST_OP_SCALE || node->op == FAST_OP_SHIFT) {
+        FAST_ASSERT(word(text, "shape", value, sizeof(value)));
+        widen(sizes(value, dims), dims, e->z);
+        e->kind = node->op == FAST_OP_SCALE ? FAST_ARITH_MUL : FAST_ARITH_ADD;
+        e->shared = true;
+        node->weight[FAST_W_WEIGHT] = add_weight(g, "weight", e->z[0] * e->z[1] * e->z[2], 1);
+    } else {
+        move_node(node, e, text);
+    }
+    memcpy(node->shape, e->y + 3 - node->rank, (size_t)node->rank * sizeof(int64_t));
+}
+
 int test_graph_add(test_graph *g, const char *text, int input_count, const int *inputs)
 {
     fast_node *node = new_node(g, find_op(text));
@@ -306,7 +372,10 @@ int test_graph_add(test_graph *g, const char *text, int input_count, const int *
         attention_node(g, node, text);
         break;
     default:
-        simple_node(g, node, in, text);
+        if (fast__element_operator(node->op))
+            element_node(g, node, in, text);
+        else
+            simple_node(g, node, in, text);
         break;
     }
     return done_node(g);
@@ -418,13 +487,27 @@ void test_fill(uint64_t seed, int64_t count, float spread, float *out)
         out[i] = spread * (2.0F * fast__rng_uniform(&rng) - 1.0F);
 }
 
-/* Inputs of functions with kinks stay away from them: not within 0.2 of 0, or of each other. */
-static void fill_input(fast_op op, uint64_t seed, int64_t count, float *out)
+/* Tell whether an elementary function takes positive numbers only. */
+static bool takes_positive(const fast_node *node)
 {
+    const fast_element *e = node->custom_config;
+    return node->op == FAST_OP_MAP &&
+           (e->kind == FAST_MAP_LOG || (e->kind == FAST_MAP_POWER && e->a != roundf(e->a)));
+}
+
+/* Inputs of functions with kinks or poles stay away from them: not within 0.2 of 0 (0.6 of a
+ * pole), or of each other. */
+static void fill_input(const fast_node *node, uint64_t seed, int64_t count, float *out)
+{
+    const fast_op op = node->op;
     test_fill(seed, count, 1.0F, out);
     for (int64_t i = 0; i < count; i++) {
         if (op == FAST_OP_RELU || op == FAST_OP_LEAKY_RELU)
             out[i] += out[i] < 0 ? -0.2F : 0.2F;
+        if (op == FAST_OP_MAP || op == FAST_OP_ARITH)
+            out[i] += out[i] < 0 ? -0.6F : 0.6F;
+        if (takes_positive(node))
+            out[i] = fabsf(out[i]);
         if (op == FAST_OP_MAX_POOL)
             out[i] = 0.2F * ((float)fast__rng_permute(seed, FAST_PURPOSE_TEST, 0, (uint64_t)count,
                                                       (uint64_t)i) -
@@ -438,14 +521,14 @@ void test_graph_init(const test_graph *g, uint64_t seed, float *params, float *s
     test_fill(seed, g->graph.params.count, 0.8F, params);
     for (int k = 0; k < g->input_count; k++)
         if (g->x[k] >= 0)
-            fill_input(op, seed + 1 + (uint64_t)k, g->params[g->x[k]].count,
+            fill_input(&g->nodes[g->op], seed + 1 + (uint64_t)k, g->params[g->x[k]].count,
                        params + g->params[g->x[k]].offset);
     for (int64_t i = 0; i < g->graph.state.segment_count; i++)
         for (int64_t j = 0; j < g->state[i].count; j++)
             state[g->state[i].offset + j] = i % 2 ? 1.5F - 0.1F * (float)j : 0.1F * (float)j;
     const int64_t count = g->n * g->nodes[0].count;
     if (!g->graph.tokens) {
-        fill_input(op, seed + 1, count, x);
+        fill_input(&g->nodes[g->op], seed + 1, count, x);
         return;
     }
     for (int64_t i = 0; i < count; i++)

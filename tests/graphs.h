@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "engine/element.h"
 #include "engine/engine.h"
 
 /*
@@ -8,6 +9,8 @@
  *
  *     conv out=5 kernel=3x2 stride=2 pad=1x0 dilation=1 groups=1 bias=0 norm=1
  *     max_pool kernel=2 stride=2      batch_norm ghost=4      embed out=7 vocabulary=11 position=1
+ *     map kind=2 a=0 b=6      scale shape=1x5      transpose order=1x0      slice axis=1 start=1
+ * count=2
  *     lstm out=6      attention heads=2      leaky_relu a=0.1      dropout a=0.5      dense out=4
  *
  * and a case is one operator with the shapes of its inputs and the batch:
@@ -23,9 +26,10 @@ typedef struct test_graph {
     fast_node nodes[TEST_NODES_MAX];
     fast_segment params[TEST_SEGMENTS_MAX];
     fast_segment state[TEST_SEGMENTS_MAX];
-    int64_t n;                        /* a case's batch */
-    int op;                           /* a case's node under test */
-    int input_count;                  /* a case's inputs */
+    fast_element elements[TEST_NODES_MAX]; /* configurations of elementary nodes, by node */
+    int64_t n;                             /* a case's batch */
+    int op;                                /* a case's node under test */
+    int input_count;                       /* a case's inputs */
     int64_t x[FAST_INPUTS_MAX];       /* segment that holds input k of a case, or -1: the batch */
     int64_t x_count[FAST_INPUTS_MAX]; /* elements of input k of one sample */
 } test_graph;

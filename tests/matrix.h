@@ -34,7 +34,7 @@ fast_data *test_points(int64_t count, uint64_t stream);
 const test_dimension *test_matrix(void);
 
 typedef enum test_outcome {
-    TEST_RAN,     /* it ran, its loss fell, and in sim it did the same twice */
+    TEST_RAN,     /* it ran, its loss fell, and in sim it did the same on the device check */
     TEST_REFUSED, /* FAST_EINVAL or FAST_ENOTSUP, with a sentence */
     TEST_FAILED   /* anything else */
 } test_outcome;

@@ -58,6 +58,7 @@ SYSTEM_FOLDERS = {"base", "transport", "cli", "lab", "serve"}
 SYSTEM_ALLOWED = {
     "src/data/prefetch.c": "the prefetching thread",
     "src/data/loader.c": "the prefetching thread",
+    "src/data/stream_cache.c": "the threads that read shards",
     "src/engine/cpu/cpu.c": "chooses among methods by measurement",
     "src/engine/cpu/conv_choose.c": "chooses among methods by measurement",
     "src/engine/cpu/gemm.c": "tells a library once how many threads to use",

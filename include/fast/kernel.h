@@ -15,6 +15,11 @@
  *                                       .written = 1, .run = run_half };
  *     printf("%s takes %d vectors\n", half.name, half.vectors);
  *
+ * Values may be in the memory of a device (the option `device` of a run). Code that is not a kernel
+ * passes addresses on and does arithmetic with them, but reads and writes no element: it computes
+ * by kernels, collectives, spaces and the other functions of the trainer, which take vectors of the
+ * host and of the device alike. run() of a kernel is called on host memory.
+ *
  * A vector has values and, by worker, the weight of the updates that it holds: its contributions.
  * An update of w by this worker's whole gradient has the weight `workers`, so that the mean of all
  * replicas holds 1 of every worker's. A kernel is an operation that is linear in its vectors, with

@@ -3,7 +3,7 @@
 
 /*
  * lab.h - measure the parts of FAST, simulate clusters with faults, and compare ways of training:
- * `fast bench`, `fast simulate` and `fast compare`. The rules of fast.h hold.
+ * `fast bench`, `fast simulate`, `fast compare` and `fast find-lr`. The rules of fast.h hold.
  *
  *     fast_compare *compare = NULL;
  *     const char *options[] = { "system=bsp,ssp,easgd", "cluster=hetero", NULL };
@@ -310,6 +310,35 @@ FAST_API FAST_MUST_CHECK fast_err fast_compare_report(const fast_compare *compar
 
 /* NULL is allowed. */
 FAST_API void fast_compare_close(fast_compare *compare);
+
+/* Learning rates. */
+
+/* One step of `fast find-lr`. */
+typedef struct fast_lr_point {
+    double lr;       /* learning rate of the step */
+    double loss;     /* of the batch, before the step */
+    double smoothed; /* running mean of the losses so far */
+} fast_lr_point;
+
+/* Called once for each step, whose point is lent for the call. */
+typedef void fast_lr_point_fn(void *ctx, const fast_lr_point *point);
+
+/* The range that a test of learning rates has found. NAN where the loss did not fall. */
+typedef struct fast_lr_range {
+    int64_t steps;   /* taken */
+    bool diverged;   /* the loss rose to four times its minimum, or was no number: it ended there */
+    double steepest; /* learning rate at which the loss fell fastest */
+    double minimum;  /* learning rate of the smallest loss */
+    double suggested; /* a tenth of that: below the rates at which training is unstable */
+} fast_lr_range;
+
+/* Train with a learning rate that grows from lr_min to lr_max by a factor a step (Smith, "Cyclical
+ * Learning Rates", 2017), and report each step. `options` are those of a run; steps=N is the number
+ * of steps, 100 if it is not given. Several workers count as one with their batches together.
+ * Nothing is saved or stored. FAST_EINVAL also for options that have no meaning here. */
+FAST_API FAST_MUST_CHECK fast_err fast_find_lr(const char *const *options, double lr_min,
+                                               double lr_max, fast_lr_point_fn *report, void *ctx,
+                                               fast_lr_range *out);
 
 #ifdef __cplusplus
 }

@@ -12,12 +12,14 @@
  *                                             .out = "digits",
  *                                             .options = run,
  *                                             .settings = "{\"train\": [\"--model=lenet\"]}" };
- *         return fast_pack_write(&options);
+ *         fast_pack_result result;
+ *         return fast_pack_write(&options, &result);
  *     }
  *
  * A packed program is a static program of FAST (`fast-runtime`) with files behind it:
  *
- *     program | file | file | ... | directory (JSON) | its size, 8 bytes | "FASTPACK"
+ *   the program, the files one after the other, a directory of them in JSON, its size in 8 bytes,
+ *   and the magic "FASTPACK".
  *
  * When it has read its own directory, every path that the directory names is read from inside, so
  * that options keep their words: csv:file=iris.csv is the packed iris.csv.

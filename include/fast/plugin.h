@@ -80,6 +80,21 @@ typedef struct fast_data_options {
 FAST_API FAST_MUST_CHECK fast_err fast_data_new(const fast_data_options *options, fast_data **out);
 FAST_API void fast_data_free(fast_data *data);
 
+/* Shards that were written. */
+typedef struct fast_shards_result {
+    int64_t train;  /* training samples */
+    int64_t test;   /* test samples */
+    int64_t shards; /* files of samples */
+    int64_t bytes;  /* of all files but the index */
+} fast_shards_result;
+
+/* Write a data set as shards: files of samples that a run streams with `data=shards:dir=FOLDER`.
+ * `options` are "data=digits", "out=FOLDER", ..., NULL, as fast_part_list("shard") lists them.
+ * FAST_EINVAL for wrong options or a folder that has shards already, FAST_ENOTSUP to compress in a
+ * build without zstd, FAST_EIO, and the errors of opening the set. */
+FAST_API FAST_MUST_CHECK fast_err fast_shards_write(const char *const *options,
+                                                    fast_shards_result *out);
+
 #ifdef __cplusplus
 }
 #endif

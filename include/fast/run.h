@@ -24,21 +24,24 @@ enum { FAST_STALENESS_BUCKETS = 16 };
 
 /* Measures of a run. NAN and -1 mean that a measure does not apply. */
 typedef struct fast_result {
-    int64_t steps;           /* steps taken, those before a resume included */
-    int64_t samples;         /* samples seen, those before a resume included */
-    int64_t epoch;           /* epochs finished */
-    double samples_per_s;    /* of training: without loading, tuning and evaluation */
-    double time_s;           /* of this process's training, evaluation included */
-    double compute_s;        /* in gradients and updates; mean of the workers */
-    double loss;             /* mean of the last epoch's batches so far */
-    double train_accuracy;   /* mean of the last epoch's batches so far */
-    double test_loss;        /* of the last evaluation; NAN before one */
-    double test_accuracy;    /* of the last evaluation; NAN for regression */
-    double time_to_target_s; /* NAN while the target is not reached */
-    uint64_t params_hash;    /* of parameters and state */
-    uint64_t plan_hash;      /* of the engine's measured choices; 0 where none were made */
-    int64_t param_count;     /* trainable numbers of the model */
-    int64_t memory_peak;     /* bytes resident at most, of the whole process */
+    int64_t steps;              /* steps taken, those before a resume included */
+    int64_t samples;            /* samples seen, those before a resume included */
+    int64_t epoch;              /* epochs finished */
+    double samples_per_s;       /* of training: without loading, tuning and evaluation */
+    double time_s;              /* of this process's training, evaluation included */
+    double compute_s;           /* in gradients and updates; mean of the workers */
+    double loss;                /* mean of the last epoch's batches so far */
+    double train_accuracy;      /* mean of the last epoch's batches so far */
+    double test_loss;           /* of the last evaluation; NAN before one */
+    double test_accuracy;       /* of the last evaluation; NAN for regression */
+    double validation_loss;     /* of the last evaluation; NAN without a validation set */
+    double validation_accuracy; /* of the last evaluation; NAN for regression */
+    int64_t best_step;          /* of the best evaluation of the validation set; -1: none */
+    double time_to_target_s;    /* NAN while the target is not reached */
+    uint64_t params_hash;       /* of parameters and state */
+    uint64_t plan_hash;         /* of the engine's measured choices; 0 where none were made */
+    int64_t param_count;        /* trainable numbers of the model */
+    int64_t memory_peak;        /* bytes resident at most, of the whole process */
     /* Several workers; what another process did is not in these. On `sim` all times above and below
        are virtual, but for wall_time_s. */
     double virtual_time_s; /* equal to time_s on `sim`, else NAN */
@@ -82,16 +85,51 @@ typedef struct fast_result {
                                strategy does not tell */
     double momentum_error; /* its standard error */
     bool canceled;         /* fast_run_cancel() ended it; a checkpoint was saved where asked */
-    const char *stop;      /* why it ended: "done", "target", "canceled", "diverged" (the loss is
-                                not a finite number); "" while it runs */
+    const char *stop; /* why it ended: "done", "target","patience" (no better model for that many
+                                evaluations), "canceled", "diverged" (the loss is not a finite
+                                number); "" while it runs */
 } fast_result;
+
+/* Figures of one class against all others. */
+typedef struct fast_class_figures {
+    int64_t actual;    /* rows of this class (the support) */
+    int64_t predicted; /* rows for which the model predicted it */
+    int64_t correct;   /* rows in both counts */
+    double precision;  /* correct / predicted; 0 where it was never predicted */
+    double recall;     /* correct / actual; 0 where it never occurs */
+    double f1;         /* harmonic mean of both; all three NAN where both counts are 0 */
+    double auc;        /* area under the ROC curve; NAN without rows in and outside the class */
+} fast_class_figures;
+
+/* Figures of a model on a set, as scikit-learn defines them. A row is a sample, or a position of
+ * one. NAN means that a figure does not apply. */
+typedef struct fast_figures {
+    int64_t rows;                       /* counted */
+    int64_t invalid;                    /* rows with an output that is not a finite number */
+    int64_t classes;                    /* 0: regression */
+    const fast_class_figures *by_class; /* [classes]; NULL: regression */
+    const int64_t *confusion;           /* [classes][classes], rows actual, columns predicted; NULL:
+                                 regression, or more than 1,024 classes */
+    double accuracy;                    /* rows whose largest output is their class */
+    double precision; /* macro average: mean over the classes that occur or were predicted */
+    double recall;    /* macro average over the same classes */
+    double f1;        /* macro average over the same classes */
+    double auc;       /* mean of the classes' one against all others; of two classes that of
+                                 either. NAN: more than 64 classes, a set too large for the ranks,
+                                 or an invalid row */
+    double mae;       /* regression: mean absolute error over rows and outputs */
+    double rmse;      /* regression: root of the mean squared error */
+    double r2;        /* regression: 1 - squared errors / squared distances from the mean;
+                                 mean over the outputs */
+} fast_figures;
 
 /* Kinds of events that the callback of fast_run_watch() gets. */
 typedef enum fast_event_kind {
     FAST_EVENT_START,    /* everything is open; training begins */
     FAST_EVENT_PROGRESS, /* at most ten a second; and with `text` before an evaluation that may be
                             long: the activity that interrupts training */
-    FAST_EVENT_EVALUATE, /* test_loss and test_accuracy are new */
+    FAST_EVENT_EVALUATE, /* test_loss and test_accuracy are new; with a validation set its loss and
+                            accuracy, and those of the test set are NAN until the end */
     FAST_EVENT_SAVE,     /* a file was written: `text` is its path */
     FAST_EVENT_NOTE      /* `text` says something that the user should know */
 } fast_event_kind;
@@ -104,7 +142,8 @@ typedef struct fast_event {
     int64_t epoch;             /* from 0 */
     double seconds_left;       /* estimate; NAN at first */
     const fast_result *result; /* measures so far */
-    const char *text;          /* SAVE, NOTE, some PROGRESS; otherwise NULL */
+    const char *text;          /* SAVE, NOTE, some PROGRESS; START: how the files of the data were
+                                * understood; otherwise NULL */
 } fast_event;
 
 /* It may call fast_run_cancel() and what takes a const fast_run, and nothing else on the run. */
@@ -137,6 +176,11 @@ FAST_API void fast_run_cancel(fast_run *run);
 /* Return the measures so far. Lent until the next call on the run. */
 FAST_API const fast_result *fast_run_result(const fast_run *run);
 
+/* Figures of the run's model on the test set, as of the end of fast_run_train(): of the best model
+ * where it is tested, else of the last evaluation. NULL before, without a test set and for a
+ * learner of the caller's. Lent until the next call on the run. */
+FAST_API const fast_figures *fast_run_figures(const fast_run *run);
+
 /* The result as one JSON object in one line, in the words of `fast train --json`; null is what has
  * no meaning. Lent until the next call of this function; NULL where memory is missing. */
 FAST_API const char *fast_run_json(fast_run *run);
@@ -166,7 +210,8 @@ FAST_API const char *fast_run_option(const fast_run *run, const char *name);
  * files. Always true but on `mpi`, where it is one rank's. */
 FAST_API bool fast_run_is_first(const fast_run *run);
 
-/* Save the weights as safetensors. */
+/* Save the weights as safetensors, or the network with its weights as ONNX if the path ends with
+ * ".onnx". FAST_ENOTSUP for a network that ONNX cannot hold. */
 FAST_API FAST_MUST_CHECK fast_err fast_run_save(const fast_run *run, const char *path);
 
 /* Save the whole run, to continue with resume=PATH exactly where it is. path NULL: a file of FAST's
@@ -175,8 +220,9 @@ FAST_API FAST_MUST_CHECK fast_err fast_run_save(const fast_run *run, const char 
  * saved. / */
 FAST_API FAST_MUST_CHECK fast_err fast_run_checkpoint(fast_run *run, const char *path);
 
-/* Outputs of the model for `count` samples, row major: [count][outputs]. Samples are as the data
- * set holds them; its normalisation is applied here. */
+/* Outputs of the model for `count` samples, row major: [count][outputs]: logits of classes, before
+ * the softmax, or values of a regression, on the scale of its source. Samples are as the data set
+ * holds them; its normalisation is applied here. */
 FAST_API FAST_MUST_CHECK fast_err fast_run_predict(fast_run *run, int64_t count, const float *x,
                                                    float *outputs);
 FAST_API int64_t fast_run_inputs(const fast_run *run);  /* elements of one sample; 0: unknown */

@@ -53,7 +53,8 @@ typedef struct fast_space_update {
 
 /* A function at the owner: apply the update to w[0 .. count) and return true, or reject it. Called
  * once for each update and range, never twice at once for one range; in shared memory by the
- * writer's thread, with the owner's ctx. It must not use an actor. */
+ * writer's thread, with the owner's ctx. It must not use an actor. It gets host memory, unless the
+ * options say `apply_on_device`. */
 typedef bool fast_space_fn(void *ctx, const fast_space_update *update, float *w);
 
 typedef struct fast_space_options {
@@ -99,7 +100,9 @@ typedef struct fast_space_options {
     int64_t aggregate;              /* adds that make one update of the model: the trainer counts
                                        staleness in updates; 0 means 1 */
     double operations;              /* of apply, for each float, for simulated time */
-    double bytes; /* that apply moves, for each float; 0 and 0: those of w += x, 1 and 12 */
+    double bytes;         /* that apply moves, for each float; 0 and 0: those of w += x, 1 and 12 */
+    bool apply_on_device; /* apply computes by kernels alone, so that w and x may stay on the
+                             run's device */
 } fast_space_options;
 
 /* Open a space. Every actor that uses it opens it with the same options, in any order, once in a

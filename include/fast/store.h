@@ -21,15 +21,15 @@ typedef struct fast_store fast_store;
 
 /* A row of `runs`: one run, its options, and its latest measures. */
 typedef struct fast_stored_run {
-    int64_t id;              /* 1, 2, ...: never given twice */
-    const char *status;      /* running, done, target, canceled, diverged, failed or interrupted:
+    int64_t id;         /* 1, 2, ...: never given twice */
+    const char *status; /* running, done, target, patience, canceled, diverged, failed, interrupted:
                                its process is gone and did not say why */
-    const char *name;        /* the user's; or NULL */
-    double created;          /* Unix seconds */
-    double finished;         /* Unix seconds; NAN while it runs */
-    int64_t pid;             /* number of the process that writes it */
-    const char *host;        /* name of the machine of that process */
-    const char *boot;        /* start of that process, as a process number may be used again */
+    const char *name;   /* the user's; or NULL */
+    double created;     /* Unix seconds */
+    double finished;    /* Unix seconds; NAN while it runs */
+    int64_t pid;        /* number of the process that writes it */
+    const char *host;   /* name of the machine of that process */
+    const char *boot;   /* start of that process, as a process number may be used again */
     const char *version;     /* FAST's version */
     const char *system;      /* a preset; or NULL */
     const char *strategy;    /* of the workers; NULL for a single worker */
@@ -91,6 +91,8 @@ typedef struct fast_stored_metric {
     double codec_s;        /* encoding and decoding */
     double staleness_mean; /* of updates applied so far */
     double divergence;     /* of the replicas */
+    double validation_loss;     /* NAN if the validation set was not evaluated at this step */
+    double validation_accuracy; /* NAN if the validation set was not evaluated at this step */
 } fast_stored_metric;
 
 /* A row of `events`. */
@@ -221,7 +223,7 @@ FAST_API FAST_MUST_CHECK fast_err fast_store_read(fast_store *store, fast_store_
                                                   fast_store_row_fn *each, void *ctx);
 
 /* Metrics of a run by column: values[i] is the i-th of fast_store_columns(FAST_STORE_METRICS). */
-enum { FAST_STORE_METRIC_COLUMNS = 18 };
+enum { FAST_STORE_METRIC_COLUMNS = 20 };
 typedef struct fast_store_series {
     int64_t count;                             /* number of rows */
     double *values[FAST_STORE_METRIC_COLUMNS]; /* [count] each; NAN where not measured */

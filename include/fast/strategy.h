@@ -56,8 +56,9 @@ typedef struct fast_trainer {
     int64_t servers;               /* number of servers; 0 if the strategy has none */
     const int64_t *worker_ids;     /* [workers] actor numbers by rank */
     const int64_t *server_ids;     /* [servers] actor numbers by rank */
-    int64_t count;                 /* floats of w and of g */
-    int64_t state_count;           /* floats of s */
+    /* The vectors may be in the memory of a device: kernel.h. */
+    int64_t count;          /* floats of w and of g */
+    int64_t state_count;    /* floats of s */
     float *w;               /* parameters of this replica; may be written between gradients. At
                                servers the initial values, equal at all actors */
     float *g;               /* the last gradient; may be written; NULL at servers */

@@ -192,15 +192,26 @@ static fast_err copy_out(int from, const embedded_file *file, int to)
     return err;
 }
 
+/* Return the file of this path, or NULL. */
+static const embedded_file *find(const char *path)
+{
+    for (int64_t i = 0; i < own.count; i++)
+        if (strcmp(own.files[i].path, path) == 0)
+            return &own.files[i];
+    return NULL;
+}
+
+bool fast__embedded_has(const char *path)
+{
+    return find(path) != NULL;
+}
+
 fast_err fast__embedded_open(const char *path, int *fd_out, int64_t *size_out)
 {
-    const embedded_file *file = NULL;
+    const embedded_file *file = find(path);
     int64_t size;
     int from;
 
-    for (int64_t i = 0; i < own.count && !file; i++)
-        if (strcmp(own.files[i].path, path) == 0)
-            file = &own.files[i];
     if (!file)
         return FAST_ENOENT;
     const int to = memfd_create("fast", MFD_CLOEXEC);

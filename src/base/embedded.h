@@ -16,6 +16,9 @@ fast_err fast__embedded_read(const char *program, const char **settings_out);
 /* Forget it, for tests. */
 void fast__embedded_close(void);
 
+/* Tell whether the program has a file of this path. */
+bool fast__embedded_has(const char *path);
+
 /* Open the file of this path inside the program, as fast__file_open() does. FAST_ENOENT, without
  * a message: no embedded file has this path. FAST_EFORMAT: its checksum is wrong. */
 fast_err fast__embedded_open(const char *path, int *fd_out, int64_t *size_out);

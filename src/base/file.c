@@ -50,6 +50,11 @@ void fast__file_watch(fast_file_watch_fn *watch, void *ctx)
     watcher_ctx = ctx;
 }
 
+bool fast__file_exists(const char *path)
+{
+    return fast__embedded_has(path) || access(path, R_OK) == 0;
+}
+
 fast_err fast__file_open(const char *path, int *fd_out, int64_t *size_out)
 {
     FAST_ASSERT(path != NULL);

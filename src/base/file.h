@@ -11,6 +11,9 @@ enum { FAST_PATH_MAX = 4096 };
  * FAST_EFORMAT if it is no regular file, FAST_EIO. The caller closes *fd_out. */
 fast_err fast__file_open(const char *path, int *fd_out, int64_t *size_out);
 
+/* Tell whether a path can be read, inside a packed program too. */
+bool fast__file_exists(const char *path);
+
 /* Call `watch` with every path that this thread opens from now on; NULL: no longer. */
 typedef void fast_file_watch_fn(void *ctx, const char *path);
 void fast__file_watch(fast_file_watch_fn *watch, void *ctx);

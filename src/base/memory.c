@@ -14,6 +14,8 @@
  */
 #include "base/memory.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -183,4 +185,39 @@ void *fast__arena_take(fast_arena *arena, int64_t count, size_t size)
         ASAN_POISON_MEMORY_REGION(arena->base, arena->size);
     ASAN_UNPOISON_MEMORY_REGION(arena->base + start, (size_t)bytes);
     return arena->base + start;
+}
+
+/* Return the first number of a file of the system, after `label` ("" for none); -1 if the file does
+ * not have it. */
+static int64_t system_number(const char *path, const char *label)
+{
+    FILE *file = fopen(path, "re");
+    char line[256];
+    int64_t value = -1;
+    while (file != NULL && value < 0 && fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, label, strlen(label)) == 0 &&
+            sscanf(line + strlen(label), "%" SCNd64, &value) != 1)
+            value = -1;
+    }
+    if (file != NULL)
+        fclose(file);
+    return value;
+}
+
+/* The smaller one of the machine's free memory and what its container has left. */
+int64_t fast__memory_available(void)
+{
+    int64_t available = INT64_MAX;
+    const int64_t free_kb = system_number("/proc/meminfo", "MemAvailable:");
+    const int64_t limit = system_number("/sys/fs/cgroup/memory.max", "");
+    const int64_t used = system_number("/sys/fs/cgroup/memory.current", "");
+    /* Files in the page cache count as used there, and leave when memory is needed. */
+    const int64_t cached = system_number("/sys/fs/cgroup/memory.stat", "inactive_file ");
+    if (free_kb >= 0)
+        available = free_kb * 1024;
+    if (limit >= 0 && used >= 0) {
+        const int64_t left = limit - used + (cached > 0 ? cached : 0);
+        available = left < available ? (left > 0 ? left : 0) : available;
+    }
+    return available;
 }

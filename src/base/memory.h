@@ -19,6 +19,10 @@ void fast__free(void *memory); /* NULL is allowed */
 fast_err fast__pages_new(const char *what, int64_t bytes, void *out);
 void fast__pages_free(void *memory, int64_t bytes);
 
+/* Return the bytes of memory that this process can still take without swapping, by the machine's
+ * and its container's limits; INT64_MAX if the system does not say. */
+int64_t fast__memory_available(void);
+
 /* Checked arithmetic: false on overflow or a negative operand; *out is then unchanged. */
 bool fast__mul_size(int64_t a, int64_t b, int64_t *out);
 bool fast__add_size(int64_t a, int64_t b, int64_t *out);

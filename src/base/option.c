@@ -7,7 +7,7 @@
  *              REAL    [+-]digits[.digits][e[+-]digits], finite
  *              TEXT    any bytes that fit the field
  *              CHOICE  one of a|b|c
- *     part     name[:key=value,key=value...]
+ *     part     name[:key=value,key=value...]; a value with commas in double quotes
  *
  * A value is parsed and checked completely before it is stored, so a failure changes nothing. An
  * owner named "fast ..." is a command: messages write its options as flags. Parsing ignores the
@@ -389,6 +389,26 @@ fast_err fast__options_set(const char *where, const fast_option *table, void *co
     return FAST_OK;
 }
 
+/* Read a value up to the comma after it; "..." may have commas inside, and a quote doubled. Returns
+ * the bytes read, or 0 if a quote is not closed, text follows it, or the value does not fit. */
+static size_t value_read(const char *text, char out[VALUE_SIZE])
+{
+    const bool quoted = *text == '"';
+    const char *c = text + quoted;
+    bool closed = !quoted;
+    size_t used = 0;
+    for (; *c != 0 && (quoted || *c != ','); c++) {
+        closed = quoted && *c == '"' && *++c != '"';
+        if (closed)
+            break;
+        if (used + 1 == VALUE_SIZE)
+            return 0;
+        out[used++] = *c;
+    }
+    out[used] = 0;
+    return (closed || !quoted) && (*c == 0 || *c == ',') ? (size_t)(c - text) : 0;
+}
+
 /* Apply all pairs; `config` NULL only checks them. */
 static fast_err pairs_apply(const char *where, const fast_option *table, void *config,
                             const char *text)
@@ -400,16 +420,17 @@ static fast_err pairs_apply(const char *where, const fast_option *table, void *c
         if (text[name_length] != '=' || name_length == 0)
             return fast__fail(FAST_EINVAL, "%s: \"%.*s\" is not written key=value", where,
                               length < 64 ? (int)length : 64, text);
-        const size_t value_length = length - name_length - 1;
-        if (name_length >= sizeof name || value_length >= sizeof value)
-            return fast__fail(FAST_EINVAL, "%s: \"%.64s...\" is too long", where, text);
-        memcpy(name, text, name_length);
+        text += name_length + 1;
+        const size_t value_length = value_read(text, value);
+        if (name_length >= sizeof name || (value_length == 0 && *text != 0 && *text != ','))
+            return fast__fail(FAST_EINVAL,
+                              "%s: \"%.64s...\" is too long, or a quote in it is not closed", where,
+                              text - name_length - 1);
+        memcpy(name, text - name_length - 1, name_length);
         name[name_length] = 0;
-        memcpy(value, text + name_length + 1, value_length);
-        value[value_length] = 0;
         FAST_TRY(fast__options_set(where, table, config, name, value));
 
-        text += length;
+        text += value_length;
         if (*text == ',' && *++text == 0)
             return fast__fail(FAST_EINVAL, "%s: nothing follows the last comma", where);
     }

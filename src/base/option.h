@@ -21,7 +21,8 @@ const fast_option *fast__options_find(const fast_option *table, const char *name
 fast_err fast__options_set(const char *where, const fast_option *table, void *config,
                            const char *name, const char *value);
 
-/* Apply "key=value,key=value" (may be NULL or empty) to `config`; on failure nothing is changed. */
+/* Apply "key=value,key=value" (may be NULL or empty) to `config`; on failure nothing is changed. A
+ * value in double quotes may have commas inside, and quotes that are doubled. */
 fast_err fast__options_parse(const char *where, const fast_option *table, void *config,
                              const char *text);
 

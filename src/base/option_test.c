@@ -215,6 +215,18 @@ static void test_pairs(void **state)
     assert_true(c.beta1 == 0.5 && c.lr == 2);
     assert_string_equal(c.model, "a=b");
     assert_int_equal(fast__options_parse("x", NULL, NULL, ""), FAST_OK);
+    /* Values in quotes have commas and quotes inside; a quote inside a plain value is plain. */
+    assert_int_equal(fast__options_parse("x", table, &c, "model=\"a,b=\"\"c\"\"\",lr=3"), FAST_OK);
+    assert_string_equal(c.model, "a,b=\"c\"");
+    assert_true(c.lr == 3);
+    assert_int_equal(fast__options_parse("x", table, &c, "model=\"\",lr=2"), FAST_OK);
+    assert_string_equal(c.model, "");
+    assert_int_equal(fast__options_parse("x", table, &c, "model=a\"b"), FAST_OK);
+    assert_string_equal(c.model, "a\"b");
+    static const char *const open[] = { "model=\"", "model=\"a", "model=\"a\"\"", "model=\"a\"b",
+                                        "model=\"a\"lr=2" };
+    for (size_t i = 0; i < sizeof open / sizeof open[0]; i++)
+        assert_int_equal(fast__options_parse("x", table, &c, open[i]), FAST_EINVAL);
 
     const config before = c;
     static const char *const wrong[] = { "beta1",      "=1",          "beta1=0.1,",  ",beta1=0.1",

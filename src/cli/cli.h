@@ -54,13 +54,19 @@ const fast_part *cli_command_part(const cli_command *command);
 
 /* The commands. Each reads its command line, does its work and returns the program's exit code. */
 int cli_train(int argc, char **argv);
+int cli_predict(int argc, char **argv);
+int cli_evaluate(int argc, char **argv);
+int cli_show(int argc, char **argv);
+int cli_export(int argc, char **argv);
 int cli_compare(int argc, char **argv);
+int cli_find_lr(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_simulate(int argc, char **argv);
 int cli_runs(int argc, char **argv);
 int cli_systems(int argc, char **argv);
 int cli_ui(int argc, char **argv);
 int cli_pack(int argc, char **argv);
+int cli_shard(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_help(int argc, char **argv);
 
@@ -77,8 +83,17 @@ int cli_rank(void);
  * without one. argv[0] is the command's name. */
 void cli_put_launcher(FILE *file, int argc, char **argv);
 
-/* Say one sentence of trouble on standard error: "fast: ...", and return `code`. One of several
- * ranks also says which it is and on which machine. */
+/* Print the options of this name, of all commands and parts, after an empty line where `behind`;
+ * false if there is no such option. */
+bool cli_help_option(const char *word, bool behind);
+
+/* Return the command for a word that people try instead of its name, with a command line; NULL for
+ * any other word. */
+const char *cli_other_word(const char *word, const char **how_out);
+
+/* Say one sentence of trouble on standard error: "fast: ...", and return `code`. Control characters
+ * of names and files are written as "?": a terminal would obey them. One of several ranks
+ * also says which it is and on which machine. */
 int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Say why a call of the library failed; the exit code for it: CLI_USAGE where the user's words or

@@ -14,9 +14,11 @@
  * continue a stopped run. Standard error of a short run on two workers:
  *
  *   mlp (669,706 parameters) on digits: engine cpu, batch 64, momentum:weight_decay=0.0005 with ...
+ *   regression on `y`, 12 numeric columns (12 features)             (if a table was read)
  *   2 workers: strategy allreduce on threads
  *   step 40/40  loss 2.2756  acc 16.9%  test loss 2.2458  test acc 26.20%  18129 samples/s
  *   done: 40 steps in 0.3 s, 18125 samples/s, loss 2.2756, test accuracy 26.20%, peak memory 108 MB
+ *   figures: macro F1 0.2198, precision 0.3011, recall 0.2604, AUC 0.7731
  *   stored: fast runs show 1 --store s.db
  *
  * Exit codes:
@@ -32,6 +34,7 @@
  */
 #include "busy.h"
 #include "cli.h"
+#include "cli_figures.h"
 #include "cli_tables.h"
 #include "progress.h"
 
@@ -44,6 +47,7 @@ typedef struct train_line {
     cli_list options;  /* for fast_run_open() */
     bool json;         /* print the object */
     bool quiet;        /* say only what cannot be left out */
+    bool confusion;    /* show the classes and the confusion matrix */
     long metrics_port; /* of --metrics-port; -1: none */
 } train_line;
 
@@ -54,6 +58,7 @@ typedef struct train_show {
     char checkpoint[4096];   /* where the last one was saved; "" */
     int64_t saved_step;      /* of which step it is */
     bool first;              /* this process speaks for the run */
+    bool confusion;          /* show the classes and the confusion matrix at the end */
     fast_exporter *exporter; /* of --metrics-port; or NULL */
 } train_show;
 
@@ -82,9 +87,10 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
     train_line *line = ctx;
     if (!option)
         return cli_fail(CLI_USAGE, "\"%s\" is not an option; options begin with --", value);
-    bool *own = strcmp(option->name, "json") == 0    ? &line->json
-                : strcmp(option->name, "quiet") == 0 ? &line->quiet
-                                                     : NULL;
+    bool *own = strcmp(option->name, "json") == 0        ? &line->json
+                : strcmp(option->name, "quiet") == 0     ? &line->quiet
+                : strcmp(option->name, "confusion") == 0 ? &line->confusion
+                                                         : NULL;
     if (own) {
         *own = strcmp(value, "yes") == 0;
         return CLI_DONE;
@@ -100,7 +106,7 @@ static bool has_team(const fast_run *run)
     return strcmp(fast_run_option(run, "transport"), "auto") != 0;
 }
 
-/* Say what is trained, on what and how, before the first step. Up to three lines:
+/* Say what is trained, on what and how, before the first step. Up to four lines:
  *
  *   mlp (669,706 parameters) on digits: engine cpu, batch 64, momentum:weight_decay=0.0005 with
  *   lr 0.05 cosine, 40 steps, seed 1                                (one line on the screen)
@@ -126,6 +132,8 @@ static void say_header(const train_show *show, const fast_event *event)
     else
         fprintf(file, "%s steps", fast_run_option(run, "steps"));
     fprintf(file, ", seed %s\n", fast_run_option(run, "seed"));
+    if (event->text)
+        fprintf(file, "%s\n", event->text);
     if (has_team(run))
         fprintf(file, "%s workers: strategy %s%s%s on %s%s%s\n", fast_run_option(run, "workers"),
                 fast_run_option(run, "strategy"),
@@ -303,6 +311,31 @@ static void say_step(FILE *file, const fast_result *r)
     fprintf(file, ", measured %.3g %s\n", unit * r->step_s, name);
 }
 
+/* The figures of the test set in one line, and of which model:
+ *
+ *   figures: macro F1 0.7213, precision 0.7301, recall 0.7218, AUC 0.9512; best model, of step 300
+ *
+ * --confusion adds the classes and the confusion matrix. */
+static void say_figures(const train_show *show, const fast_result *r)
+{
+    FILE *file = show->progress.file;
+    const char *text = fast_run_json(show->run);
+    json_t *result = text ? json_loads(text, 0, NULL) : NULL;
+    const json_t *figures = json_object_get(result, "figures");
+    cli_page page;
+
+    fputs("figures: ", file);
+    cli_figures_line(figures, file);
+    if (r->best_step >= 0 && strcmp(fast_run_option(show->run, "best"), "yes") == 0)
+        fprintf(file, "; best model, of step %lld", (long long)r->best_step);
+    fputc('\n', file);
+    if (show->confusion) {
+        cli_page_init(&page, file);
+        cli_figures_tables(figures, &page);
+    }
+    json_decref(result);
+}
+
 /* Say what the run came to: steps, speed, loss, accuracy, memory; then the lines on the team, the
  * codec and the step that apply, and where the run is stored.
  *
@@ -322,6 +355,10 @@ static void say_summary(const train_show *show, const fast_result *r)
         cli_progress_time(r->time_s, time);
     if (strcmp(r->stop, "target") == 0)
         fprintf(file, "target reached after %.1f s: ", r->time_to_target_s);
+    else if (strcmp(r->stop, "patience") == 0)
+        fprintf(file, "stopped early, no better validation %s for %s evaluation%s: ",
+                fast_run_option(show->run, "monitor"), fast_run_option(show->run, "patience"),
+                strcmp(fast_run_option(show->run, "patience"), "1") == 0 ? "" : "s");
     else
         fprintf(file, "%s: ", r->stop);
     fprintf(file, "%lld steps in %s%s", (long long)r->steps,
@@ -335,11 +372,14 @@ static void say_summary(const train_show *show, const fast_result *r)
     else if (isfinite(r->test_loss))
         fprintf(file, ", test loss %.4f", r->test_loss);
     fprintf(file, ", peak memory %.0f MB\n", (double)r->memory_peak * 1e-6);
+    if (fast_run_figures(show->run))
+        say_figures(show, r);
     if (has_team(show->run))
         say_team(show, r);
     if (is_coded(show->run))
         say_codec(show, r);
-    const bool whole = strcmp(r->stop, "done") == 0 || strcmp(r->stop, "target") == 0;
+    const bool whole = strcmp(r->stop, "done") == 0 || strcmp(r->stop, "target") == 0 ||
+                       strcmp(r->stop, "patience") == 0;
     if (whole && isfinite(r->predicted_step_s) && isfinite(r->step_s))
         say_step(file, r);
     const int64_t id = fast_run_id(show->run);
@@ -456,7 +496,7 @@ static int finish(train_show *show, const train_line *line, fast_err err, int ar
 /* Open the run, train it and report. The exit code is 75 where a stopped run was saved. */
 static int train(const train_line *line, int argc, char **argv)
 {
-    train_show show = { .run = NULL };
+    train_show show = { .confusion = line->confusion };
     cli_busy busy = { .runs = false };
     if (!line->quiet)
         cli_busy_begin(&busy, stderr, "reading data and preparing to train", 0);

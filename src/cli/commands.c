@@ -36,10 +36,65 @@
 static const fast_option train_flags[] = {
     FLAG("json", "print the result as one JSON object, the last line of standard output"),
     FLAG("quiet", "say nothing while training"),
+    FLAG("confusion", "show the figures of each class and the confusion matrix at the end"),
     { "metrics_port", "",
       "serve what is measured at /metrics (OpenMetrics) on this port of "
       "127.0.0.1; 0: on a free one",
       FAST_OPTION_INT, 0, 0, 0, 65535, NULL },
+    FLAG_END,
+};
+
+/* Flags of predict and evaluate: how a model is opened. */
+#define FLAG_TEXT(name, help, kind)                        \
+    {                                                      \
+        name, "", help, FAST_OPTION_TEXT, 0, 0, 0, 0, kind \
+    }
+#define MODEL_FLAGS                                                                               \
+    FLAG_TEXT("model", "the network, for a file that does not describe itself", "model"),         \
+        FLAG_TEXT("data", "the training data, for a file that does not describe itself", "data"), \
+        FLAG_TEXT("engine", "compute with this engine; else the fastest", "engine"),              \
+    {                                                                                             \
+        "batch", "0", "samples of a pass; 0: as in training", FAST_OPTION_INT, 0, 0, 0, 65536,    \
+            NULL                                                                                  \
+    }
+
+static const fast_option predict_flags[] = {
+    FLAG_TEXT("out", "write to this file; .npy, .json and .csv name the format", "file"),
+    { "format", "auto", "how predictions are written; auto: by the name of --out, else CSV",
+      FAST_OPTION_CHOICE, 0, 0, 0, 0, "auto|csv|json|npy" },
+    { "values", "class",
+      "for classes: the most probable one, all probabilities, or logits (before the softmax)",
+      FAST_OPTION_CHOICE, 0, 0, 0, 0, "class|probabilities|logits" },
+    { "top", "1", "write the K most probable classes", FAST_OPTION_INT, 0, 0, 1, 65536, NULL },
+    FLAG_TEXT("prompt", "text that a language model continues; else the text of DATA", NULL),
+    { "length", "200", "characters to generate", FAST_OPTION_INT, 0, 0, 0, 1e9, NULL },
+    { "temperature", "1",
+      "below 1: more often the probable characters; 0: always the most probable", FAST_OPTION_REAL,
+      0, 0, 0, 1000, NULL },
+    { "top_k", "0", "draw among the K most probable characters; 0: among all", FAST_OPTION_INT, 0,
+      0, 0, 256, NULL },
+    { "seed", "1", "of the draws: the same seed gives the same text", FAST_OPTION_INT, 0, 0, 0,
+      1e15, NULL },
+    MODEL_FLAGS,
+    FLAG_END,
+};
+
+static const fast_option evaluate_flags[] = {
+    FLAG("json", "print loss and all figures as one JSON object"),
+    MODEL_FLAGS,
+    FLAG_END,
+};
+
+static const fast_option show_flags[] = {
+    FLAG("json", "print the description as one JSON object"),
+    FLAG_END,
+};
+
+static const fast_option export_flags[] = {
+    { "model", "", "the network, as in its training: for a file that has none", FAST_OPTION_TEXT, 0,
+      0, 0, 0, "model" },
+    { "data", "", "the training data: for a file that does not describe them", FAST_OPTION_TEXT, 0,
+      0, 0, 0, "data" },
     FLAG_END,
 };
 
@@ -55,6 +110,13 @@ static const fast_option compare_flags[] = {
       FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
     FLAG("json", "print one JSON object a line for each way of training"),
     FLAG("quiet", "say nothing while it runs"),
+    FLAG_END,
+};
+
+static const fast_option find_lr_flags[] = {
+    { "lr_min", "1e-5", "learning rate of the first step", FAST_OPTION_REAL, 0, 0, 0, 0, NULL },
+    { "lr_max", "10", "learning rate of the last step", FAST_OPTION_REAL, 0, 0, 0, 0, NULL },
+    FLAG("json", "print one JSON object a line: a step each, then the result"),
     FLAG_END,
 };
 
@@ -102,11 +164,6 @@ static const fast_option ui_flags[] = {
 };
 
 /* A flag with a value that the command reads itself. */
-#define FLAG_TEXT(name, help, kind)                        \
-    {                                                      \
-        name, "", help, FAST_OPTION_TEXT, 0, 0, 0, 0, kind \
-    }
-
 static const fast_option runs_flags[] = {
     FLAG_TEXT("store", "the run store; else runs.db in your data folder", "file"),
     FLAG_TEXT("where", "only runs like status=done,workers>=4,model~net (= != < <= > >= ~)", NULL),
@@ -119,6 +176,11 @@ static const fast_option runs_flags[] = {
     { "format", "csv", "export: how", FAST_OPTION_CHOICE, 0, 0, 0, 0, "csv|jsonl" },
     FLAG("yes", "delete: do not ask"),
     FLAG("json", "print one JSON object a line for each run"),
+    FLAG_END,
+};
+
+static const fast_option shard_flags[] = {
+    FLAG("json", "print the result as one JSON object"),
     FLAG_END,
 };
 
@@ -146,6 +208,35 @@ static const cli_example train_examples[] = {
     { "fast train --checkpoint run.safetensors",
       "Ctrl-C saves; --resume run.safetensors continues" },
     { "fast train --quiet --json", "for programs: the result as one JSON object" },
+    { NULL, NULL },
+};
+
+static const cli_example predict_examples[] = {
+    { "fast predict iris.safetensors new.csv", "the class of each row, with its probability" },
+    { "fast predict lenet.safetensors x.npy --values probabilities --out p.npy",
+      "probabilities of all classes as a numpy array" },
+    { "fast predict lenet.safetensors fashion-mnist --top 3 --format json",
+      "the three most probable classes of each test image, an object a line" },
+    { "cat rows.csv | fast predict iris.safetensors -", "a table from standard input" },
+    { "fast predict gpt.safetensors --prompt 'Once upon' --length 400 --temperature 0.8",
+      "text of a language model" },
+    { NULL, NULL },
+};
+
+static const cli_example evaluate_examples[] = {
+    { "fast evaluate iris.safetensors test.csv", "loss, accuracy, F1 and the confusion matrix" },
+    { "fast evaluate lenet.safetensors npy:x=x.npy,y=y.npy --json", "the same for programs" },
+    { NULL, NULL },
+};
+
+static const cli_example show_examples[] = {
+    { "fast show iris.safetensors", "what a saved model is, and the command that trained it" },
+    { NULL, NULL },
+};
+
+static const cli_example export_examples[] = {
+    { "fast export lenet.safetensors lenet.onnx",
+      "a saved model as an ONNX file, for other programs" },
     { NULL, NULL },
 };
 
@@ -188,6 +279,14 @@ static const cli_example simulate_examples[] = {
       "random faults, a thousand times; the first failure with the faults that matter alone" },
     { "fast simulate --program gossip --faults 'partition 0,1|2,3 at 1ms for 20ms'",
       "a program that gets over it" },
+    { NULL, NULL },
+};
+
+static const cli_example find_lr_examples[] = {
+    { "fast find-lr --model lenet", "the loss over growing learning rates, and one to start with" },
+    { "fast find-lr --optimizer adam --lr-max 1", "another update rule and range" },
+    { "fast find-lr --workers 4 --batch 64", "for a global batch of 256" },
+    { "fast find-lr --steps 300 --json", "finer, for programs" },
     { NULL, NULL },
 };
 
@@ -235,6 +334,14 @@ static const cli_example pack_examples[] = {
     { NULL, NULL },
 };
 
+static const cli_example shard_examples[] = {
+    { "fast shard digits --out digits-shards", "write a data set as files that can be streamed" },
+    { "fast train --data shards:dir=digits-shards,cache=64Mi", "train from them, in 64 MiB" },
+    { "fast shard folder:path=photos,size=64,decode=batch --out photos-shards --compression zstd",
+      "decode and resize pictures once; memory for one shard is enough" },
+    { NULL, NULL },
+};
+
 static const cli_example info_examples[] = {
     { "fast info", "the version, the machine, and what optional libraries bring" },
     { "fast info --json", "the same for programs" },
@@ -255,10 +362,21 @@ static const cli_example help_examples[] = {
 const cli_command cli_commands[] = {
     { "train", "[OPTIONS]", "train a model", "train", train_flags, NULL, train_examples,
       cli_train },
+    { "predict", "MODEL [DATA] [OPTIONS]",
+      "use a saved model on new data: classes, probabilities, values, text", NULL, predict_flags,
+      NULL, predict_examples, cli_predict },
+    { "evaluate", "MODEL DATA [OPTIONS]", "measure a saved model on data with answers", NULL,
+      evaluate_flags, NULL, evaluate_examples, cli_evaluate },
+    { "show", "MODEL [--json]", "describe a saved model", NULL, show_flags, NULL, show_examples,
+      cli_show },
+    { "export", "MODEL FILE.onnx", "write a saved model as an ONNX file", NULL, export_flags, NULL,
+      export_examples, cli_export },
     { "compare", "[OPTIONS]",
       "train the same job in several ways, and say which to choose; options take lists a,b and "
       "ranges 2..16x2",
       "train", compare_flags, NULL, compare_examples, cli_compare },
+    { "find-lr", "[OPTIONS]", "find a learning rate to start with, in a hundred steps", "train",
+      find_lr_flags, NULL, find_lr_examples, cli_find_lr },
     { "bench", "[engine|allreduce|codec|sim] [OPTIONS]", "measure the speed of this machine",
       "train", bench_flags, "engine|allreduce|codec|sim", bench_examples, cli_bench },
     { "simulate", "[OPTIONS]",
@@ -271,13 +389,19 @@ const cli_command cli_commands[] = {
       "list|show|compare|tag|untag|export|delete", runs_examples, cli_runs },
     { "ui", "[OPTIONS]", "see, compare and start runs in a browser", NULL, ui_flags, NULL,
       ui_examples, cli_ui },
+    { "shard", "DATA --out FOLDER [OPTIONS]",
+      "write a data set as shards on disk, to stream it through a bounded memory", "shard",
+      shard_flags, NULL, shard_examples, cli_shard },
     { "pack", "PROGRAM [OPTIONS]",
       "write one program that trains or predicts and needs nothing else", "train", pack_flags, NULL,
       pack_examples, cli_pack },
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
-      "train|compare|bench|simulate|systems|runs|ui|pack|info|help|models|data|layers|optimizers|"
+      "train|predict|evaluate|show|export|compare|find-lr|bench|simulate|systems|runs|ui|shard|"
+      "pack|info|"
+      "help|"
+      "models|data|layers|optimizers|"
       "schedules|engines|"
       "clusters|faults|strategies|topologies|codecs|representatives",
       help_examples, cli_help },
@@ -290,15 +414,17 @@ const cli_command cli_commands[] = {
 const cli_group cli_groups[] = {
     { "What to train", "|model|data|augment|" },
     { "What to simulate", "|program|rounds|size|algorithm|work|" },
+    { "How to write shards", "|out|order|compression|" },
     { "Random numbers", "|seed|seeds|shrink|tune|jobs|" },
-    { "How to learn", "|batch|global_batch|lr|optimizer|schedule|" },
-    { "How long", "|epochs|steps|target|evaluate|holdout|" },
+    { "How to learn", "|batch|global_batch|lr|lr_min|lr_max|optimizer|schedule|class_weights|" },
+    { "How long",
+      "|epochs|steps|target|evaluate|holdout|validation|monitor|patience|min_delta|best|" },
     { "Files",
       "|save|load|checkpoint|checkpoint_every|resume|log|tensorboard|store|name|batch_of|" },
     { "Workers", "|workers|system|strategy|phases|topology|representative|shard|alpha|" },
     { "What is sent", "|codec|codec_down|feedback|codec_scope|codec_small|" },
     { "Where", "|transport|cluster|faults|timeout|pool|trace|record|replay|check|" },
-    { "Speed", "|engine|method|plan|prefetch|" },
+    { "Speed", "|engine|method|plan|prefetch|preprocess|" },
     { "Other options", NULL },
 };
 

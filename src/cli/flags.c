@@ -230,9 +230,9 @@ int cli_flags_read(const cli_command *command, int argc, char **argv, cli_set_fn
             code = cli_help_topic(command->name);
             return code == CLI_DONE ? CLI_HELPED : code;
         }
-        if (word[0] == '-' && word[1] != '-')
+        if (word[0] == '-' && word[1] != '-' && word[1])
             return cli_fail(CLI_USAGE, "no option %s; options begin with --", word);
-        if (word[0] != '-') {
+        if (word[0] != '-' || !word[1]) { /* - alone is standard input */
             value = word;
         } else {
             option = find(command, &list, word);

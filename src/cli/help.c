@@ -243,7 +243,8 @@ static int no_topic(const char *name)
         name);
 }
 
-/* A topic is looked for among commands, then kinds of parts, then parts. */
+/* A topic is looked for among commands, then kinds of parts, then parts, then options; at last a
+ * word that people use for a command leads to it. */
 int cli_help_topic(const char *name)
 {
     const cli_command *command = cli_command_find(name);
@@ -260,7 +261,19 @@ int cli_help_topic(const char *name)
         print_topic(&page, topic);
         return CLI_DONE;
     }
-    return print_parts_named(&page, name) ? CLI_DONE : no_topic(name);
+    const bool part = print_parts_named(&page, name);
+    if (cli_help_option(name, part) || part)
+        return CLI_DONE;
+    if (strcmp(name, "version") == 0) {
+        fputs("fast --version prints the version, fast info what this build has.\n", stdout);
+        return CLI_DONE;
+    }
+    const char *how, *other = cli_other_word(name, &how);
+    if (!other)
+        return no_topic(name);
+    fprintf(stdout, "%s: %s\n\n", name, how);
+    print_command(&page, cli_command_find(other));
+    return CLI_DONE;
 }
 
 /* One command line, read. */

@@ -25,7 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NOTE_MAX = 512 };
+enum { NOTE_MAX = 512, SENTENCE_MAX = 8192 };
 
 /* One line on standard error, for example:
  *
@@ -34,15 +34,19 @@ enum { NOTE_MAX = 512 };
  */
 int cli_fail(int code, const char *format, ...)
 {
+    char text[SENTENCE_MAX];
     va_list arguments;
     char host[64] = "?";
     va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127)
+            *c = '?';
     fputs("fast: ", stderr);
     if (cli_ranks() > 1 && gethostname(host, sizeof host - 1) == 0)
         fprintf(stderr, "rank %d on %s: ", cli_rank(), host);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    va_end(arguments);
+    fprintf(stderr, "%s\n", text);
     return code;
 }
 
@@ -118,7 +122,8 @@ static int run_command(int argc, char **argv)
         char *help[] = { name, NULL };
         return cli_help(1, help);
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0 ||
+        strcmp(argv[1], "-V") == 0) {
         printf("fast %s\n", fast_version());
         return CLI_DONE;
     }
@@ -129,6 +134,10 @@ static int run_command(int argc, char **argv)
                 return cli_help_topic(argv[1]);
         return command->main(argc - 1, argv + 1);
     }
+    const char *how, *other = cli_other_word(argv[1], &how);
+    if (other)
+        return cli_fail(CLI_USAGE, "no command \"%s\"; did you mean \"%s\"? (%s)", argv[1], other,
+                        how);
     int64_t count = 0;
     while (cli_commands[count].name)
         count++;

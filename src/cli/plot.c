@@ -23,8 +23,8 @@
  * accuracy. Nothing is drawn where all values are equal, at a single point of time 0, or below 20
  * columns.
  *
- * Lines after the 26th have no letter and are not drawn. Only `fast compare` on a terminal draws
- * curves.
+ * Lines after the 26th have no letter and are not drawn. `fast compare` draws these curves on a
+ * terminal; `fast find-lr` draws one curve over learning rates.
  */
 #include "plot.h"
 
@@ -133,4 +133,56 @@ void cli_plot(const fast_compared *lines, int64_t count, double target, FILE *ou
     for (int x = 0; x < p.columns; x++)
         fputc('-', out);
     fprintf(out, "\n        0%*.4g s\n", p.columns - 3, p.time_max);
+}
+
+/* A row's label and its cells. */
+static void put_row(const plot *p, int y, FILE *out)
+{
+    const double height = p->high - (p->high - p->low) * y / (ROWS - 1);
+
+    if (y % 3 == 0 || y == ROWS - 1)
+        fprintf(out, "%7.4g", height);
+    else
+        fputs("       ", out);
+    fputs(" |", out);
+    for (int x = 0; x < p->columns; x++)
+        fputc(p->cells[y][x] ? p->cells[y][x] : ' ', out);
+    fputc('\n', out);
+}
+
+/* Points are the columns of the axis in their order, so that the logarithm needs no scale. */
+void cli_plot_log(const double *x, const double *y, int64_t count, double mark, const char *name,
+                  FILE *out)
+{
+    plot p = { .time_max = (double)(count - 1), .low = INFINITY, .high = -INFINITY };
+    cli_page page;
+    int64_t marked = -1;
+
+    cli_page_init(&page, out);
+    p.columns = page.width - MARGIN - 2 < COLUMNS_MAX ? page.width - MARGIN - 2 : COLUMNS_MAX;
+    for (int64_t i = 0; i < count; i++) {
+        if (isfinite(y[i])) {
+            p.low = fmin(p.low, y[i]);
+            p.high = fmax(p.high, y[i]);
+        }
+        marked = x[i] <= mark ? i : marked;
+    }
+    if (count < 2 || !(p.high > p.low) || p.columns < 20)
+        return;
+    for (int64_t i = 0; i + 1 < count; i++)
+        for (int k = 0; k <= 2 * COLUMNS_MAX && isfinite(y[i]) && isfinite(y[i + 1]); k++) {
+            const double part = (double)k / (2 * COLUMNS_MAX);
+
+            put(&p, (double)i + part, y[i] + part * (y[i + 1] - y[i]), 'o');
+        }
+    fprintf(out, "\n%s over learning rates\n", name);
+    for (int row = 0; row < ROWS; row++)
+        put_row(&p, row, out);
+    fputs("        +", out);
+    for (int column = 0; column < p.columns; column++)
+        fputc(marked >= 0 && column == (int)((double)marked / p.time_max * (p.columns - 1) + 0.5)
+                  ? '^'
+                  : '-',
+              out);
+    fprintf(out, "\n         %-12.3g%*.3g\n", x[0], p.columns - 12, x[count - 1]);
 }

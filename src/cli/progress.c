@@ -150,15 +150,21 @@ static void line(cli_progress *progress, const fast_event *event, bool evaluated
         fprintf(progress->file, "  loss %.4f", r->loss);
     if (isfinite(r->train_accuracy))
         fprintf(progress->file, "  acc %.1f%%", 100 * r->train_accuracy);
+    /* During training the validation set is evaluated, if there is one; at the end the test set. */
+    const bool tested = !isnan(r->test_loss) || r->best_step < 0;
+    const double accuracy = tested ? r->test_accuracy : r->validation_accuracy;
+    const char *set = tested ? "test" : "validation";
     if (evaluated)
-        fprintf(progress->file, "  test loss %.4f", r->test_loss);
-    if (evaluated && isfinite(r->test_accuracy))
-        fprintf(progress->file, "  %stest acc %.2f%%%s", progress->color ? "\033[1m" : "",
-                100 * r->test_accuracy, progress->color ? "\033[0m" : "");
+        fprintf(progress->file, "  %s loss %.4f", set, tested ? r->test_loss : r->validation_loss);
+    if (evaluated && isfinite(accuracy))
+        fprintf(progress->file, "  %s%s acc %.2f%%%s", progress->color ? "\033[1m" : "", set,
+                100 * accuracy, progress->color ? "\033[0m" : "");
+    if (evaluated && !tested && r->best_step == event->step)
+        fputs("  best", progress->file);
     if (isfinite(r->samples_per_s))
         fprintf(progress->file, "  %.0f samples/s", r->samples_per_s);
     cli_progress_time(event->seconds_left, left);
-    if (left[0] && event->step < event->step_count)
+    if (left[0] && event->step < event->step_count && !r->stop[0])
         fprintf(progress->file, "  %s left", left);
     fputc('\n', progress->file);
     fflush(progress->file);

@@ -20,6 +20,7 @@
  * 12 more". `compare` leaves out results that no run has. With --json both print one object a run,
  * with all columns and options, but without the rows of other tables.
  */
+#include "cli_figures.h"
 #include "cmd_runs.h"
 
 #include <math.h>
@@ -154,6 +155,26 @@ static fast_err put_rows(cli_page *page, fast_store *store, int64_t id, fast_sto
     return err;
 }
 
+/* Print the figures of the test set, which are part of the result. */
+static void put_figures(cli_page *page, const fast_stored_run *run)
+{
+    json_t *result = run->result ? json_loads(run->result, 0, NULL) : NULL;
+    const json_t *figures = json_object_get(result, "figures");
+    const json_t *best = json_object_get(result, "best_step");
+
+    if (json_is_object(figures)) {
+        cli_page_title(page, "Figures of the test set");
+        fputs("  ", page->out);
+        cli_figures_line(figures, page->out);
+        if (json_is_integer(best))
+            fprintf(page->out, "\n  best validation at step %lld",
+                    (long long)json_integer_value(best));
+        fputc('\n', page->out);
+        cli_figures_tables(figures, page);
+    }
+    json_decref(result);
+}
+
 /* Print one run with all that is stored of it. */
 static fast_err put_run(cli_page *page, fast_store *store, const fast_stored_run *run)
 {
@@ -168,6 +189,7 @@ static fast_err put_run(cli_page *page, fast_store *store, const fast_stored_run
     fprintf(page->out, "\n%s\n", cli_text_safe(run->command, CLI_SAFE_MAX, text));
     cli_page_title(page, "Result");
     put_columns(page, run, "epoch", "dropped");
+    put_figures(page, run);
     fast_err err = put_rows(page, store, run->id, FAST_STORE_WORKERS, "Actors");
     if (!err)
         err = put_rows(page, store, run->id, FAST_STORE_LINKS, "Links");

@@ -13,7 +13,7 @@
  *   codecs.c    the registries; one file a codec (or a few that differ in a line), or a stage
  *   bits.h      bit and variable-length fields; noise.h: random numbers at the speed of memory
  *
- * A codec turns a block of floats into bytes and back. It is a kernel: the coder opens views for
+ * A codec turns a block of floats into bytes and back. It is a kernel: the coder maps vectors for
  * it. It is pure: the same configuration, input, state and key give the same bytes, on every
  * machine. Encoding neither allocates nor fails. Decoding trusts nothing: hostile bytes give
  * FAST_EFORMAT and touch nothing outside the block. A block with a value that is not finite decodes
@@ -180,7 +180,7 @@ bool fast__chain_only_selects(const fast_chain *chain); /* true if users named n
 typedef struct fast_coder_options {
     const fast_chain *chain;    /* borrowed */
     const fast_layout *layout;  /* of the whole vector; borrowed */
-    const fast_device *device;  /* of the vectors and of the flow's state; NULL: the host */
+    const fast_device *device;  /* of the flow's state; NULL: the host */
     int64_t offset;             /* first element of the range that flows here: a shard, a bucket */
     int64_t count;              /* elements of that range */
     int scope;                  /* 0 as the codec says, 1 a block for each layer, 2 one for all */
@@ -204,22 +204,21 @@ void fast__coder_free(fast_coder *coder); /* NULL is allowed */
 size_t fast__coder_bound(const fast_coder *coder);
 
 /* Encode x, the range, at a step: the bytes written. Neither allocates nor fails. */
-size_t fast__coder_encode_view(fast_coder *coder, int64_t step, double progress, fast_view x,
-                               uint8_t *out);
+size_t fast__coder_encode(fast_coder *coder, int64_t step, double progress, const float *x,
+                          uint8_t *out);
 /* y = scale d or y += scale d, over the range. FAST_EFORMAT. */
-fast_err fast__coder_decode_view(fast_coder *coder, const uint8_t *in, size_t size,
-                                 fast_decode_mode mode, float scale, fast_view y);
+fast_err fast__coder_decode(fast_coder *coder, const uint8_t *in, size_t size,
+                            fast_decode_mode mode, float scale, float *y);
 /* Encode x, the range, by the selections of the chain alone: y becomes the part that is sent. */
 void fast__coder_select(fast_coder *coder, const float *x, float *y);
 /* Encode or decode `count` blocks from `first` on; x and y are the whole range, of which only those
  * blocks are touched. fast__coder_encode_end() ends a vector once all its blocks are encoded. A
  * piece takes fast__coder_bound() at most. */
-size_t fast__coder_encode_blocks(fast_coder *coder, int64_t first, int64_t count, int64_t step,
-                                 double progress, fast_view x, uint8_t *out);
+size_t fast__coder_encode_part(fast_coder *coder, int64_t first, int64_t count, int64_t step,
+                               double progress, const float *x, uint8_t *out);
 void fast__coder_encode_end(fast_coder *coder);
-fast_err fast__coder_decode_blocks(fast_coder *coder, int64_t first, int64_t count,
-                                   const uint8_t *in, size_t size, fast_decode_mode mode,
-                                   float scale, fast_view y);
+fast_err fast__coder_decode_part(fast_coder *coder, int64_t first, int64_t count, const uint8_t *in,
+                                 size_t size, fast_decode_mode mode, float scale, float *y);
 /* Return the number of blocks of the range, and where block i lies in it. */
 int64_t fast__coder_block_count(const fast_coder *coder);
 void fast__coder_block_at(const fast_coder *coder, int64_t i, int64_t *at_out, int64_t *count_out);
@@ -228,10 +227,10 @@ void fast__coder_block_at(const fast_coder *coder, int64_t i, int64_t *at_out, i
 fast_err fast__coder_pairs(fast_coder *coder, const uint8_t *in, size_t size, uint32_t *index,
                            float *value, int64_t *count_out);
 
-/* Return the residual of error feedback, `count` elements; empty without feedback. */
-fast_view fast__coder_residual_view(const fast_coder *coder);
+/* Return the residual of error feedback, `count` elements; NULL without feedback. */
+float *fast__coder_residual(const fast_coder *coder);
 /* Return all state of the flow, for checkpoints: the residual, then the codec's own. */
-fast_view fast__coder_state_view(const fast_coder *coder);
+float *fast__coder_state(const fast_coder *coder, int64_t *count_out);
 /* Return the number of vectors encoded so far: it keys the random choices. */
 int64_t fast__coder_encodings(const fast_coder *coder);
 /* Start again, as if `encodings` vectors had been encoded: state and residual become 0. */
@@ -241,24 +240,7 @@ void fast__coder_restart(fast_coder *coder, int64_t encodings);
  * of a round's blocks lie one after the other. */
 int fast__coder_round_count(const fast_coder *coder);
 int64_t fast__coder_round_size(const fast_coder *coder, int round);
-void fast__coder_round_send_view(fast_coder *coder, int64_t step, double progress, int round,
-                                 fast_view x, fast_view dense);
-/* Take the mean of the round in; y, the range, is complete after the last one. */
-void fast__coder_round_take_view(fast_coder *coder, int round, fast_view dense, fast_view y);
-
-/*
- * On host floats, for callers that do not hold views yet; of coders on the host.
- */
-size_t fast__coder_encode(fast_coder *coder, int64_t step, double progress, const float *x,
-                          uint8_t *out);
-fast_err fast__coder_decode(fast_coder *coder, const uint8_t *in, size_t size,
-                            fast_decode_mode mode, float scale, float *y);
-size_t fast__coder_encode_part(fast_coder *coder, int64_t first, int64_t count, int64_t step,
-                               double progress, const float *x, uint8_t *out);
-fast_err fast__coder_decode_part(fast_coder *coder, int64_t first, int64_t count, const uint8_t *in,
-                                 size_t size, fast_decode_mode mode, float scale, float *y);
-float *fast__coder_residual(fast_coder *coder); /* NULL without feedback */
-float *fast__coder_state(fast_coder *coder, int64_t *count_out);
 void fast__coder_round_send(fast_coder *coder, int64_t step, double progress, int round,
                             const float *x, float *dense);
+/* Take the mean of the round in; y, the range, is complete after the last one. */
 void fast__coder_round_take(fast_coder *coder, int round, const float *dense, float *y);

@@ -23,8 +23,8 @@
  * is allocated after fast__coder_new(). A key is drawn for each block and encoding from (seed,
  * flow, encodings so far, block).
  *
- * x, y and the state are on the coder's device. A call opens the elements that its blocks cover,
- * once, and the codec, which is a kernel, works on the opened memory.
+ * The state is on the coder's device. A call maps the elements that its blocks cover, once, and the
+ * codec, which is a kernel, works on the mapped memory.
  */
 #include "base/memory.h"
 #include "base/rng.h"
@@ -32,7 +32,6 @@
 #include "codec/chain.h"
 #include "codec/entries.h"
 #include "tensor/vector.h"
-#include "tensor/view.h"
 
 #include <string.h>
 
@@ -45,41 +44,42 @@ typedef struct coder_block {
 } coder_block;
 
 struct fast_coder {
-    const fast_chain *chain;   /* borrowed */
-    const fast_device *device; /* of the vectors and of the state */
-    unsigned traits;           /* of the chain */
-    int64_t count;             /* elements of the range */
-    coder_block *blocks;       /* in the order of the range */
-    int64_t block_count;       /* number of blocks */
-    bool gapless;              /* the blocks cover the range: its layout has no padding there */
-    bool feedback;             /* the coder holds a residual */
-    bool corrects;             /* the residual has the codec's loss, not only what waits */
-    int64_t state_count;       /* elements of `state` */
-    fast_view state;           /* the residual, [count], if there is one; then the blocks' state */
-    void *scratch;             /* of the codec */
-    float *sum;          /* generic feedback, selections: [largest block] v, then its decoding;
+    const fast_chain *chain; /* borrowed */
+    unsigned traits;         /* of the chain */
+    int64_t count;           /* elements of the range */
+    coder_block *blocks;     /* in the order of the range */
+    int64_t block_count;     /* number of blocks */
+    bool gapless;            /* the blocks cover the range: its layout has no padding there */
+    bool feedback;           /* the coder holds a residual */
+    bool corrects;           /* the residual has the codec's loss, not only what waits */
+    int64_t state_count;     /* elements of `state` */
+    float *state;            /* the residual, [count], if there is one; then the blocks' state */
+    void *scratch;           /* of the codec */
+    float *sum;              /* generic feedback, selections: [largest block] v, then its decoding;
                                   or NULL */
-    uint8_t *bytes[2];   /* [room] each: frames between stages; NULL without stages */
-    void *stage_scratch; /* of the stages */
-    size_t room;         /* bytes of a frame behind its first byte, at most, in any stage */
-    size_t plain;        /* bytes of a frame behind its first byte before stages, at most */
-    uint64_t seed;       /* of the run */
-    uint64_t flow;       /* number of this flow */
-    uint64_t encodings;  /* vectors encoded so far */
-    int64_t workers;     /* number of workers that send such vectors */
-    int64_t offset;      /* first element of the range, in the whole vector */
-    int64_t whole;       /* elements of the whole vector */
+    uint8_t *bytes[2];       /* [room] each: frames between stages; NULL without stages */
+    void *stage_scratch;     /* of the stages */
+    size_t room;             /* bytes of a frame behind its first byte, at most, in any stage */
+    size_t plain;            /* bytes of a frame behind its first byte before stages, at most */
+    uint64_t seed;           /* of the run */
+    uint64_t flow;           /* number of this flow */
+    uint64_t encodings;      /* vectors encoded so far */
+    int64_t workers;         /* number of workers that send such vectors */
+    int64_t offset;          /* first element of the range, in the whole vector */
+    int64_t whole;           /* elements of the whole vector */
     fast_codec_model_fn *look; /* at the model that the vectors change; NULL: not known */
     void *look_ctx;            /* argument of look */
 };
 
-/* Memory of one call, open to the codec. */
+/* Memory of one call, mapped for the codec. */
 typedef struct coder_access {
-    fast_view part;         /* the blocks' part of x or y */
+    const float *part;      /* the blocks' part of x or y */
+    int64_t count;          /* elements of it */
     int64_t from;           /* first element of it, in the range */
-    float *elements;        /* [part.count], open */
-    float *state;           /* the whole state, open; NULL: not needed */
-    fast_codec_model model; /* that the vector changes, as its sender knows it */
+    float *elements;        /* [count], mapped */
+    float *state;           /* the whole state, mapped; NULL: not needed */
+    fast_codec_model model; /* that the vector changes, as its sender knows it; w is mapped */
+    const float *w;         /* [whole] address of model.w before; NULL: not known */
 } coder_access;
 
 /* The lesser of two counts. */
@@ -210,6 +210,7 @@ static void measure(fast_coder *c, const fast_coder_options *o, size_t *scratch_
  * failure the caller frees the coder. */
 static fast_err build(fast_coder *c, const fast_coder_options *o)
 {
+    const fast_device *device = o->device ? o->device : &fast__host;
     const fast_codec *codec = o->chain->codec;
     const unsigned traits = c->traits, own = fast__chain_codec_traits(o->chain);
     const unsigned exact = FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED | FAST_CODEC_ACCUMULATES |
@@ -229,7 +230,7 @@ static fast_err build(fast_coder *c, const fast_coder_options *o)
                                 ((own & FAST_CODEC_UNBIASED) && !(own & FAST_CODEC_RAW)));
     if (c->feedback)
         c->state_count += c->count;
-    FAST_TRY(fast__view_new(c->device, "state of a codec", c->state_count, &c->state));
+    FAST_TRY(fast__vector_new(device, "state of a codec", c->state_count, &c->state));
     FAST_TRY(fast__alloc("scratch of a codec", (int64_t)scratch, 1, &c->scratch));
     if (selects || (c->feedback && !(traits & FAST_CODEC_FEEDBACK)))
         FAST_TRY(fast__alloc("feedback of a codec", 2 * largest, sizeof(float), &c->sum));
@@ -248,7 +249,6 @@ fast_err fast__coder_new(const fast_coder_options *options, fast_coder **out)
     FAST_TRY(fast__alloc("codec", 1, sizeof *c, &c));
     c->chain = options->chain;
     c->traits = fast__chain_traits(options->chain);
-    c->device = options->device ? options->device : &fast__host;
     c->count = options->count;
     c->seed = options->seed;
     c->flow = options->flow;
@@ -270,7 +270,7 @@ void fast__coder_free(fast_coder *c)
     if (!c)
         return;
     fast__free(c->blocks);
-    fast__view_free(&c->state);
+    fast__vector_free(c->state);
     fast__free(c->scratch);
     fast__free(c->sum);
     fast__free(c->bytes[0]);
@@ -284,13 +284,14 @@ size_t fast__coder_bound(const fast_coder *c)
     return 1 + c->room;
 }
 
-fast_view fast__coder_residual_view(const fast_coder *c)
+float *fast__coder_residual(const fast_coder *c)
 {
-    return c->feedback ? fast__view_slice(c->state, 0, c->count) : (fast_view){ 0 };
+    return c->feedback ? c->state : NULL;
 }
 
-fast_view fast__coder_state_view(const fast_coder *c)
+float *fast__coder_state(const fast_coder *c, int64_t *count_out)
 {
+    *count_out = c->state_count;
     return c->state;
 }
 
@@ -302,7 +303,7 @@ int64_t fast__coder_encodings(const fast_coder *c)
 void fast__coder_restart(fast_coder *c, int64_t encodings)
 {
     FAST_ASSERT(encodings >= 0);
-    fast__view_fill(0, c->state);
+    fast__vector_fill(c->state_count, 0, c->state);
     c->encodings = (uint64_t)encodings;
 }
 
@@ -318,23 +319,36 @@ void fast__coder_block_at(const fast_coder *c, int64_t i, int64_t *at_out, int64
     *count_out = c->blocks[i].block.count;
 }
 
-/* Open the elements of some blocks of a vector of the range. */
-static coder_access open_blocks(const fast_coder *c, int64_t first, int64_t count, fast_view vector,
-                                fast_access access)
+/* Map the elements of some blocks of a vector of the range. */
+static coder_access map_blocks(const fast_coder *c, int64_t first, int64_t count,
+                               const float *vector, fast_access access)
 {
+    coder_access a = { .part = vector };
+
     FAST_ASSERT(first >= 0 && count >= 0);
     FAST_ASSERT(count <= c->block_count - first);
-    FAST_ASSERT(vector.count == c->count);
-    FAST_ASSERT(vector.device == c->device);
-    if (count == 0)
-        return (coder_access){ .part = fast__view_slice(vector, 0, 0) };
-    const coder_block *last = &c->blocks[first + count - 1];
-    const int64_t from = c->blocks[first].at;
-    const fast_view part = fast__view_slice(vector, from, last->at + last->block.count - from);
-    return (coder_access){ .part = part, .from = from, .elements = fast__view_map(part, access) };
+    if (count > 0) {
+        const coder_block *last = &c->blocks[first + count - 1];
+
+        a.from = c->blocks[first].at;
+        a.part = vector + a.from;
+        a.count = last->at + last->block.count - a.from;
+    }
+    a.elements = fast__map(a.part, a.count, access);
+    return a;
 }
 
-/* Where block i begins in the opened elements. */
+/* Unmap everything that a call has mapped. */
+static void unmap(const fast_coder *c, const coder_access *a, fast_access access)
+{
+    if (a->w)
+        fast__unmap(a->w, c->whole, FAST_ACCESS_READ);
+    if (a->state)
+        fast__unmap(c->state, c->state_count, FAST_ACCESS_UPDATE);
+    fast__unmap(a->part, a->count, access);
+}
+
+/* Where block i begins in the mapped elements. */
 static float *elements_of(const fast_coder *c, const coder_access *a, int64_t i)
 {
     return a->elements + (c->blocks[i].at - a->from);
@@ -348,6 +362,21 @@ static fast_codec_model model_of(const fast_coder *c)
     if (c->look && c->chain->select_count > 0)
         c->look(c->look_ctx, &model);
     return model;
+}
+
+/* Map the state as well, for rounds and encoding. */
+static void map_state(const fast_coder *c, coder_access *a)
+{
+    a->state = fast__map(c->state, c->state_count, FAST_ACCESS_UPDATE);
+}
+
+/* Map the model that selections compare with. */
+static void map_model(const fast_coder *c, coder_access *a)
+{
+    a->model = model_of(c);
+    a->w = a->model.w;
+    if (a->w)
+        a->model.w = fast__map(a->w, c->whole, FAST_ACCESS_READ);
 }
 
 /* The arguments of the codec for block i. */
@@ -502,18 +531,17 @@ static size_t pack_stages(fast_coder *c, size_t size, uint8_t *out)
     return 1 + size;
 }
 
-size_t fast__coder_encode_blocks(fast_coder *c, int64_t first, int64_t count, int64_t step,
-                                 double progress, fast_view x, uint8_t *out)
+size_t fast__coder_encode_part(fast_coder *c, int64_t first, int64_t count, int64_t step,
+                               double progress, const float *x, uint8_t *out)
 {
     const bool staged = c->chain->stage_count > 0;
-    coder_access a = open_blocks(c, first, count, x, FAST_ACCESS_READ);
+    coder_access a = map_blocks(c, first, count, x, FAST_ACCESS_READ);
 
-    a.state = fast__view_map(c->state, FAST_ACCESS_UPDATE);
-    a.model = model_of(c);
+    map_state(c, &a);
+    map_model(c, &a);
     const size_t size =
         encode_frame(c, first, count, step, progress, &a, staged ? c->bytes[0] : out + 1);
-    fast__view_unmap(c->state, FAST_ACCESS_UPDATE, a.state);
-    fast__view_unmap(a.part, FAST_ACCESS_READ, a.elements);
+    unmap(c, &a, FAST_ACCESS_READ);
     FAST_ASSERT(size <= c->plain);
     if (staged)
         return pack_stages(c, size, out);
@@ -521,10 +549,10 @@ size_t fast__coder_encode_blocks(fast_coder *c, int64_t first, int64_t count, in
     return 1 + size;
 }
 
-size_t fast__coder_encode_view(fast_coder *c, int64_t step, double progress, fast_view x,
-                               uint8_t *out)
+size_t fast__coder_encode(fast_coder *c, int64_t step, double progress, const float *x,
+                          uint8_t *out)
 {
-    const size_t size = fast__coder_encode_blocks(c, 0, c->block_count, step, progress, x, out);
+    const size_t size = fast__coder_encode_part(c, 0, c->block_count, step, progress, x, out);
 
     c->encodings++;
     return size;
@@ -532,21 +560,19 @@ size_t fast__coder_encode_view(fast_coder *c, int64_t step, double progress, fas
 
 void fast__coder_select(fast_coder *c, const float *x, float *y)
 {
-    coder_access a =
-        open_blocks(c, 0, c->block_count, fast__view_input(x, c->count), FAST_ACCESS_READ);
+    coder_access a = map_blocks(c, 0, c->block_count, x, FAST_ACCESS_READ);
 
     FAST_ASSERT(c->chain->select_count > 0);
-    a.state = fast__view_map(c->state, FAST_ACCESS_UPDATE);
-    a.model = model_of(c);
+    map_state(c, &a);
+    map_model(c, &a);
     for (int64_t i = 0; i < c->block_count; i++) {
         fast_encoding e = encoding_of(c, i, 0, 0, &a);
 
         if (!c->blocks[i].raw)
             select_block(c, &e);
-        memcpy(y + c->blocks[i].at, e.x, (size_t)e.block.count * sizeof *y);
+        fast__vector_copy(e.block.count, e.x, y + c->blocks[i].at);
     }
-    fast__view_unmap(c->state, FAST_ACCESS_UPDATE, a.state);
-    fast__view_unmap(a.part, FAST_ACCESS_READ, a.elements);
+    unmap(c, &a, FAST_ACCESS_READ);
     c->encodings++;
 }
 
@@ -634,23 +660,23 @@ static fast_err decode_frame(fast_coder *c, int64_t first, int64_t count, const 
                                   c->chain->text, (size_t)(end - in));
 }
 
-fast_err fast__coder_decode_blocks(fast_coder *c, int64_t first, int64_t count, const uint8_t *in,
-                                   size_t size, fast_decode_mode mode, float scale, fast_view y)
+fast_err fast__coder_decode_part(fast_coder *c, int64_t first, int64_t count, const uint8_t *in,
+                                 size_t size, fast_decode_mode mode, float scale, float *y)
 {
     const fast_access access =
         mode == FAST_DECODE_SET && c->gapless ? FAST_ACCESS_WRITE : FAST_ACCESS_UPDATE;
 
     FAST_TRY(unstage(c, &in, &size));
-    const coder_access a = open_blocks(c, first, count, y, access);
+    const coder_access a = map_blocks(c, first, count, y, access);
     const fast_err err = decode_frame(c, first, count, &a, mode, scale, in, in + size);
-    fast__view_unmap(a.part, access, a.elements);
+    unmap(c, &a, access);
     return err;
 }
 
-fast_err fast__coder_decode_view(fast_coder *c, const uint8_t *in, size_t size,
-                                 fast_decode_mode mode, float scale, fast_view y)
+fast_err fast__coder_decode(fast_coder *c, const uint8_t *in, size_t size, fast_decode_mode mode,
+                            float scale, float *y)
 {
-    return fast__coder_decode_blocks(c, 0, c->block_count, in, size, mode, scale, y);
+    return fast__coder_decode_part(c, 0, c->block_count, in, size, mode, scale, y);
 }
 
 fast_err fast__coder_pairs(fast_coder *c, const uint8_t *in, size_t size, uint32_t *index,
@@ -693,14 +719,14 @@ int64_t fast__coder_round_size(const fast_coder *c, int round)
     return size;
 }
 
-void fast__coder_round_send_view(fast_coder *c, int64_t step, double progress, int round,
-                                 fast_view x, fast_view dense)
+void fast__coder_round_send(fast_coder *c, int64_t step, double progress, int round, const float *x,
+                            float *dense)
 {
-    coder_access a = open_blocks(c, 0, c->block_count, x, FAST_ACCESS_READ);
-    float *const opened = fast__view_map(dense, FAST_ACCESS_WRITE), *out = opened;
+    const int64_t size = fast__coder_round_size(c, round);
+    coder_access a = map_blocks(c, 0, c->block_count, x, FAST_ACCESS_READ);
+    float *out = fast__map(dense, size, FAST_ACCESS_WRITE);
 
-    FAST_ASSERT(dense.count == fast__coder_round_size(c, round));
-    a.state = fast__view_map(c->state, FAST_ACCESS_UPDATE);
+    map_state(c, &a);
     for (int64_t i = 0; i < c->block_count; out += round_part(c, i, round), i++) {
         const coder_block *p = &c->blocks[i];
 
@@ -712,19 +738,18 @@ void fast__coder_round_send_view(fast_coder *c, int64_t step, double progress, i
         const fast_encoding e = encoding_of(c, i, step, progress, &a);
         c->chain->codec->rounds->send(c->chain->config, &e, round, out);
     }
-    fast__view_unmap(c->state, FAST_ACCESS_UPDATE, a.state);
-    fast__view_unmap(dense, FAST_ACCESS_WRITE, opened);
-    fast__view_unmap(a.part, FAST_ACCESS_READ, a.elements);
+    fast__unmap(dense, size, FAST_ACCESS_WRITE);
+    unmap(c, &a, FAST_ACCESS_READ);
 }
 
-void fast__coder_round_take_view(fast_coder *c, int round, fast_view dense, fast_view y)
+void fast__coder_round_take(fast_coder *c, int round, const float *dense, float *y)
 {
+    const int64_t size = fast__coder_round_size(c, round);
     const bool last = round + 1 == fast__coder_round_count(c);
-    coder_access a = open_blocks(c, 0, c->block_count, y, FAST_ACCESS_UPDATE);
-    const float *const opened = fast__view_map(dense, FAST_ACCESS_READ), *in = opened;
+    coder_access a = map_blocks(c, 0, c->block_count, y, FAST_ACCESS_UPDATE);
+    const float *in = fast__map(dense, size, FAST_ACCESS_READ);
 
-    FAST_ASSERT(dense.count == fast__coder_round_size(c, round));
-    a.state = fast__view_map(c->state, FAST_ACCESS_UPDATE);
+    map_state(c, &a);
     for (int64_t i = 0; i < c->block_count; in += round_part(c, i, round), i++) {
         const coder_block *p = &c->blocks[i];
         float *to = elements_of(c, &a, i);
@@ -737,63 +762,8 @@ void fast__coder_round_take_view(fast_coder *c, int round, fast_view dense, fast
         const fast_encoding e = encoding_of(c, i, 0, 0, &a);
         c->chain->codec->rounds->take(c->chain->config, &e, round, in, last ? to : NULL);
     }
-    fast__view_unmap(c->state, FAST_ACCESS_UPDATE, a.state);
-    fast__view_unmap(dense, FAST_ACCESS_READ, (float *)(uintptr_t)opened);
-    fast__view_unmap(a.part, FAST_ACCESS_UPDATE, a.elements);
+    fast__unmap(dense, size, FAST_ACCESS_READ);
+    unmap(c, &a, FAST_ACCESS_UPDATE);
     if (last)
         c->encodings++;
-}
-
-/* Host floats. */
-
-size_t fast__coder_encode(fast_coder *c, int64_t step, double progress, const float *x,
-                          uint8_t *out)
-{
-    return fast__coder_encode_view(c, step, progress, fast__view_input(x, c->count), out);
-}
-
-fast_err fast__coder_decode(fast_coder *c, const uint8_t *in, size_t size, fast_decode_mode mode,
-                            float scale, float *y)
-{
-    return fast__coder_decode_view(c, in, size, mode, scale, fast__view_host(y, c->count));
-}
-
-size_t fast__coder_encode_part(fast_coder *c, int64_t first, int64_t count, int64_t step,
-                               double progress, const float *x, uint8_t *out)
-{
-    return fast__coder_encode_blocks(c, first, count, step, progress, fast__view_input(x, c->count),
-                                     out);
-}
-
-fast_err fast__coder_decode_part(fast_coder *c, int64_t first, int64_t count, const uint8_t *in,
-                                 size_t size, fast_decode_mode mode, float scale, float *y)
-{
-    return fast__coder_decode_blocks(c, first, count, in, size, mode, scale,
-                                     fast__view_host(y, c->count));
-}
-
-float *fast__coder_residual(fast_coder *c)
-{
-    FAST_ASSERT(c->device == &fast__host);
-    return fast__coder_residual_view(c).at;
-}
-
-float *fast__coder_state(fast_coder *c, int64_t *count_out)
-{
-    FAST_ASSERT(c->device == &fast__host);
-    *count_out = c->state_count;
-    return c->state.at;
-}
-
-void fast__coder_round_send(fast_coder *c, int64_t step, double progress, int round, const float *x,
-                            float *dense)
-{
-    fast__coder_round_send_view(c, step, progress, round, fast__view_input(x, c->count),
-                                fast__view_host(dense, fast__coder_round_size(c, round)));
-}
-
-void fast__coder_round_take(fast_coder *c, int round, const float *dense, float *y)
-{
-    fast__coder_round_take_view(c, round, fast__view_input(dense, fast__coder_round_size(c, round)),
-                                fast__view_host(y, c->count));
 }

@@ -118,19 +118,19 @@ static void step_in_rounds(fast_coder **coders, int workers, int64_t step, float
         assert_true(n <= ALL);
         memset(mean, 0, sizeof mean);
         for (int w = 0; w < workers; w++) {
-            fast_view from = devices_put(x[w], ALL), to = devices_put(dense, n);
+            float *from = devices_put(x[w], ALL), *to = devices_put(dense, n);
 
-            fast__coder_round_send_view(coders[w], step, 0, round, from, to);
-            fast__view_free(&from);
-            devices_get(to, dense);
+            fast__coder_round_send(coders[w], step, 0, round, from, to);
+            fast__vector_free(from);
+            devices_get(to, n, dense);
             fast__vector_axpy(n, 1 / (float)workers, dense, mean);
         }
         for (int w = 0; w < workers; w++) {
-            fast_view from = devices_put(mean, n), to = devices_put(y, ALL);
+            float *from = devices_put(mean, n), *to = devices_put(y, ALL);
 
-            fast__coder_round_take_view(coders[w], round, from, to);
-            fast__view_free(&from);
-            devices_get(to, y);
+            fast__coder_round_take(coders[w], round, from, to);
+            fast__vector_free(from);
+            devices_get(to, ALL, y);
         }
     }
 }
@@ -181,7 +181,7 @@ static void workers_lose_nothing_together(void **state)
             out[i] += WORKERS * (double)y[i];
     }
     for (int w = 0; w < WORKERS; w++)
-        fast__view_copy(fast__coder_residual_view(coders[w]), fast__view_host(x[w], ALL));
+        fast__vector_copy(ALL, fast__coder_residual(coders[w]), x[w]);
     for (int i = 0; i < ALL; i++) {
         double residual = 0;
 

@@ -30,18 +30,20 @@
 #include "codec/shadow.h"
 
 #include "base/memory.h"
-#include "tensor/view.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
 enum { WHOLE = 0, DIFFERENCE = 1, HEAD = 1 + 4, FIT = 4 };
 
 struct fast_shadows {
-    fast_coder *coder; /* of differences; without feedback */
-    int64_t count;     /* elements of the range */
-    fast_view state;   /* the coder's, for the receiver that it encoded for last */
-    fast_view d;       /* [count]: the difference */
-    fast_view c;       /* [count]: the difference as the receiver decodes it */
+    fast_coder *coder;         /* of differences; without feedback */
+    const fast_device *device; /* of all vectors here */
+    int64_t count;             /* elements of the range */
+    int64_t state_count;       /* elements of the coder's state */
+    float *state;              /* the coder's, for the receiver that it encoded for last */
+    float *d;                  /* [count]: the difference */
+    float *c;                  /* [count]: the difference as the receiver decodes it */
 };
 
 bool fast__shadow_needed(const fast_chain *chain)
@@ -69,13 +71,14 @@ fast_err fast__shadows_new(const fast_coder_options *options, fast_shadows **out
     o.feedback = 2;
     FAST_TRY(fast__alloc("shadows of a codec", 1, sizeof *s, &s));
     s->count = o.count;
+    s->device = o.device ? o.device : &fast__host;
     fast_err err = fast__coder_new(&o, &s->coder);
     if (!err)
-        s->state = fast__coder_state_view(s->coder);
+        s->state = fast__coder_state(s->coder, &s->state_count);
     if (!err)
-        err = fast__view_new(s->state.device, "a difference", o.count, &s->d);
+        err = fast__vector_new(s->device, "a difference", o.count, &s->d);
     if (!err)
-        err = fast__view_new(s->state.device, "a decoded difference", o.count, &s->c);
+        err = fast__vector_new(s->device, "a decoded difference", o.count, &s->c);
     if (err)
         fast__shadows_free(s);
     else
@@ -88,8 +91,8 @@ void fast__shadows_free(fast_shadows *s)
     if (!s)
         return;
     fast__coder_free(s->coder);
-    fast__view_free(&s->d);
-    fast__view_free(&s->c);
+    fast__vector_free(s->d);
+    fast__vector_free(s->c);
     fast__free(s);
 }
 
@@ -97,7 +100,7 @@ void fast__shadow_fini(fast_shadow *shadow)
 {
     if (!shadow)
         return;
-    fast__view_free(&shadow->held);
+    fast__vector_free(shadow->values);
     *shadow = (fast_shadow){ 0 };
 }
 
@@ -110,46 +113,39 @@ size_t fast__shadows_bound(const fast_shadows *s)
 }
 
 /* Scale c to the multiple that is closest to d: c <- s c, s = <d, c> / <c, c>; return s. */
-static float fit_to(fast_view d, fast_view c)
+static float fit_to(int64_t n, const float *d, float *c)
 {
     /* The same sum where c has elements of d: the quotient is 1 to the bit. */
-    const double cc = fast__view_dot(c, c);
-    const float s = cc != 0 ? (float)(fast__view_dot(d, c) / cc) : 1;
+    const double cc = fast__vector_dot(n, c, c);
+    const float s = cc != 0 ? (float)(fast__vector_dot(n, d, c) / cc) : 1;
 
     if (s != 1)
-        fast__view_scale(s, c);
+        fast__vector_scale(n, s, c);
     return s;
 }
 
 int64_t fast__shadows_floats(const fast_shadows *s)
 {
-    return s->count + s->state.count;
+    return s->count + s->state_count;
 }
 
 fast_err fast__shadow_reserve(const fast_shadows *s, fast_shadow *shadow)
 {
-    if (!shadow->held.at)
-        FAST_TRY(
-            fast__view_new(s->state.device, "a shadow", fast__shadows_floats(s), &shadow->held));
-    shadow->values = shadow->held.at;
-    return FAST_OK;
-}
-
-static fast_view values_of(const fast_shadows *s, const fast_shadow *shadow)
-{
-    return fast__view_slice(shadow->held, 0, s->count);
+    return shadow->values
+               ? FAST_OK
+               : fast__vector_new(s->device, "a shadow", fast__shadows_floats(s), &shadow->values);
 }
 
 /* Encode the difference as this receiver's next: the key and the codec's state are its own. */
 static size_t encode(fast_shadows *s, fast_shadow *shadow, int64_t step, double progress,
                      uint8_t *out)
 {
-    const fast_view state = fast__view_slice(shadow->held, s->count, s->state.count);
+    float *state = shadow->values + s->count;
 
     fast__coder_restart(s->coder, (int64_t)shadow->flow << 31 | (shadow->number & INT32_MAX));
-    fast__view_copy(state, s->state);
-    const size_t size = fast__coder_encode_view(s->coder, step, progress, s->d, out);
-    fast__view_copy(s->state, state);
+    fast__vector_copy(s->state_count, state, s->state);
+    const size_t size = fast__coder_encode(s->coder, step, progress, s->d, out);
+    fast__vector_copy(s->state_count, s->state, state);
     return size;
 }
 
@@ -159,42 +155,36 @@ static void put_head(uint8_t *out, uint8_t kind, uint32_t number)
     memcpy(out + 1, &number, sizeof number);
 }
 
-fast_err fast__shadow_send_view(fast_shadows *s, fast_shadow *shadow, int64_t step, double progress,
-                                fast_view x, uint8_t *out, size_t *size_out)
-{
-    FAST_ASSERT(x.count == s->count);
-    FAST_TRY(fast__shadow_reserve(s, shadow));
-    const fast_view values = values_of(s, shadow);
-    if (!shadow->whole) {
-        put_head(out, WHOLE, ++shadow->number);
-        fast__view_store(x, FAST_F32, 1, out + HEAD);
-        fast__view_copy(x, values);
-        shadow->whole = true;
-        shadow->sent = 1;
-        *size_out = HEAD + (size_t)s->count * sizeof(float);
-        return FAST_OK;
-    }
-    fast__view_copy(x, s->d);
-    fast__view_axpy(-1, values, s->d);
-    put_head(out, DIFFERENCE, ++shadow->number);
-    const size_t size = encode(s, shadow, step, progress, out + HEAD + FIT);
-    const fast_err err =
-        fast__coder_decode_view(s->coder, out + HEAD + FIT, size, FAST_DECODE_SET, 1, s->c);
-    FAST_ASSERT(!err); /* it is its own encoding */
-    const float fit = fit_to(s->d, s->c);
-    const double square = fast__view_norm2(s->d);
-    shadow->sent = square > 0 ? fast__view_dot(s->d, s->c) / square : 1;
-    memcpy(out + HEAD, &fit, sizeof fit);
-    fast__view_add(s->c, values);
-    *size_out = HEAD + FIT + size;
-    return FAST_OK;
-}
-
 fast_err fast__shadow_send(fast_shadows *s, fast_shadow *shadow, int64_t step, double progress,
                            const float *x, uint8_t *out, size_t *size_out)
 {
-    return fast__shadow_send_view(s, shadow, step, progress, fast__view_input(x, s->count), out,
-                                  size_out);
+    const int64_t n = s->count;
+
+    FAST_TRY(fast__shadow_reserve(s, shadow));
+    float *values = shadow->values;
+    if (!shadow->whole) {
+        put_head(out, WHOLE, ++shadow->number);
+        fast__vector_copy(n, x, out + HEAD);
+        fast__vector_copy(n, x, values);
+        shadow->whole = true;
+        shadow->sent = 1;
+        *size_out = HEAD + (size_t)n * sizeof(float);
+        return FAST_OK;
+    }
+    fast__vector_copy(n, x, s->d);
+    fast__vector_axpy(n, -1, values, s->d);
+    put_head(out, DIFFERENCE, ++shadow->number);
+    const size_t size = encode(s, shadow, step, progress, out + HEAD + FIT);
+    const fast_err err =
+        fast__coder_decode(s->coder, out + HEAD + FIT, size, FAST_DECODE_SET, 1, s->c);
+    FAST_ASSERT(!err); /* it is its own encoding */
+    const float fit = fit_to(n, s->d, s->c);
+    const double square = fast__vector_norm2(n, s->d);
+    shadow->sent = square > 0 ? fast__vector_dot(n, s->d, s->c) / square : 1;
+    memcpy(out + HEAD, &fit, sizeof fit);
+    fast__vector_add(n, s->c, values);
+    *size_out = HEAD + FIT + size;
+    return FAST_OK;
 }
 
 /* Apply a difference without its head. */
@@ -206,10 +196,10 @@ static fast_err take_difference(fast_shadows *s, fast_shadow *shadow, const uint
     if (size < FIT)
         return fast__fail(FAST_EFORMAT, "a difference of %zu bytes is too short", size);
     memcpy(&fit, in, sizeof fit);
-    FAST_TRY(fast__coder_decode_view(s->coder, in + FIT, size - FIT, FAST_DECODE_SET, 1, s->c));
+    FAST_TRY(fast__coder_decode(s->coder, in + FIT, size - FIT, FAST_DECODE_SET, 1, s->c));
     if (fit != 1)
-        fast__view_scale(fit, s->c);
-    fast__view_add(s->c, values_of(s, shadow));
+        fast__vector_scale(s->count, fit, s->c);
+    fast__vector_add(s->count, s->c, shadow->values);
     return FAST_OK;
 }
 
@@ -226,7 +216,7 @@ fast_err fast__shadow_take(fast_shadows *s, fast_shadow *shadow, const uint8_t *
             return fast__fail(FAST_EFORMAT, "%zu bytes are not %lld whole values", size,
                               (long long)s->count);
         FAST_TRY(fast__shadow_reserve(s, shadow));
-        fast__view_load(FAST_F32, in + HEAD, 1, values_of(s, shadow));
+        fast__vector_copy(s->count, in + HEAD, shadow->values);
         shadow->whole = true;
     } else {
         if (!shadow->whole || number != shadow->number + 1)

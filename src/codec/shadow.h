@@ -11,8 +11,7 @@ typedef struct fast_shadows fast_shadows;
 /* The copy of a vector that one receiver holds: a second one is the sender's. Zero-initialised: it
  * holds nothing yet. */
 typedef struct fast_shadow {
-    fast_view held;  /* [count], then the codec's state; empty: nothing yet */
-    float *values;   /* held.at, for callers on the host that do not hold views yet */
+    float *values;   /* [count], then the codec's state; NULL: nothing yet */
     uint32_t flow;   /* sender: distinct for each receiver; keys the random choices */
     uint32_t number; /* messages so far */
     bool whole;      /* it holds values: a message arrived, or was sent */
@@ -29,21 +28,17 @@ fast_err fast__shadow_check(const fast_chain *chain, const char *option);
 fast_err fast__shadows_new(const fast_coder_options *options, fast_shadows **out);
 void fast__shadows_free(fast_shadows *shadows); /* NULL is allowed */
 void fast__shadow_fini(fast_shadow *shadow);    /* zero-initialises it again; NULL is allowed */
-/* Return the elements of `held`: the values and the codec's state. */
+/* Return the elements of `values`: the values and the codec's state. */
 int64_t fast__shadows_floats(const fast_shadows *shadows);
-/* Allocate `held`, if it is empty; the first message would. FAST_ENOMEM. */
+/* Allocate `values`, if it is NULL; the first message would. FAST_ENOMEM. */
 fast_err fast__shadow_reserve(const fast_shadows *shadows, fast_shadow *shadow);
 /* Return the bytes of one message at most. */
 size_t fast__shadows_bound(const fast_shadows *shadows);
 /* Sender: write to out the message that moves the shadow towards x, its bytes to *size_out, and
  * move the sender's copy. The first message holds all values. FAST_ENOMEM, at the first. */
-fast_err fast__shadow_send_view(fast_shadows *shadows, fast_shadow *shadow, int64_t step,
-                                double progress, fast_view x, uint8_t *out, size_t *size_out);
+fast_err fast__shadow_send(fast_shadows *shadows, fast_shadow *shadow, int64_t step,
+                           double progress, const float *x, uint8_t *out, size_t *size_out);
 /* Receiver: apply a message. FAST_EFORMAT if it is malformed, or if one before it is missing: the
  * shadow is unchanged then. FAST_ENOMEM, at the first. */
 fast_err fast__shadow_take(fast_shadows *shadows, fast_shadow *shadow, const uint8_t *in,
                            size_t size);
-
-/* On host floats, for callers that do not hold views yet. */
-fast_err fast__shadow_send(fast_shadows *shadows, fast_shadow *shadow, int64_t step,
-                           double progress, const float *x, uint8_t *out, size_t *size_out);

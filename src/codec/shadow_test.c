@@ -76,13 +76,12 @@ static void draw(uint64_t seed, float scale, float *x)
 
 static size_t send(shadow_flow *f, int64_t step, const float *x)
 {
-    fast_view view = devices_put(x, N);
+    float *y = devices_put(x, N);
     size_t size = 0;
 
-    assert_int_equal(
-        fast__shadow_send_view(f->ends[0], &f->shadows[0], step, 10, view, f->bytes, &size),
-        FAST_OK);
-    fast__view_free(&view);
+    assert_int_equal(fast__shadow_send(f->ends[0], &f->shadows[0], step, 10, y, f->bytes, &size),
+                     FAST_OK);
+    fast__vector_free(y);
     assert_true(size <= fast__shadows_bound(f->ends[0]));
     return size;
 }
@@ -90,7 +89,7 @@ static size_t send(shadow_flow *f, int64_t step, const float *x)
 /* The values that an end holds. */
 static void held_by(const shadow_flow *f, int end, float *out)
 {
-    fast__view_copy(fast__view_slice(f->shadows[end].held, 0, N), fast__view_host(out, N));
+    fast__vector_copy(N, f->shadows[end].values, out);
 }
 
 /* One message: the distance that is left, over |x|. */

@@ -32,6 +32,7 @@ typedef struct fast_coded_options {
     const fast_chain *up;      /* codec of vectors that members send; borrowed */
     const fast_chain *down;    /* codec of sums that come back; "none": floats; borrowed */
     const fast_layout *layout; /* of the vectors; borrowed */
+    const fast_device *device; /* of residuals and scratch vectors; NULL: the host */
     int scope;                 /* as in fast_coder_options */
     int feedback;       /* as in fast_coder_options; of `down` too, where that codec can have it */
     int64_t small;      /* blocks with fewer elements go as they are */

@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+enum { CHUNK = 1024 }; /* elements that are decoded at once */
+
 /* Multiply the dimensions out, and refuse an array that claims more bytes than its reader can
  * still deliver: before any memory is allocated. */
 fast_err fast__array_check(const fast_byte_reader *reader, fast_array *array)
@@ -52,6 +54,8 @@ fast_err fast__array_plan(const char *x_name, const fast_array *x, const char *y
         like->shape[0] = x->rank == 4 ? d[1] : 1;
         like->shape[1] = d[x->rank - 2];
         like->shape[2] = d[x->rank - 1];
+    } else {
+        like->channels = like->shape[0]; /* one per column */
     }
     like->dtype = x->width == 1 && x->kind != 'i' ? FAST_U8 : FAST_F32;
     const int64_t answers = y->rank == 2 ? y->shape[1] : 1;
@@ -88,30 +92,36 @@ static double decode(const fast_array *array, const uint8_t *b)
     return (double)((int64_t)(bits << shift) >> shift);
 }
 
-/* Read all elements, and check that nothing follows, into exactly one of `floats` and `labels`;
- * labels must be in [0, limit). */
-static fast_err read_elements(fast_byte_reader *reader, const fast_array *array, float *floats,
-                              int32_t *labels, int64_t limit)
+fast_err fast__array_read(fast_byte_reader *reader, const fast_array *array, int64_t count,
+                          float *out)
 {
-    enum { CHUNK = 1024 };
     uint8_t raw[CHUNK * 8];
-    FAST_ASSERT((floats != NULL) != (labels != NULL));
-    for (int64_t done = 0; done < array->count;) {
-        const int64_t count = array->count - done < CHUNK ? array->count - done : CHUNK;
-        FAST_TRY(fast__reader_read(reader, raw, count * array->width));
-        for (int64_t i = 0; i < count; i++) {
-            const double value = decode(array, raw + i * array->width);
-            if (floats != NULL)
-                floats[done + i] = (float)value;
-            else if (value >= 0 && value < (double)limit)
-                labels[done + i] = (int32_t)value;
-            else
-                return fast__fail(FAST_EFORMAT, "label %lld of %s is %.15g, not in 0 to %lld",
-                                  (long long)(done + i), reader->name, value, (long long)limit - 1);
-        }
-        done += count;
+    for (int64_t done = 0; done < count;) {
+        const int64_t part = count - done < CHUNK ? count - done : CHUNK;
+        FAST_TRY(fast__reader_read(reader, raw, part * array->width));
+        for (int64_t i = 0; i < part; i++)
+            out[done + i] = (float)decode(array, raw + i * array->width);
+        done += part;
     }
-    return fast__reader_end(reader);
+    return FAST_OK;
+}
+
+/* Read all elements as labels in [0, limit). */
+static fast_err read_labels(fast_byte_reader *reader, const fast_array *array, int64_t limit,
+                            int32_t *labels)
+{
+    uint8_t raw[CHUNK * 8];
+    for (int64_t i = 0; i < array->count; i++) {
+        const int64_t left = array->count - i;
+        if (i % CHUNK == 0)
+            FAST_TRY(fast__reader_read(reader, raw, (left < CHUNK ? left : CHUNK) * array->width));
+        const double value = decode(array, raw + i % CHUNK * array->width);
+        if (!(value >= 0 && value < (double)limit))
+            return fast__fail(FAST_EFORMAT, "label %lld of %s is %.15g, not in 0 to %lld",
+                              (long long)i, reader->name, value, (long long)limit - 1);
+        labels[i] = (int32_t)value;
+    }
+    return FAST_OK;
 }
 
 /* Read both arrays into the set, which has the sizes of the plan. Labels are checked against
@@ -121,14 +131,16 @@ fast_err fast__array_fill(fast_byte_reader *x_reader, const fast_array *x,
                           fast_data *data)
 {
     FAST_ASSERT(data->count * data->features == x->count);
-    if (data->dtype == FAST_U8) {
+    if (data->dtype == FAST_U8)
         FAST_TRY(fast__reader_read(x_reader, data->x, x->count));
-        FAST_TRY(fast__reader_end(x_reader));
-    } else {
-        FAST_TRY(read_elements(x_reader, x, data->x, NULL, 0));
-    }
-    FAST_TRY(read_elements(y_reader, y, data->targets, data->labels,
-                           classes > 0 ? classes : FAST_CLASSES_MAX));
+    else
+        FAST_TRY(fast__array_read(x_reader, x, x->count, data->x));
+    FAST_TRY(fast__reader_end(x_reader));
+    if (data->labels != NULL)
+        FAST_TRY(read_labels(y_reader, y, classes > 0 ? classes : FAST_CLASSES_MAX, data->labels));
+    else
+        FAST_TRY(fast__array_read(y_reader, y, y->count, data->targets));
+    FAST_TRY(fast__reader_end(y_reader));
     if (data->labels == NULL)
         return FAST_OK;
     int32_t top = 0;

@@ -28,6 +28,13 @@ fast_err fast__array_check(const fast_byte_reader *reader, fast_array *array);
  * order, big endian. */
 fast_err fast__npy_header(fast_byte_reader *reader, fast_array *out);
 
+/* Read the header of an IDX array. FAST_EFORMAT if the bytes are no such header. */
+fast_err fast__idx_header(fast_byte_reader *reader, fast_array *out);
+
+/* Read the next `count` elements of an array as floats. */
+fast_err fast__array_read(fast_byte_reader *reader, const fast_array *array, int64_t count,
+                          float *out);
+
 /* Describe in `like` the data set of samples x and answers y: images, vectors, and classes for
  * integers or regression targets for floats. Until the labels are read, classes is
  * FAST_CLASSES_MAX. FAST_EFORMAT if the two do not fit each other. */

@@ -34,5 +34,27 @@ bool fast__csv_record(fast_csv *csv);
 /* Scan the next field of the record. FAST_EFORMAT for an open quote or text after a closing one. */
 fast_err fast__csv_next(fast_csv *csv, fast_csv_field *out);
 
-/* Convert a field to a finite number; false if the field is not a number. */
-bool fast__csv_number(const fast_csv_field *field, double *out);
+/* Skip a whole record. FAST_EFORMAT as fast__csv_next(). */
+fast_err fast__csv_skip(fast_csv *csv);
+
+/* Convert a field to a finite number, written with this decimal point ('.' or ','); false if the
+ * field is not a number. */
+bool fast__csv_number(const fast_csv_field *field, char decimal, double *out);
+
+/* Return whether a field says that its value is missing: it is empty, ?, NA, N/A, #N/A, <NA>, NaN,
+ * null or None, in any case. */
+bool fast__csv_missing(const fast_csv_field *field);
+
+/* Return whether a field is an infinity by name: inf, infinity, with or without a sign. */
+bool fast__csv_infinite(const fast_csv_field *field);
+
+/* Longest text in bytes that is a category, a class or a name of a column. */
+enum { FAST_WORD_MAX = 256 };
+
+/* Copy the text of a field, with doubled quotes made single, and a zero byte; false if it is longer
+ * than FAST_WORD_MAX. */
+bool fast__csv_word(const fast_csv_field *field, char word[FAST_WORD_MAX + 1]);
+
+/* Make a file's bytes UTF-8: text that is not is read as Latin-1, and *text moves. FAST_EFORMAT for
+ * UTF-16 and for zero bytes, FAST_ENOMEM. */
+fast_err fast__csv_decode(const char *name, char **text, size_t *size);

@@ -6,9 +6,13 @@
  * quarter of the memory and of the bandwidth of a gather; x' = (x - mean) * scale is applied when a
  * batch is made. Every set, read or drawn, passes fast__data_check(), so that later code can trust
  * labels, tokens and numbers.
+ *
+ * Samples that are not in memory (rows.h) are checked when they are read; everything else about
+ * such a set is the same.
  */
 #include "data/data.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "data/make.h"
 
@@ -43,11 +47,34 @@ static fast_err derive(fast_data *data)
     if (data->classes < 0 || data->classes > FAST_CLASSES_MAX)
         return fast__fail(FAST_EINVAL, "a data set has at most %d classes, not %lld",
                           FAST_CLASSES_MAX, (long long)data->classes);
+    if (data->target_scale == 0)
+        data->target_scale = 1;
     if (data->positions < 1)
         return fast__fail(FAST_EINVAL, "a sample has at least 1 position, not %lld",
                           (long long)data->positions);
     if (data->outputs < 1)
         return fast__fail(FAST_EINVAL, "a data set needs classes or regression outputs");
+    return FAST_OK;
+}
+
+/* Refuse a set that the machine has no memory for: the system would end the program instead. */
+static fast_err check_memory(const fast_data *data, int64_t values)
+{
+    enum { LARGE = 1 << 28 };
+    int64_t bytes;
+    if (!fast__mul_size(values, (int64_t)fast__dtype_size(data->dtype), &bytes))
+        bytes = INT64_MAX;
+    if (bytes < LARGE)
+        return FAST_OK;
+    const int64_t available = fast__memory_available();
+    if (bytes > available)
+        return fast__fail(FAST_ENOMEM,
+                          "%lld samples of %lld values take %.1f GB, and %.1f GB of memory are "
+                          "free: take fewer, or stream them from shards (fast help shards)",
+                          (long long)data->count, (long long)data->features, (double)bytes / 1e9,
+                          (double)available / 1e9);
+    fast__log(FAST_LOG_INFO, "%lld samples take %.1f GB of memory", (long long)data->count,
+              (double)bytes / 1e9);
     return FAST_OK;
 }
 
@@ -59,7 +86,10 @@ static fast_err alloc_arrays(fast_data *data)
         !fast__mul_size(data->count, data->classes > 0 ? data->positions : data->outputs, &answers))
         return fast__fail(FAST_ENOMEM, "%lld samples of %lld features are too many",
                           (long long)data->count, (long long)data->features);
-    FAST_TRY(fast__alloc("samples", values, fast__dtype_size(data->dtype), &data->x));
+    if (data->rows == NULL) {
+        FAST_TRY(check_memory(data, values));
+        FAST_TRY(fast__alloc("samples", values, fast__dtype_size(data->dtype), &data->x));
+    }
     FAST_TRY(fast__alloc("channel means", data->channels, sizeof(float), &data->mean));
     FAST_TRY(fast__alloc("channel scales", data->channels, sizeof(float), &data->scale));
     for (int64_t c = 0; c < data->channels; c++)
@@ -76,7 +106,7 @@ fast_err fast__data_make(const fast_data *like, fast_data **out)
     sizes.x = NULL;
     sizes.mean = sizes.scale = sizes.targets = NULL;
     sizes.labels = NULL;
-    sizes.alphabet = NULL;
+    sizes.alphabet = sizes.class_names = sizes.recipe = sizes.summary = NULL;
     FAST_TRY(derive(&sizes));
 
     fast_data *data;
@@ -84,6 +114,7 @@ fast_err fast__data_make(const fast_data *like, fast_data **out)
     *data = sizes;
     const fast_err err = alloc_arrays(data);
     if (err) {
+        data->rows = NULL; /* still the caller's */
         fast_data_free(data);
         return err;
     }
@@ -95,13 +126,61 @@ void fast_data_free(fast_data *data)
 {
     if (data == NULL)
         return;
+    if (data->rows != NULL)
+        data->rows->ops->free(data->rows);
     fast__free(data->x);
     fast__free(data->mean);
     fast__free(data->scale);
     fast__free(data->labels);
     fast__free(data->targets);
     fast__free(data->alphabet);
+    fast__free(data->class_names);
+    fast__free(data->recipe);
+    fast__free(data->summary);
     fast__free(data);
+}
+
+/* The inverse of the standardisation of a table's targets; one product and one sum a value. */
+void fast__data_restore_targets(const fast_data *data, int64_t count, float *values)
+{
+    if (data->classes > 0 || (data->target_scale == 1 && data->target_mean == 0))
+        return;
+    for (int64_t i = 0; i < count; i++)
+        values[i] = values[i] / data->target_scale + data->target_mean;
+}
+
+/* The names end where the last zero byte is: the number of classes is known, the size is not
+ * stored. */
+size_t fast__class_names_size(const char *names, int64_t classes)
+{
+    const char *end = names;
+
+    for (int64_t i = 0; i < classes; i++)
+        end += strlen(end) + 1;
+    return (size_t)(end - names);
+}
+
+/* Copy `size` bytes into memory of their own; NULL stays NULL. */
+static fast_err copy_bytes(const char *from, size_t size, char **out)
+{
+    if (from == NULL)
+        return FAST_OK;
+    FAST_TRY(fast__alloc("texts of a data set", (int64_t)size, 1, out));
+    memcpy(*out, from, size);
+    return FAST_OK;
+}
+
+/* Texts that `from` lacks stay NULL. After a failure the set is freed with those that it has. */
+fast_err fast__data_copy_texts(const fast_data *from, fast_data *to)
+{
+    FAST_ASSERT(to->alphabet == NULL && to->class_names == NULL && to->recipe == NULL);
+    FAST_TRY(copy_bytes(from->alphabet, (size_t)from->vocabulary, &to->alphabet));
+    if (from->class_names != NULL)
+        FAST_TRY(copy_bytes(from->class_names,
+                            fast__class_names_size(from->class_names, from->classes),
+                            &to->class_names));
+    FAST_TRY(copy_bytes(from->recipe, from->recipe ? strlen(from->recipe) + 1 : 0, &to->recipe));
+    return copy_bytes(from->summary, from->summary ? strlen(from->summary) + 1 : 0, &to->summary);
 }
 
 /* Copy the caller's arrays to a set of floats and check them. FAST_EINVAL for options that
@@ -168,13 +247,12 @@ static int64_t find_bad(const float *values, int64_t count)
     return -1;
 }
 
-/* Check that all samples are tokens below the vocabulary. */
-static fast_err check_tokens(const fast_data *data)
+/* Check that samples are tokens below the vocabulary. */
+static fast_err check_tokens(const fast_data *data, const void *x, int64_t count)
 {
-    const int64_t count = data->count * data->features;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count * data->features; i++) {
         const float token =
-            data->dtype == FAST_U8 ? ((const uint8_t *)data->x)[i] : ((const float *)data->x)[i];
+            data->dtype == FAST_U8 ? ((const uint8_t *)x)[i] : ((const float *)x)[i];
         if (!(token >= 0) || token >= (float)data->vocabulary || token != floorf(token))
             return fast__fail(FAST_EFORMAT,
                               "token %g of sample %lld is not a whole number from 0 to %lld", token,
@@ -183,19 +261,45 @@ static fast_err check_tokens(const fast_data *data)
     return FAST_OK;
 }
 
+/* Floats must be finite, tokens whole and in range; bytes are always fine. */
+fast_err fast__data_check_values(const fast_data *data, const void *x, int64_t count)
+{
+    if (data->dtype == FAST_F32) {
+        const int64_t bad = find_bad(x, count * data->features);
+        if (bad >= 0)
+            return fast__fail(FAST_EFORMAT, "element %lld of sample %lld is not a finite number",
+                              (long long)(bad % data->features), (long long)(bad / data->features));
+    }
+    return data->tokens ? check_tokens(data, x, count) : FAST_OK;
+}
+
+size_t fast__data_row_size(const fast_data *data)
+{
+    return (size_t)data->features * fast__dtype_size(data->dtype);
+}
+
+/* From memory, or as the rows read it. */
+fast_err fast__data_row(const fast_data *data, int64_t sample, void *out)
+{
+    FAST_ASSERT(sample >= 0 && sample < data->count);
+    if (data->rows != NULL)
+        return data->rows->ops->read(data->rows, sample, -1, out);
+    const size_t size = fast__data_row_size(data);
+    memcpy(out, (const char *)data->x + (size_t)sample * size, size);
+    return FAST_OK;
+}
+
 /* Check every number, label and token of a set. FAST_EFORMAT names the first that is wrong, by
  * sample. */
 fast_err fast__data_check(const fast_data *data)
 {
-    FAST_ASSERT(data->x != NULL && data->mean != NULL && data->scale != NULL);
+    FAST_ASSERT((data->x != NULL) == (data->rows == NULL));
+    FAST_ASSERT(data->mean != NULL && data->scale != NULL);
     FAST_ASSERT((data->labels != NULL) == (data->classes > 0));
     FAST_ASSERT((data->targets != NULL) == (data->classes == 0));
     int64_t bad = -1;
-    if (data->dtype == FAST_F32)
-        bad = find_bad(data->x, data->count * data->features);
-    if (bad >= 0)
-        return fast__fail(FAST_EFORMAT, "element %lld of sample %lld is not a finite number",
-                          (long long)(bad % data->features), (long long)(bad / data->features));
+    if (data->x != NULL)
+        FAST_TRY(fast__data_check_values(data, data->x, data->count));
     if (data->targets != NULL)
         bad = find_bad(data->targets, data->count * data->outputs);
     if (bad >= 0)
@@ -207,7 +311,5 @@ fast_err fast__data_check(const fast_data *data)
                               data->labels[i], (long long)(i / data->positions),
                               (long long)data->classes - 1);
     }
-    if (data->tokens)
-        return check_tokens(data);
     return FAST_OK;
 }

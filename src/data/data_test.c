@@ -87,7 +87,7 @@ static void standardising_uses_the_training_set(void **state)
     assert_int_equal(fast__data_make(&like, &test), FAST_OK);
     memcpy(train->x, (uint8_t[]){ 1, 3, 9, 9, 5, 7, 9, 9 }, 8);
     memcpy(test->x, (uint8_t[]){ 4, 6, 9, 10, 0, 0, 0, 0 }, 8);
-    fast__data_normalize(FAST_NORMALIZE_STANDARD, train, test);
+    assert_int_equal(fast__data_normalize(FAST_NORMALIZE_STANDARD, train, test), FAST_OK);
     const float deviation = sqrtf(5);
     float out[4];
     fast__gather(test, (uint32_t[]){ 0 }, 1, out);
@@ -419,9 +419,19 @@ static void auto_is_always_there(void **state)
     fast_data_free(test);
 }
 
+static void sets_larger_than_the_memory_are_refused(void **state)
+{
+    (void)state;
+    /* 800 GB: refused before anything is allocated, with what it would take. */
+    open_badly("blobs:train=10000000,features=20000", FAST_ENOMEM, "take 800.0 GB", 1 << 20);
+    assert_non_null(strstr(fast_error_detail(), "GB of memory are free"));
+    assert_true(fast__memory_available() > 1 << 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sets_larger_than_the_memory_are_refused),
         cmocka_unit_test(sets_of_ones_own),
         cmocka_unit_test(standardising_uses_the_training_set),
         cmocka_unit_test(gather_is_the_formula),

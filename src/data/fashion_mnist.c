@@ -6,12 +6,18 @@
  */
 #include "data/make.h"
 
+#include "base/file.h"
+
 #include <stdio.h>
 #include <unistd.h>
 
 #define FOLDER "/usr/share/datasets/fashion-mnist"
 
 enum { CLASSES = 10, FILE_MAX = FAST_PATH_MAX + 64 };
+
+/* Names of the classes in their order, each with its zero byte. */
+static char class_names[] = "T-shirt/top\0Trouser\0Pullover\0Dress\0Coat\0Sandal\0Shirt\0Sneaker\0"
+                            "Bag\0Ankle boot";
 
 typedef struct fashion_config {
     char folder[FAST_PATH_MAX]; /* folder of the four files */
@@ -29,10 +35,10 @@ static const fast_option fashion_options[] = {
 bool fast__fashion_mnist_found(void)
 {
 #ifdef FAST_HAVE_ZLIB
-    return access(FOLDER "/train-images-idx3-ubyte.gz", R_OK) == 0 &&
-           access(FOLDER "/train-labels-idx1-ubyte.gz", R_OK) == 0 &&
-           access(FOLDER "/t10k-images-idx3-ubyte.gz", R_OK) == 0 &&
-           access(FOLDER "/t10k-labels-idx1-ubyte.gz", R_OK) == 0;
+    return fast__file_exists(FOLDER "/train-images-idx3-ubyte.gz") &&
+           fast__file_exists(FOLDER "/train-labels-idx1-ubyte.gz") &&
+           fast__file_exists(FOLDER "/t10k-images-idx3-ubyte.gz") &&
+           fast__file_exists(FOLDER "/t10k-labels-idx1-ubyte.gz");
 #else
     return false; /* the files may exist, but this build cannot unpack them */
 #endif
@@ -42,7 +48,7 @@ bool fast__fashion_mnist_found(void)
 static void find(const char *folder, const char *name, char path[FILE_MAX])
 {
     snprintf(path, FILE_MAX, "%s/%s", folder, name);
-    if (access(path, R_OK) != 0)
+    if (!fast__file_exists(path))
         snprintf(path, FILE_MAX, "%s/%s.gz", folder, name);
 }
 
@@ -54,12 +60,21 @@ static fast_err read_part(const char *folder, const char *part, fast_data **out)
     find(folder, name, images);
     snprintf(name, sizeof name, "%s-labels-idx1-ubyte", part);
     find(folder, name, labels);
-    if (access(images, R_OK) != 0)
+    if (!fast__file_exists(images))
         return fast__fail(FAST_ENOENT,
                           "no %s; install the package dataset-fashion-mnist, or give "
                           "fashion-mnist:folder=PATH",
                           images);
-    return fast__idx_read(images, labels, CLASSES, out);
+    fast_data *data;
+    FAST_TRY(fast__idx_read(images, labels, CLASSES, &data));
+    const fast_data texts = { .classes = CLASSES, .class_names = class_names };
+    const fast_err err = fast__data_copy_texts(&texts, data);
+    if (err) {
+        fast_data_free(data);
+        return err;
+    }
+    *out = data;
+    return FAST_OK;
 }
 
 /* Read both pairs of files in the folder; FAST_ENOENT names the package that has them. */

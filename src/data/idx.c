@@ -23,7 +23,7 @@ enum { TYPE_FIRST = 0x08, TYPE_COUNT = sizeof types / sizeof types[0] };
 
 /* Read the header. FAST_EFORMAT if the bytes are no IDX header, or if it claims more than the
  * file can hold. */
-static fast_err read_header(fast_byte_reader *reader, fast_array *out)
+fast_err fast__idx_header(fast_byte_reader *reader, fast_array *out)
 {
     uint8_t bytes[4];
     FAST_TRY(fast__reader_read(reader, bytes, 4));
@@ -54,8 +54,8 @@ static fast_err read_both(fast_byte_reader *x, fast_byte_reader *y, int64_t clas
     fast_array images, labels;
     fast_data like;
     fast_data *data;
-    FAST_TRY(read_header(x, &images));
-    FAST_TRY(read_header(y, &labels));
+    FAST_TRY(fast__idx_header(x, &images));
+    FAST_TRY(fast__idx_header(y, &labels));
     FAST_TRY(fast__array_plan(x->name, &images, y->name, &labels, &like));
     FAST_TRY(fast__data_make(&like, &data));
     const fast_err err = fast__array_fill(x, &images, y, &labels, classes, data);

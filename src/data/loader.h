@@ -39,6 +39,7 @@ typedef struct fast_loader_options {
     int64_t prefetch;    /* batches that a thread makes ahead; 0: none */
     bool shuffle;        /* false: file order */
     bool partial;        /* deliver an epoch's incomplete last batch: for evaluation */
+    bool remote;         /* batches are made elsewhere and put: fast__loader_put() */
 } fast_loader_options;
 
 typedef struct fast_loader fast_loader;
@@ -55,3 +56,10 @@ int64_t fast__loader_steps(const fast_loader *loader);
 /* Return the batch of a step (counted over all epochs), or with `accumulate` one micro-batch. Lent
  * until the next call. Allocates nothing; waits for the prefetching thread only. */
 fast_err fast__loader_get(fast_loader *loader, int64_t step, const fast_batch **out);
+
+/* Copy a batch that another loader with the same options made for this step to a remote loader,
+ * which then gives it to fast__loader_get(); it holds the last `accumulate` ones. sizes are the
+ * bytes of x, of the answers (labels or targets, whichever the set has) and of ids. FAST_EFORMAT if
+ * they are not those of `count` samples. */
+fast_err fast__loader_put(fast_loader *loader, int64_t step, const fast_batch *batch,
+                          const size_t sizes[3]);

@@ -15,26 +15,31 @@ enum { FAST_CLASSES_MAX = 65536 };
 /* How x is normalised; an option of most kinds. */
 typedef enum fast_normalize {
     FAST_NORMALIZE_UNIT,     /* bytes: x / 255; floats as they are */
-    FAST_NORMALIZE_STANDARD, /* mean 0 and deviation 1 per channel of the training set */
+    FAST_NORMALIZE_STANDARD, /* mean 0 and deviation 1 per channel or column */
     FAST_NORMALIZE_NONE      /* unchanged */
 } fast_normalize;
 #define FAST_NORMALIZE_CHOICES "unit|standard|none"
 
 /* Make a set with zeroed arrays. `like` gives count, rank, shape, dtype, positions (0 means 1),
- * classes (0: regression), outputs, tokens, vocabulary and channels (0: by the shape); its pointers
- * are ignored. Normalisation is FAST_NORMALIZE_NONE. FAST_EINVAL if the sizes contradict each
- * other. */
+ * classes (0: regression), outputs, tokens, vocabulary, channels (0: by the shape) and rows, which
+ * the set owns on success and which take the place of x; its other pointers are ignored.
+ * Normalisation is FAST_NORMALIZE_NONE. FAST_EINVAL if the sizes contradict each other, FAST_ENOMEM
+ * if they need more memory than the machine has free. */
 fast_err fast__data_make(const fast_data *like, fast_data **out);
 
 /* Compute mean and scale from the training set for both sets; `test` may be NULL. Tokens are never
- * normalised. */
-void fast__data_normalize(fast_normalize how, fast_data *train, fast_data *test);
+ * normalised. FAST_ENOMEM, and errors of reading samples that are not in memory. */
+fast_err fast__data_normalize(fast_normalize how, fast_data *train, fast_data *test);
 
 /* Move the last `fraction` of the samples, after a fixed shuffle if `shuffle`, to a test set: the
  * same split in every run. With fraction 0 the whole set moves to *train_out and *test_out is NULL.
  * Takes *move, also when it fails. */
 fast_err fast__data_split(fast_data **move, double fraction, bool shuffle, fast_data **train_out,
                           fast_data **test_out);
+
+/* Set test[i] for the samples of `count` that fast__data_split() moves to the test set after the
+ * shuffle; `test` is zeroed. */
+void fast__data_split_mark(int64_t count, double fraction, bool *test);
 
 /* Finish an open(): check both sets and that they fit each other, normalise, hand out. Takes both,
  * also when it fails. *test_move may be NULL. */
@@ -57,6 +62,7 @@ bool fast__fashion_mnist_found(void);
 
 /* The kinds of data sets, one line of fast__data_kinds each. */
 extern const fast_data_kind fast__data_fashion_mnist, fast__data_idx, fast__data_csv;
+extern const fast_data_kind fast__data_folder, fast__data_cifar10, fast__data_shards;
 extern const fast_data_kind fast__data_npy, fast__data_npz, fast__data_text;
 extern const fast_data_kind fast__data_digits, fast__data_spirals, fast__data_blobs;
 extern const fast_data_kind fast__data_linear, fast__data_nonlinear, fast__data_copy;

@@ -93,8 +93,11 @@ static fast_err plan_set(const numpy_config *c, const char *x_name, const fast_a
         return fast__fail(FAST_EFORMAT, "sequences in %s have %d dimensions, expected 3", x_name,
                           x->rank);
     like->tokens = c->as == AS_TOKENS;
+    if (c->as == AS_TOKENS)
+        like->channels = 1;
     if (c->as == AS_SEQUENCE) {
         like->rank = 2;
+        like->channels = x->count / x->shape[0];
         memcpy(like->shape, (const int64_t[]){ x->shape[1], x->shape[2], 1 }, sizeof like->shape);
     }
     return FAST_OK;

@@ -7,7 +7,9 @@
 #include "data/data.h"
 
 #include "data/data_fixture.h"
+#include "data/sample_gather.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #ifdef FAST_HAVE_ZLIB
@@ -443,11 +445,45 @@ static void deflated_arrays(void **state)
 }
 #endif
 
+/* Columns of very different size: each has a mean and a deviation of its own, and a sequence's
+ * column has the same ones at every position. */
+static void columns_are_standardised_one_by_one(void **state)
+{
+    (void)state;
+    const float vectors[] = { 1, 1000, 3, 3000, 5, 5000, 7, 7000 };
+    y_make(4);
+    npy(&x_file, 1, HEADER("<f4", "False", "4, 2"), vectors, sizeof vectors);
+    fast_data *data = pair(",normalize=standard");
+    assert_int_equal(data->channels, 2);
+    assert_true(data->mean[0] == 4 && data->mean[1] == 4000);
+    assert_true(fabsf(data->scale[0] - 1 / sqrtf(5)) < 1e-6f);
+    assert_true(fabsf(data->scale[1] - 1e-3f / sqrtf(5)) < 1e-9f);
+    float out[4];
+    fast__gather(data, (uint32_t[]){ 3 }, 1, out);
+    assert_true(fabsf(out[0] - 3 / sqrtf(5)) < 1e-6f && fabsf(out[1] - 3 / sqrtf(5)) < 1e-6f);
+    fast_data_free(data);
+    y_make(2);
+    npy(&x_file, 1, HEADER("<f4", "False", "2, 2, 2"), vectors, sizeof vectors);
+    data = pair(",normalize=standard,as=sequence");
+    assert_true(data->mean[0] == 4 && data->mean[1] == 4000);
+    fast__gather(data, (uint32_t[]){ 0 }, 1, out);
+    for (int i = 0; i < 4; i++)
+        assert_true(fabsf(out[i] - (i < 2 ? -3 : -1) / sqrtf(5)) < 1e-6f);
+    fast_data_free(data);
+    const uint8_t small[] = { 0, 100, 2, 200 };
+    npy(&x_file, 1, HEADER("|u1", "False", "2, 2"), small, sizeof small);
+    data = pair(",normalize=standard");
+    fast__gather(data, (uint32_t[]){ 0, 1 }, 2, out);
+    assert_true(out[0] == -1 && out[1] == -1 && out[2] == 1 && out[3] == 1);
+    fast_data_free(data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_and_version),
         cmocka_unit_test(shapes),
+        cmocka_unit_test(columns_are_standardised_one_by_one),
         cmocka_unit_test(hostile_headers_are_refused),
         cmocka_unit_test(bad_values_are_refused),
         cmocka_unit_test(stored_arrays),

@@ -39,6 +39,15 @@ FAST_CLONES static void scale_columns(const float *restrict x, int64_t count,
         out[i] = (x[i] - mean[i]) * scale[i];
 }
 
+/* out = (x - mean) scale, for bytes in columns. */
+FAST_CLONES static void widen_columns(const uint8_t *restrict x, int64_t count,
+                                      const float *restrict mean, const float *restrict scale,
+                                      float *restrict out)
+{
+    for (int64_t i = 0; i < count; i++)
+        out[i] = ((float)x[i] - mean[i]) * scale[i];
+}
+
 /* Bytes of a sample. */
 static size_t row_size(const fast_data *data)
 {
@@ -55,6 +64,8 @@ static const char *row(const fast_data *data, uint32_t sample)
  * places. */
 void fast__gather_request(const fast_data *data, uint32_t sample)
 {
+    if (data->x == NULL)
+        return;
     const char *at = row(data, sample);
     const size_t size = row_size(data);
     /* The processor's own prefetcher follows beyond a page. */
@@ -63,28 +74,35 @@ void fast__gather_request(const fast_data *data, uint32_t sample)
         __builtin_prefetch(at + i, 0, 2);
 }
 
-/* Copy samples to a batch, normalised channel by channel. */
-void fast__gather(const fast_data *data, const uint32_t *samples, int64_t count, float *out)
+/* Choose the loop by type and channels. */
+void fast__gather_row(const fast_data *data, const void *x, float *out)
 {
     const int64_t run = data->features / data->channels;
     FAST_ASSERT(run * data->channels == data->features);
+    if (run == 1) {
+        if (data->dtype == FAST_U8)
+            widen_columns(x, data->features, data->mean, data->scale, out);
+        else
+            scale_columns(x, data->features, data->mean, data->scale, out);
+        return;
+    }
+    for (int64_t c = 0; c < data->channels; c++) {
+        if (data->dtype == FAST_U8)
+            widen_bytes((const uint8_t *)x + c * run, run, data->mean[c], data->scale[c],
+                        out + c * run);
+        else
+            scale_floats((const float *)x + c * run, run, data->mean[c], data->scale[c],
+                         out + c * run);
+    }
+}
+
+/* Copy samples to a batch, normalised channel by channel. */
+void fast__gather(const fast_data *data, const uint32_t *samples, int64_t count, float *out)
+{
     for (int64_t n = 0; n < count; n++) {
         FAST_ASSERT((int64_t)samples[n] < data->count);
         if (n + AHEAD < count)
             fast__gather_request(data, samples[n + AHEAD]);
-        const char *x = row(data, samples[n]);
-        float *y = out + n * data->features;
-        if (data->dtype == FAST_F32 && run == 1) {
-            scale_columns((const float *)x, data->features, data->mean, data->scale, y);
-            continue;
-        }
-        for (int64_t c = 0; c < data->channels; c++) {
-            if (data->dtype == FAST_U8)
-                widen_bytes((const uint8_t *)x + c * run, run, data->mean[c], data->scale[c],
-                            y + c * run);
-            else
-                scale_floats((const float *)x + c * run, run, data->mean[c], data->scale[c],
-                             y + c * run);
-        }
+        fast__gather_row(data, row(data, samples[n]), out + n * data->features);
     }
 }

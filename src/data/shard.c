@@ -152,8 +152,18 @@ static fast_err deal_dirichlet(const fast_data *data, const fast_loader_options 
 static fast_err pick(const fast_data *data, const fast_loader_options *o, const uint32_t *order,
                      const uint32_t *owner, uint32_t **out, int64_t *count_out)
 {
-    int64_t first = cut(data->count, o->workers, o->worker);
-    int64_t count = cut(data->count, o->workers, o->worker + 1) - first;
+    /* Samples that are read in blocks are divided at the ends of blocks: a worker then reads the
+     * files of its own samples alone. */
+    const int64_t unit = data->rows != NULL && data->rows->block > 0 ? data->rows->block : 1;
+    const int64_t units = (data->count + unit - 1) / unit;
+    if (units < o->workers)
+        return fast__fail(FAST_EINVAL,
+                          "%lld shards on disk do not give each of %lld workers one: write smaller "
+                          "shards, or use shard=sample",
+                          (long long)units, (long long)o->workers);
+    int64_t first = cut(units, o->workers, o->worker) * unit;
+    int64_t count = cut(units, o->workers, o->worker + 1) * unit - first;
+    count = count < data->count - first ? count : data->count - first;
     if (owner != NULL) {
         count = 0;
         for (int64_t i = 0; i < data->count; i++)

@@ -20,54 +20,112 @@ static double element(const fast_data *data, int64_t i)
     return data->dtype == FAST_U8 ? ((const uint8_t *)data->x)[i] : ((const float *)data->x)[i];
 }
 
-/* Return the mean, or the mean square distance from `mean`, of one channel over all samples. */
-static double moment(const fast_data *data, int64_t channel, bool square, double mean)
+/* Add to sums[g] the elements of sample n that belong to group g, or the squares of their distances
+ * from means[g]. A group is a channel of images or a column: of a sequence, at all positions. */
+static void add_sample(const fast_data *data, int64_t n, int64_t groups, const double *means,
+                       double *sums)
 {
-    const int64_t run = data->features / data->channels;
-    double sum = 0;
-    for (int64_t n = 0; n < data->count; n++) {
-        const int64_t start = n * data->features + channel * run;
+    const int64_t start = n * data->features;
+    const int64_t run = data->rank == 3 ? data->features / groups : 1;
+    for (int64_t i = 0; i < data->features; i += run) {
+        const int64_t g = i / run % groups;
         double part = 0; /* sum of one sample: keeps the sum of a large set accurate */
-        for (int64_t i = start; i < start + run; i++) {
-            const double d = element(data, i) - mean;
-            part += square ? d * d : d;
+        for (int64_t k = start + i; k < start + i + run; k++) {
+            const double d = element(data, k) - (means != NULL ? means[g] : 0);
+            part += means != NULL ? d * d : d;
         }
-        sum += part;
+        sums[g] += part;
     }
-    return sum / (double)(data->count * run);
+}
+
+/* Set mean and scale of one channel. */
+static void set_constants(fast_data *data, int64_t c, double mean, double deviation)
+{
+    data->mean[c] = (float)mean;
+    data->scale[c] = deviation > 1e-12 * (1 + fabs(mean)) ? (float)(1 / deviation) : 1;
+    /* Values near the limits of float overflow one of the two: such a channel is not
+     * normalised. */
+    if (!isfinite(data->mean[c]) || !isfinite(data->scale[c])) {
+        data->mean[c] = 0;
+        data->scale[c] = 1;
+    }
 }
 
 /* Set mean and scale so that every channel has mean 0 and deviation 1. */
-static void standardize(fast_data *data)
+static fast_err standardize(fast_data *data)
 {
+    const int64_t groups = data->rank == 2 && data->channels > 1 ? data->shape[1] : data->channels;
+    const double size = (double)data->count * (double)(data->features / groups);
+    double *means;
+    FAST_TRY(fast__alloc("sums of columns", groups, 2 * sizeof *means, &means));
+    double *squares = means + groups;
+    for (int64_t n = 0; n < data->count; n++)
+        add_sample(data, n, groups, NULL, means);
+    for (int64_t g = 0; g < groups; g++)
+        means[g] /= size;
+    for (int64_t n = 0; n < data->count; n++)
+        add_sample(data, n, groups, means, squares);
     for (int64_t c = 0; c < data->channels; c++) {
-        const double mean = moment(data, c, false, 0);
-        const double deviation = sqrt(moment(data, c, true, mean));
-        data->mean[c] = (float)mean;
-        data->scale[c] = deviation > 1e-12 * (1 + fabs(mean)) ? (float)(1 / deviation) : 1;
-        /* Values near the limits of float overflow one of the two: such a channel is not
-         * normalised. */
-        if (!isfinite(data->mean[c]) || !isfinite(data->scale[c])) {
-            data->mean[c] = 0;
-            data->scale[c] = 1;
+        set_constants(data, c, means[c % groups], sqrt(squares[c % groups] / size));
+    }
+    fast__free(means);
+    return FAST_OK;
+}
+
+/* Set mean and scale of samples that are not in memory, in one pass over them, since each pass
+ * reads and decodes: deviation^2 = mean of x^2 - mean^2. Sums of bytes are exact, and floats are
+ * summed in doubles. */
+static fast_err standardize_rows(fast_data *data)
+{
+    const int64_t run = data->features / data->channels;
+    void *row;
+    double *sums;
+    FAST_TRY(fast__alloc("a sample", 1, fast__data_row_size(data), &row));
+    fast_err err = fast__alloc("sums of channels", 2 * data->channels, sizeof *sums, &sums);
+    if (err)
+        goto undo_row;
+    for (int64_t n = 0; n < data->count && !err; n++) {
+        err = fast__data_row(data, n, row);
+        for (int64_t i = 0; i < data->features && !err; i++) {
+            const double v =
+                data->dtype == FAST_U8 ? ((uint8_t *)row)[i] : (double)((float *)row)[i];
+            sums[i / run * 2] += v;
+            sums[i / run * 2 + 1] += v * v;
         }
     }
+    for (int64_t c = 0; c < data->channels && !err; c++) {
+        const double mean = sums[2 * c] / (double)(data->count * run);
+        const double square = sums[2 * c + 1] / (double)(data->count * run) - mean * mean;
+        set_constants(data, c, mean, sqrt(square > 0 ? square : 0));
+    }
+    fast__free(sums);
+undo_row:
+    fast__free(row);
+    return err;
 }
 
 /* Set the constants of normalisation from the training set; the test set gets the same ones. */
-void fast__data_normalize(fast_normalize how, fast_data *train, fast_data *test)
+fast_err fast__data_normalize(fast_normalize how, fast_data *train, fast_data *test)
 {
     FAST_ASSERT(test == NULL || test->channels == train->channels);
     if (!train->tokens && how == FAST_NORMALIZE_STANDARD)
-        standardize(train);
+        FAST_TRY(train->rows != NULL ? standardize_rows(train) : standardize(train));
     if (!train->tokens && how == FAST_NORMALIZE_UNIT && train->dtype == FAST_U8) {
         for (int64_t c = 0; c < train->channels; c++)
             train->scale[c] = 1.0f / 255.0f;
     }
     if (test == NULL)
-        return;
+        return FAST_OK;
     memcpy(test->mean, train->mean, (size_t)train->channels * sizeof(float));
     memcpy(test->scale, train->scale, (size_t)train->channels * sizeof(float));
+    return FAST_OK;
+}
+
+/* Sample at a position of the fixed shuffle. The run's seed has no effect: every run tests on the
+ * same samples. */
+static size_t shuffled(int64_t count, int64_t at)
+{
+    return fast__rng_permute(0, FAST_PURPOSE_SYNTHETIC, 0, (uint64_t)count, (uint64_t)at);
 }
 
 /* Copy `part->count` samples of `all`, from position `first` of the shuffle. */
@@ -77,11 +135,7 @@ static void copy_part(const fast_data *all, bool shuffle, int64_t first, fast_da
     const size_t label_size = (size_t)all->positions * sizeof(int32_t);
     const size_t target_size = (size_t)all->outputs * sizeof(float);
     for (int64_t i = 0; i < part->count; i++) {
-        const uint64_t at = (uint64_t)(first + i);
-        /* The run's seed has no effect: every run tests on the same samples. */
-        const size_t from =
-            shuffle ? fast__rng_permute(0, FAST_PURPOSE_SYNTHETIC, 0, (uint64_t)all->count, at)
-                    : at;
+        const size_t from = shuffle ? shuffled(all->count, first + i) : (size_t)(first + i);
         memcpy((char *)part->x + (size_t)i * x_size, (const char *)all->x + from * x_size, x_size);
         if (all->labels != NULL)
             memcpy((char *)part->labels + (size_t)i * label_size,
@@ -100,17 +154,30 @@ static fast_err make_part(const fast_data *all, bool shuffle, int64_t first, int
     like.count = count;
     fast_data *part;
     FAST_TRY(fast__data_make(&like, &part));
-    if (all->alphabet != NULL) {
-        const fast_err err = fast__alloc("alphabet", all->vocabulary, 1, &part->alphabet);
-        if (err) {
-            fast_data_free(part);
-            return err;
-        }
-        memcpy(part->alphabet, all->alphabet, (size_t)all->vocabulary);
+    const fast_err err = fast__data_copy_texts(all, part);
+    if (err) {
+        fast_data_free(part);
+        return err;
     }
     copy_part(all, shuffle, first, part);
     *out = part;
     return FAST_OK;
+}
+
+/* Number of samples of a test set that is `fraction` of the whole: at least one. */
+static int64_t count_test(int64_t count, double fraction)
+{
+    const int64_t test = (int64_t)(fraction * (double)count + 0.5);
+    return test < 1 ? 1 : test;
+}
+
+/* The same shuffle and the same count as divide(), without samples. */
+void fast__data_split_mark(int64_t count, double fraction, bool *test)
+{
+    const int64_t first = count - count_test(count, fraction);
+    /* A split that leaves nothing to train on fails when it is made. */
+    for (int64_t i = first; first > 0 && i < count; i++)
+        test[shuffled(count, i)] = true;
 }
 
 /* Divide `all` into training set and test set, which is `fraction` of it; `all` stays the
@@ -119,9 +186,12 @@ static fast_err divide(const fast_data *all, const char *option, double fraction
                        fast_data **train_out, fast_data **test_out)
 {
     FAST_ASSERT(fraction > 0 && fraction < 1);
-    int64_t test_count = (int64_t)(fraction * (double)all->count + 0.5);
-    if (test_count < 1)
-        test_count = 1;
+    if (all->rows != NULL)
+        return fast__fail(FAST_EINVAL,
+                          "%s=%g divides samples in memory, and these are read from disk: give "
+                          "them a test set of their own",
+                          option, fraction);
+    const int64_t test_count = count_test(all->count, fraction);
     if (all->count < 2)
         return fast__fail(FAST_EINVAL, "one sample cannot be split; set %s=0", option);
     if (test_count >= all->count)
@@ -154,19 +224,32 @@ fast_err fast__data_split(fast_data **move, double fraction, bool shuffle, fast_
     return err;
 }
 
+/* Divide a training set that is open. Both parts are normalised by the constants of the whole. */
+static fast_err divide_open(const fast_data *all, const char *option, double fraction,
+                            fast_data **train_out, fast_data **part_out)
+{
+    FAST_TRY(divide(all, option, fraction, true, train_out, part_out));
+    fast_data *const parts[] = { *train_out, *part_out };
+    for (int i = 0; i < 2; i++) {
+        memcpy(parts[i]->mean, all->mean, (size_t)all->channels * sizeof(float));
+        memcpy(parts[i]->scale, all->scale, (size_t)all->channels * sizeof(float));
+    }
+    return FAST_OK;
+}
+
+fast_err fast__data_validation(const fast_data *all, double fraction, fast_data **train_out,
+                               fast_data **validation_out)
+{
+    return divide_open(all, "validation", fraction, train_out, validation_out);
+}
+
 /* Replace the test set by a fraction of the training set, for choices that must not see the test
  * set. */
 fast_err fast__data_hold_out(double fraction, fast_data **train, fast_data **test)
 {
     fast_data *remaining;
     fast_data *held;
-    FAST_TRY(divide(*train, "holdout", fraction, true, &remaining, &held));
-    /* Normalised by the constants of the whole training set, as it was opened. */
-    fast_data *const parts[] = { remaining, held };
-    for (int i = 0; i < 2; i++) {
-        memcpy(parts[i]->mean, (*train)->mean, (size_t)(*train)->channels * sizeof(float));
-        memcpy(parts[i]->scale, (*train)->scale, (size_t)(*train)->channels * sizeof(float));
-    }
+    FAST_TRY(divide_open(*train, "holdout", fraction, &remaining, &held));
     fast_data_free(*train);
     fast_data_free(*test);
     *train = remaining;
@@ -214,13 +297,14 @@ fast_err fast__data_finish(fast_normalize how, fast_data **train_move, fast_data
     fast_data *test = *test_move;
     *train_move = *test_move = NULL;
     FAST_ASSERT(train != NULL);
-    const fast_err err = check_pair(train, test);
+    fast_err err = check_pair(train, test);
+    if (!err)
+        err = fast__data_normalize(how, train, test);
     if (err) {
         fast_data_free(train);
         fast_data_free(test);
         return err;
     }
-    fast__data_normalize(how, train, test);
     *train_out = train;
     *test_out = test;
     return FAST_OK;

@@ -6,6 +6,10 @@
  */
 #include "data/synthetic.h"
 
+#include "base/log.h"
+
+enum { LARGE = 1000000 }; /* samples that take seconds to draw */
+
 /* Draw the training or the test set. */
 static fast_err draw_part(const fast_data *like, uint64_t part, int64_t count, fast_draw_fn *draw,
                           const void *config, uint64_t seed, fast_data **out)
@@ -14,7 +18,12 @@ static fast_err draw_part(const fast_data *like, uint64_t part, int64_t count, f
     sizes.count = count;
     fast_data *data;
     FAST_TRY(fast__data_make(&sizes, &data));
+    const int64_t quarter = count / 4;
     for (int64_t i = 0; i < count; i++) {
+        /* Drawing takes microseconds a sample: a large set would be a long silence. */
+        if (count >= LARGE && i % quarter == 0)
+            fast__log(FAST_LOG_INFO, "drawing %lld samples: %lld%%", (long long)count,
+                      (long long)(i / quarter * 25));
         fast_rng rng;
         fast__rng_init(&rng, seed, FAST_PURPOSE_SYNTHETIC, part, 0, (uint64_t)i);
         draw(config, seed, &rng, data, i);

@@ -63,12 +63,13 @@ static fast_err make_set(const text_config *c, const uint8_t *text, size_t size,
                              .vocabulary = vocabulary };
     fast_data *data;
     FAST_TRY(fast__data_make(&like, &data));
-    const fast_err err = fast__alloc("alphabet", vocabulary, 1, &data->alphabet);
+    static char recipe[] = "{\"kind\": \"text\"}";
+    const fast_data texts = { .vocabulary = vocabulary, .alphabet = alphabet, .recipe = recipe };
+    const fast_err err = fast__data_copy_texts(&texts, data);
     if (err) {
         fast_data_free(data);
         return err;
     }
-    memcpy(data->alphabet, alphabet, (size_t)vocabulary);
     uint8_t *x = data->x;
     for (int64_t i = 0; i < data->count * T; i++) {
         x[i] = number[text[i]];

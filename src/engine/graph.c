@@ -10,10 +10,11 @@
 #include "engine/graph.h"
 
 static const char *const op_names[] = {
-    "input",      "dense", "conv",    "max_pool", "avg_pool", "global_pool", "relu",
-    "leaky_relu", "tanh",  "sigmoid", "gelu",     "softmax",  "batch_norm",  "layer_norm",
-    "dropout",    "embed", "rnn",     "lstm",     "gru",      "attention",   "add",
-    "concat",     "last",  "flatten", "custom",
+    "input",      "dense",     "conv",    "max_pool", "avg_pool", "global_pool", "relu",
+    "leaky_relu", "tanh",      "sigmoid", "gelu",     "softmax",  "batch_norm",  "layer_norm",
+    "dropout",    "embed",     "rnn",     "lstm",     "gru",      "attention",   "add",
+    "concat",     "last",      "flatten", "map",      "arith",    "scale",       "shift",
+    "matmul",     "transpose", "reshape", "slice",    "reduce",   "log_softmax", "custom",
 };
 _Static_assert(sizeof(op_names) / sizeof(op_names[0]) == FAST_OP_COUNT, "one name an operator");
 
@@ -100,6 +101,9 @@ static graph_flops count_flops(const fast_graph *graph, int index)
         flops.activations = 2.0 * T * (T + 1) * C;
         break;
     }
+    case FAST_OP_MATMUL:
+        flops.activations = 2.0 * (double)node->count * (double)in->shape[in->rank - 1];
+        break;
     default:
         break;
     }

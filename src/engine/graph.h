@@ -50,6 +50,16 @@ typedef enum fast_op {
     FAST_OP_CONCAT,      /* along C of [C, H, W], [T, C], [C] */
     FAST_OP_LAST,        /* last position of a sequence: [T, C] -> [C] */
     FAST_OP_FLATTEN,     /* [C, H, W] or [T, C] -> [C], row major */
+    FAST_OP_MAP,         /* a function of each element (engine/element.h); a, b its numbers */
+    FAST_OP_ARITH,       /* a function of two inputs, broadcast */
+    FAST_OP_SCALE,       /* y = x w, broadcast; weight, or a frozen tensor in the state */
+    FAST_OP_SHIFT,       /* y = x + w, as scale */
+    FAST_OP_MATMUL,      /* [T, k] [k, C] or [h, T, k] [h, k, C] */
+    FAST_OP_TRANSPOSE,   /* dimensions of a sample in another order */
+    FAST_OP_RESHAPE,     /* another shape of a sample, row major */
+    FAST_OP_SLICE,       /* a range of one dimension */
+    FAST_OP_REDUCE,      /* mean or sum over some dimensions */
+    FAST_OP_LOG_SOFTMAX, /* logarithm of softmax, over the last dimension */
     FAST_OP_CUSTOM,      /* an operator that the user supplies */
     FAST_OP_COUNT
 } fast_op;
@@ -101,10 +111,12 @@ typedef struct fast_graph {
     fast_layout state;     /* layout of the statistics: averaged whenever weights are averaged */
     fast_loss loss;        /* loss that is minimised */
     float label_smoothing; /* cross-entropy: probability spread evenly over all classes */
+    float *class_weights;  /* [outputs], positive: cross-entropy in training; NULL: all 1 */
     int64_t positions;     /* labels a sample: T where the output is [T, C], else 1 */
     int64_t outputs;       /* classes, or regression outputs */
     bool tokens;           /* the input holds whole numbers below `vocabulary` */
     int64_t vocabulary;    /* number of different tokens */
+    float *initial;        /* NULL, or initial values: params, then state; owned by the graph */
 } fast_graph;
 
 /* Set needs[i] to whether the gradient of node i's output is needed: the node or one of its

@@ -6,6 +6,9 @@
  *   cross-entropy   p = softmax(y);  L = mean over rows of -sum_k q_k log p_k
  *                   q = (1 - s) t + s / K, with t the one-hot label or the given probabilities and
  *                   s the label smoothing;  dL/dy = (p sum(q) - q) / rows
+ *                   with class weights v, in training: v_k q_k for q_k, and the mean is divided by
+ *                   the sum of the labels' weights; by the rows if the targets are soft. This is
+ *                   CrossEntropyLoss(weight=v, label_smoothing=s) of PyTorch
  *   mean squares    L = mean over rows and k of (y - t)^2;  dL/dy = 2 (y - t) / (rows K)
  *
  * Sums are in double, because losses are compared across engines and with other frameworks. log p
@@ -27,31 +30,56 @@ int64_t fast__argmax(int64_t n, const float *y)
     return best;
 }
 
-/* Return the cross-entropy of one row, and write its gradient if dy is not NULL. `t` may be NULL:
- * then the label is the target. */
-static double cross_entropy_row(int64_t K, float smoothing, const float *y, int32_t label,
-                                const float *t, float scale, float *dy)
+const float *fast__loss_weights(const fast_graph *graph, const fast_pass *pass)
 {
+    return pass->train ? graph->class_weights : NULL;
+}
+
+double fast__loss_divisor(const fast_graph *graph, const fast_pass *pass)
+{
+    const float *v = fast__loss_weights(graph, pass);
+    const int64_t rows = pass->batch->count * graph->positions;
+    double sum = 0;
+    if (!v || !pass->batch->labels)
+        return (double)rows;
+    for (int64_t r = 0; r < rows; r++)
+        sum += (double)v[pass->batch->labels[r]];
+    return sum;
+}
+
+/* The target q_k of a row with its class weight; t NULL: the label is the target. */
+static float target_of(const fast_graph *graph, const float *v, const float *t, int32_t label,
+                       int64_t k)
+{
+    const float target = t ? t[k] : k == label ? 1.0F : 0.0F;
+    const float floor = graph->label_smoothing / (float)graph->outputs;
+    const float q = (1.0F - graph->label_smoothing) * target + floor;
+    return v ? v[k] * q : q;
+}
+
+/* Return the cross-entropy of one row, and write its gradient if dy is not NULL. `t` may be NULL:
+ * then the label is the target. `v` are the class weights, or NULL. */
+static double cross_entropy_row(const fast_graph *graph, const float *v, const float *y,
+                                int32_t label, const float *t, float scale, float *dy)
+{
+    const int64_t K = graph->outputs;
     const float max = y[fast__argmax(K, y)];
     double sum = 0;
     for (int64_t k = 0; k < K; k++)
         sum += exp((double)y[k] - (double)max);
     /* log p[k] = y[k] - log_sum, for every k without a second exponential. */
     const double log_sum = log(sum) + (double)max;
-    const float floor = smoothing / (float)K;
     double loss = 0;
     double q_sum = 0;
     for (int64_t k = 0; k < K; k++) {
-        const float target = t ? t[k] : k == label ? 1.0F : 0.0F;
-        const float q = (1.0F - smoothing) * target + floor;
+        const float q = target_of(graph, v, t, label, k);
         q_sum += (double)q;
         if (q != 0.0F)
             loss -= (double)q * ((double)y[k] - log_sum);
     }
-    /* q_sum is 1, but for soft targets that do not add up to it. */
+    /* q_sum is 1, but for class weights, and soft targets that do not add up to it. */
     for (int64_t k = 0; dy && k < K; k++) {
-        const float target = t ? t[k] : k == label ? 1.0F : 0.0F;
-        const float q = (1.0F - smoothing) * target + floor;
+        const float q = target_of(graph, v, t, label, k);
         const double p = exp((double)y[k] - log_sum);
         dy[k] = (float)(q_sum * p - (double)q) * scale;
     }
@@ -64,17 +92,18 @@ static void cross_entropy_run(const fast_graph *graph, fast_pass *pass, const fl
     const fast_batch *batch = pass->batch;
     const int64_t K = graph->outputs;
     const int64_t rows = batch->count * graph->positions;
-    const float scale = 1.0F / (float)rows;
+    const float *v = fast__loss_weights(graph, pass);
+    const double divisor = fast__loss_divisor(graph, pass);
+    const float scale = 1.0F / (float)divisor;
     double sum = 0;
     int64_t correct = 0;
     for (int64_t r = 0; r < rows; r++) {
         const float *t = batch->targets ? batch->targets + r * K : NULL;
         const int32_t label = t ? (int32_t)fast__argmax(K, t) : batch->labels[r];
-        sum += cross_entropy_row(K, graph->label_smoothing, y + r * K, label, t, scale,
-                                 dy ? dy + r * K : NULL);
+        sum += cross_entropy_row(graph, v, y + r * K, label, t, scale, dy ? dy + r * K : NULL);
         correct += fast__argmax(K, y + r * K) == label;
     }
-    pass->loss = sum / (double)rows;
+    pass->loss = sum / divisor;
     pass->correct = correct;
     pass->positions = rows;
 }

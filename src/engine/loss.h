@@ -14,5 +14,12 @@ fast_err fast__pass_check(const fast_graph *graph, int64_t batch, bool train,
  * batch without labels and targets has the loss NAN and no positions. */
 void fast__loss_run(const fast_graph *graph, fast_pass *pass, const float *y, float *dy);
 
+/* Return the class weights of a pass; NULL if all are 1. An evaluation has none, so that its loss
+ * can be compared with that of other weights. */
+const float *fast__loss_weights(const fast_graph *graph, const fast_pass *pass);
+/* Return the divisor of the sum of the rows' cross-entropies: the sum of their labels' weights; the
+ * number of rows without weights or with soft targets. */
+double fast__loss_divisor(const fast_graph *graph, const fast_pass *pass);
+
 /* Return the index of the largest of n values, the first among equals. */
 int64_t fast__argmax(int64_t n, const float *y);

@@ -202,7 +202,7 @@ fast_err fast__task_point(fast_compare_task *task, const fast_compare_point *poi
 /* Take a result that stopped as `stop` says. */
 static void take_result(fast_compare_task *task, const json_t *object, const char *stop)
 {
-    static const char *const outcomes[] = { "target", "diverged", "canceled" };
+    static const char *const outcomes[] = { "target", "patience", "diverged", "canceled" };
     fast_compared_run *view = task->view;
     fast_compare_point point;
 
@@ -265,7 +265,8 @@ static fast_err end_child(compare_pool *p, int64_t i, const fast_child_event *ev
     if (p->compare->canceled && strcmp(status, "failed") == 0)
         status = "canceled";
     /* Whatever a run that worked said on standard error was a warning, not a reason. */
-    if (strcmp(status, "done") == 0 || strcmp(status, "target") == 0)
+    if (strcmp(status, "done") == 0 || strcmp(status, "target") == 0 ||
+        strcmp(status, "patience") == 0)
         task->error[0] = '\0';
     else if (!task->error[0] && event->signal)
         snprintf(task->error, sizeof task->error, "ended by signal %d (%s)", event->signal,

@@ -40,7 +40,8 @@
 
 bool fast__run_is_whole(const fast_compared_run *run)
 {
-    return strcmp(run->status, "done") == 0 || strcmp(run->status, "target") == 0;
+    return strcmp(run->status, "done") == 0 || strcmp(run->status, "target") == 0 ||
+           strcmp(run->status, "patience") == 0;
 }
 
 fast_compare_spread fast__spread_of(double *values, int64_t count)

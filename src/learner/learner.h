@@ -32,9 +32,12 @@ typedef struct fast_gradient {
 } fast_gradient;
 
 typedef struct fast_evaluation {
-    double loss;     /* mean over the test set */
-    double accuracy; /* NAN for regression */
-    int64_t samples; /* of the test set */
+    bool validation;                  /* in: on the validation set instead of the test set */
+    struct fast_figure_sums *figures; /* in: cleared, then given all rows; may be NULL. A learner
+                                         that does not see outputs leaves it as it is */
+    double loss;                      /* out: mean over the set */
+    double accuracy;                  /* out: NAN for regression */
+    int64_t samples;                  /* out: of the set */
 } fast_evaluation;
 
 /* Models that a learner learns from besides its labels. */
@@ -63,8 +66,8 @@ typedef struct fast_learner_ops {
     const char *name; /* of the kind of learner */
     /* Compute the gradient of batch `step` at w into g; atomic, never blocks on a peer. */
     fast_err (*gradient)(fast_learner *learner, fast_gradient *gradient);
-    /* Loss and accuracy of w on the test set; FAST_ENOTSUP without one. */
-    fast_err (*evaluate)(fast_learner *learner, fast_evaluation *out);
+    /* Loss and accuracy of w on the set that *inout asks for; FAST_ENOTSUP without one. */
+    fast_err (*evaluate)(fast_learner *learner, fast_evaluation *inout);
     /* Learn from these models from the next gradient on. May be NULL. FAST_ENOMEM. */
     fast_err (*teach)(fast_learner *learner, const fast_teachers *teachers);
     /* Layer i of those that offer factors; false past the last. May be NULL: none does. */

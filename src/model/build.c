@@ -7,7 +7,7 @@
  * order, packed without gaps, so that the vector's length is the number of parameters. The graph is
  * one block of memory: header, nodes, segments of the parameters, segments of the state.
  *
- *     | fast_graph | nodes[node_count] | params.segments[] | state.segments[] |
+ *     | fast_graph | nodes[node_count] | params.segments[] | state.segments[] | elements[] |
  *
  * A layer may have fewer segments than its kind allows; the block has room for the most. A failed
  * build frees the block, so that a graph is complete or does not exist.
@@ -254,6 +254,7 @@ static fast_err new_graph(const fast_network *network, fast_build *build)
     fast_graph *graph = NULL;
     int64_t params = 0;
     int64_t state = 0;
+    int64_t elements = 0;
 
     for (int i = 0; i < network->layer_count; i++) {
         const fast_layer *layer = &network->layers[i];
@@ -262,6 +263,7 @@ static fast_err new_graph(const fast_network *network, fast_build *build)
             continue;
         params += parts * fast__layer_kind(layer->op)->param_max;
         state += parts * fast__layer_kind(layer->op)->state_max;
+        elements += fast__element_operator(layer->op) != NULL;
     }
     for (int pass = 0; pass < 2; pass++) {
         fast_node *nodes = NULL;
@@ -270,6 +272,7 @@ static fast_err new_graph(const fast_network *network, fast_build *build)
         nodes = fast__arena_take(&arena, network->node_count, sizeof *nodes);
         build->params = fast__arena_take(&arena, params, sizeof *build->params);
         build->state = fast__arena_take(&arena, state, sizeof *build->state);
+        build->elements = fast__arena_take(&arena, elements, sizeof *build->elements);
         if (pass == 0) {
             FAST_TRY(fast__alloc("a graph", (int64_t)arena.used, 1, &arena.base));
             arena.size = arena.used;
@@ -341,5 +344,9 @@ fast_err fast__graph_parse(const char *text, fast_graph **out)
 /* Nodes and segments are in the graph's own block. */
 void fast__graph_free(fast_graph *graph)
 {
+    if (graph) {
+        fast__free(graph->initial);
+        fast__free(graph->class_weights);
+    }
     fast__free(graph);
 }

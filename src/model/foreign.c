@@ -21,7 +21,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "tensor/fold.h"
+#include "tensor/tree_sum.h"
 #include "tensor/vector.h"
 
 #include <inttypes.h>
@@ -32,7 +32,7 @@
 typedef struct foreign_learner {
     fast_learner base;            /* the contract; first, so that pointers convert */
     fast_foreign_options options; /* the caller's options; all pointers borrowed */
-    fast_fold fold;               /* of micro-batches' gradients; unused if there is one */
+    fast_tree_sum fold;           /* of micro-batches' gradients; unused if there is one */
 } foreign_learner;
 
 /* Check one declared tensor and fill in its segment. */
@@ -186,8 +186,6 @@ static fast_learner_request request_of(const foreign_learner *self, const fast_b
                                      .workers = o->workers,
                                      .seed = (int64_t)o->seed,
                                      .batch = o->batch,
-                                     .w = self->base.w,
-                                     .s = self->base.state.count > 0 ? self->base.s : NULL,
                                      .loss = NAN };
 
     if (batch) {
@@ -199,6 +197,22 @@ static fast_learner_request request_of(const foreign_learner *self, const fast_b
         request.y = batch->targets;
     }
     return request;
+}
+
+/* Open w and s to the caller's functions, which are the host's. */
+static void map_model(const foreign_learner *self, fast_access state, fast_learner_request *request)
+{
+    const fast_learner *base = &self->base;
+
+    request->w = fast__map(base->w, base->params.count, FAST_ACCESS_READ);
+    request->s = base->state.count > 0 ? fast__map(base->s, base->state.count, state) : NULL;
+}
+
+/* Close w and s; `state` as above. */
+static void unmap_model(const foreign_learner *self, fast_access state)
+{
+    fast__unmap(self->base.s, self->base.state.count, state);
+    fast__unmap(self->base.w, self->base.params.count, FAST_ACCESS_READ);
 }
 
 /* Turn the caller's text into one printable line. */
@@ -246,9 +260,12 @@ static fast_err learn_part(const foreign_learner *self, fast_gradient *gradient,
     if (self->options.loader)
         FAST_TRY(fast__loader_get(self->options.loader, number, &batch));
     request = request_of(self, batch);
-    request.g = g;
+    map_model(self, FAST_ACCESS_UPDATE, &request);
+    request.g = fast__map(g, self->base.params.count, FAST_ACCESS_UPDATE);
     request.step = number;
     answer = kind->gradient(kind->ctx, &request);
+    fast__unmap(g, self->base.params.count, FAST_ACCESS_UPDATE);
+    unmap_model(self, FAST_ACCESS_UPDATE);
     FAST_TRY(check_answer(self, (int)answer, "gradient", &request));
     gradient->loss += request.loss;
     gradient->correct += request.correct;
@@ -264,14 +281,14 @@ static fast_err learn_parts(foreign_learner *self, fast_gradient *gradient)
     const int64_t parts = self->base.parts;
     const int64_t count = self->base.params.count;
 
-    fast__fold_clear(&self->fold);
+    fast__tree_sum_clear(&self->fold);
     for (int64_t i = 0; i < parts; i++) {
-        FAST_TRY(
-            learn_part(self, gradient, gradient->step * parts + i, fast__fold_next(&self->fold)));
+        FAST_TRY(learn_part(self, gradient, gradient->step * parts + i,
+                            fast__tree_sum_next(&self->fold)));
         if (i < parts - 1)
-            fast__fold_put(&self->fold);
+            fast__tree_sum_put(&self->fold);
     }
-    fast__fold_finish(&self->fold, 0, count);
+    fast__tree_sum_finish(&self->fold, 0, count);
     fast__vector_scale(count, 1.0f / (float)parts, self->base.g);
     gradient->loss /= (double)parts;
     return FAST_OK;
@@ -319,19 +336,24 @@ static fast_err evaluate_batch(const foreign_learner *self, const fast_batch *ba
 {
     *e = (foreign_evaluation){ .kind = &self->options.foreign->kind,
                                .request = request_of(self, batch) };
+    fast_err err = FAST_OK;
+
+    map_model(self, FAST_ACCESS_UPDATE, &e->request);
     e->request.worker = -1;
     if (self->options.small_stack)
-        FAST_TRY(fast__thread_call(evaluate_main, e));
+        err = fast__thread_call(evaluate_main, e);
     else
         evaluate_main(e);
+    unmap_model(self, FAST_ACCESS_UPDATE);
+    FAST_TRY(err);
     return check_answer(self, (int)e->answer, "evaluation", &e->request);
 }
 
 /* The contract's evaluate(). */
-static fast_err foreign_evaluate(fast_learner *learner, fast_evaluation *out)
+static fast_err foreign_evaluate(fast_learner *learner, fast_evaluation *inout)
 {
     foreign_learner *self = (foreign_learner *)learner;
-    fast_loader *test = self->options.test;
+    fast_loader *test = inout->validation ? self->options.validation : self->options.test;
     const int64_t batches = test ? fast__loader_steps(test) : 1;
     double loss = 0;
     int64_t correct = 0, counted = 0, samples = 0;
@@ -351,9 +373,9 @@ static fast_err foreign_evaluate(fast_learner *learner, fast_evaluation *out)
         samples += e.request.samples;
     }
     FAST_ASSERT(samples > 0);
-    *out = (fast_evaluation){ .loss = loss / (double)samples,
-                              .accuracy = counted > 0 ? (double)correct / (double)counted : NAN,
-                              .samples = samples };
+    inout->loss = loss / (double)samples;
+    inout->accuracy = counted > 0 ? (double)correct / (double)counted : NAN;
+    inout->samples = samples;
     return FAST_OK;
 }
 
@@ -361,10 +383,10 @@ static void foreign_free(fast_learner *learner)
 {
     if (!learner)
         return;
-    fast__fold_fini(&((foreign_learner *)learner)->fold);
-    fast__free(learner->w);
-    fast__free(learner->g);
-    fast__free(learner->s);
+    fast__tree_sum_fini(&((foreign_learner *)learner)->fold);
+    fast__vector_free(learner->w);
+    fast__vector_free(learner->g);
+    fast__vector_free(learner->s);
     fast__free(learner);
 }
 
@@ -380,6 +402,7 @@ fast_err fast__foreign_new(const fast_foreign_options *options, fast_learner **o
     const fast_foreign *kind = options->foreign;
     const int64_t count = kind->params.count;
     const int64_t state = kind->state.count;
+    const fast_device *device = options->device ? options->device : &fast__host;
     foreign_learner *self = NULL;
     fast_err err;
 
@@ -394,19 +417,19 @@ fast_err fast__foreign_new(const fast_foreign_options *options, fast_learner **o
     self->base.parts = options->accumulate > 1 ? options->accumulate : 1;
     self->base.epoch_steps = options->epoch_steps;
     self->base.flops = kind->kind.operations * (double)options->batch * (double)self->base.parts;
-    err = fast__alloc("the parameters", count, sizeof(float), &self->base.w);
+    err = fast__vector_new(device, "the parameters", count, &self->base.w);
     if (!err)
-        err = fast__alloc("the gradients", count, sizeof(float), &self->base.g);
+        err = fast__vector_new(device, "the gradients", count, &self->base.g);
     if (!err)
-        err = fast__alloc("the state", state, sizeof(float), &self->base.s);
+        err = fast__vector_new(device, "the state", state, &self->base.s);
     if (!err && self->base.parts > 1)
-        err = fast__fold_init(&self->fold, count, self->base.parts, self->base.g);
+        err = fast__tree_sum_init(&self->fold, count, self->base.parts, self->base.g);
     if (err) {
         foreign_free(&self->base);
         return err;
     }
-    memcpy(self->base.w, kind->first, (size_t)count * sizeof(float));
-    memcpy(self->base.s, kind->first + count, (size_t)state * sizeof(float));
+    fast__vector_copy(count, kind->first, self->base.w);
+    fast__vector_copy(state, kind->first + count, self->base.s);
     *out = &self->base;
     return FAST_OK;
 }

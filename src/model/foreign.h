@@ -24,19 +24,22 @@ typedef struct fast_foreign {
 fast_err fast__foreign_open(const fast_learner_kind *kind, fast_foreign **out);
 void fast__foreign_close(fast_foreign *foreign); /* NULL is allowed */
 
-/* One worker's learner. All pointers are borrowed and must outlive it. */
+/* One worker's learner. All pointers are borrowed and must outlive it. Its vectors are on a device,
+ * and are mapped for the caller's functions: these get host memory, valid during the call. */
 typedef struct fast_foreign_options {
     const fast_foreign *foreign; /* the declaration */
+    const fast_device *device;   /* of w, g and s; NULL: the host */
     fast_loader *loader;         /* training batches; NULL: the learner makes its own */
-    fast_loader *test;     /* evaluation batches; NULL: the learner makes its own, or has none */
-    const fast_data *data; /* data set of the loaders; NULL: none */
-    int64_t worker;        /* rank of this worker */
-    int64_t workers;       /* number of workers */
-    int64_t batch;         /* samples of a batch */
-    int64_t accumulate;    /* micro-batches of a gradient */
-    int64_t epoch_steps;   /* steps of an epoch */
-    uint64_t seed;         /* seed of the run */
-    bool small_stack;      /* evaluations are requested on a small stack */
+    fast_loader *test;       /* evaluation batches; NULL: the learner makes its own, or has none */
+    fast_loader *validation; /* batches of the validation set; or NULL */
+    const fast_data *data;   /* data set of the loaders; NULL: none */
+    int64_t worker;          /* rank of this worker */
+    int64_t workers;         /* number of workers */
+    int64_t batch;           /* samples of a batch */
+    int64_t accumulate;      /* micro-batches of a gradient */
+    int64_t epoch_steps;     /* steps of an epoch */
+    uint64_t seed;           /* seed of the run */
+    bool small_stack;        /* evaluations are requested on a small stack */
 } fast_foreign_options;
 
 /* Make a learner with its initial values. FAST_ENOMEM. */

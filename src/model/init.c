@@ -18,6 +18,7 @@
 #include "model/network.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Translate a rule and the fans of a weight to the distribution and its scale, which the segment
  * stores; nothing is drawn yet. */
@@ -210,14 +211,23 @@ static void draw_segment(const fast_graph *graph, const fast_segment *segment, f
     }
 }
 
-/* Draw all parameters and the state. Streams of parameters and state differ by one word of their
- * key. */
+/* Draw all parameters and the state, or copy those that came with the graph. Streams of parameters
+ * and state differ by one word of their key. */
 void fast__graph_init(const fast_graph *graph, uint64_t seed, float *w, float *state)
 {
     fast_rng rng;
 
     FAST_ASSERT(w != NULL || graph->params.count == 0);
     FAST_ASSERT(state != NULL || graph->state.count == 0);
+    /* Values that came with the network: the seed has nothing to choose. */
+    if (graph->initial) {
+        if (graph->params.count > 0)
+            memcpy(w, graph->initial, (size_t)graph->params.count * sizeof *w);
+        if (graph->state.count > 0)
+            memcpy(state, graph->initial + graph->params.count,
+                   (size_t)graph->state.count * sizeof *state);
+        return;
+    }
     for (int64_t i = 0; i < graph->params.segment_count; i++) {
         fast__rng_init(&rng, seed, FAST_PURPOSE_INIT, 0, 0, (uint64_t)i);
         draw_segment(graph, &graph->params.segments[i], &rng, w);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/option.h"
+#include "engine/element.h"
 #include "engine/graph.h"
 #include "model/network.h"
 
@@ -25,7 +26,7 @@ enum {
     FAST_LABEL_MAX = 44,    /* bytes of a layer's name; ".position.weight" must still fit */
     FAST_LINE_MAX = 1024,   /* bytes of a line */
     FAST_WORDS_MAX = 24,    /* words of a line */
-    FAST_PAIR_MAX = 24,     /* bytes of "3x5" */
+    FAST_PAIR_MAX = 40,     /* bytes of "3x5" */
     FAST_STACK_MAX = 64,    /* recurrent layers of one line */
     /* The line `loss` takes the custom operator's place in the table, which has no line. */
     FAST_LAYER_LOSS = FAST_OP_CUSTOM
@@ -34,6 +35,17 @@ enum {
 /* Largest number of elements of one sample in a node, of one segment, and of attention's scores of
  * one sample: products with a batch then fit 64 bits. */
 #define FAST_COUNT_MAX ((int64_t)1 << 31)
+
+/* The options of the elementary layers: map, scale, shift, transpose, reshape, slice, reduce. */
+typedef struct fast_layer_element {
+    char shape[FAST_PAIR_MAX]; /* scale, shift: of the weight; reshape; transpose: the order */
+    char axes[FAST_PAIR_MAX];  /* reduce: dimensions, "1x2" */
+    int64_t axis;              /* slice: dimension */
+    int64_t start;             /* slice: first element */
+    int64_t count;             /* slice: number of elements */
+    double a, b;               /* map: numbers of the function */
+    bool frozen;               /* scale, shift: the weight is not trained */
+} fast_layer_element;
 
 /* The options of all layers; each layer uses its own. */
 typedef struct fast_layer_config {
@@ -58,7 +70,8 @@ typedef struct fast_layer_config {
     bool weight_norm;             /* dense, conv: train length and direction separately */
     bool position;                /* embed: also add position vectors */
     int init;                     /* a fast_init_rule */
-    int kind;                     /* loss: a fast_loss */
+    int kind;                     /* loss: a fast_loss; map, arith: the function; reduce: sum */
+    fast_layer_element element;   /* options of the elementary layers */
 } fast_layer_config;
 
 /* One parsed line. */
@@ -111,12 +124,17 @@ typedef struct fast_build {
     fast_graph *graph;           /* node_count and the layouts' counts grow as layers are built */
     fast_segment *params;        /* graph->params.segments, writable */
     fast_segment *state;         /* graph->state.segments, writable */
+    fast_element *elements;      /* configurations of elementary nodes, in the graph's block */
+    int64_t element_count;       /* number of them so far */
     const fast_layer *layer;     /* layer that is being built */
     int64_t part;                /* index in a stack of recurrent layers, from 0 */
 } fast_build;
 
 /* Fill in rank, shape, attributes and weights of `node`, whose inputs are known. FAST_EINVAL. */
 fast_err fast__layer_infer(fast_build *build, fast_node *node);
+
+/* Do the same for the elementary operators. */
+fast_err fast__layer_infer_element(fast_build *build, fast_node *node);
 
 /* Add a parameter of this rank and shape to `node`, named label.suffix, or a vector to its state.
  * It is initialised with zeros unless the caller changes that. FAST_EINVAL if it is too large. */

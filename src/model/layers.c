@@ -102,6 +102,57 @@ static const fast_option attention_options[] = {
     INIT("xavier"), STD("0.02"), FAST_OPT_END
 };
 
+/* A row of the elementary layers' options. */
+#define ELEMENT_TEXT(field, standard, help)                                        \
+    {                                                                              \
+#field, standard, help, FAST_OPTION_TEXT, offsetof(CONFIG, element.field), \
+            sizeof(((CONFIG *)0)->element.field), 0, 0, NULL                       \
+    }
+#define ELEMENT_INT(field, standard, max, help)                                                   \
+    {                                                                                             \
+#field, standard, help, FAST_OPTION_INT, offsetof(CONFIG, element.field), 0, 0, max, NULL \
+    }
+#define ELEMENT_REAL(field, standard, help)                                                        \
+    {                                                                                              \
+#field, standard, help, FAST_OPTION_REAL, offsetof(CONFIG, element.field), 0, -1e30, 1e30, \
+            NULL                                                                                   \
+    }
+
+static const fast_option map_options[] = {
+    FAST_OPT_CHOICE(CONFIG, kind, "affine", FAST_MAP_CHOICES, "the function"),
+    ELEMENT_REAL(a, "1", "its first number: factor, exponent or lower bound"),
+    ELEMENT_REAL(b, "0", "its second number: summand or upper bound"), FAST_OPT_END
+};
+
+static const fast_option arith_options[] = {
+    FAST_OPT_CHOICE(CONFIG, kind, "add", FAST_ARITH_CHOICES, "the function"), FAST_OPT_END
+};
+
+static const fast_option operand_options[] = {
+    ELEMENT_TEXT(shape, "0", "shape of the weight, 8 or 1x8; a dimension of 1 is repeated"),
+    { "frozen", "no", "the weight is not trained", FAST_OPTION_BOOL,
+      offsetof(CONFIG, element.frozen), 0, 0, 0, NULL },
+    FAST_OPT_END
+};
+
+static const fast_option transpose_options[] = {
+    ELEMENT_TEXT(shape, "0", "source of each dimension, 1x0x2"), FAST_OPT_END
+};
+
+static const fast_option reshape_options[] = { ELEMENT_TEXT(shape, "0", "the new shape, 4x16"),
+                                               FAST_OPT_END };
+
+static const fast_option slice_options[] = {
+    ELEMENT_INT(axis, "0", 2, "dimension, from 0"),
+    ELEMENT_INT(start, "0", (int64_t)1 << 31, "first element"),
+    ELEMENT_INT(count, "1", (int64_t)1 << 31, "number of elements"), FAST_OPT_END
+};
+
+static const fast_option reduce_options[] = {
+    FAST_OPT_CHOICE(CONFIG, kind, "mean", "mean|sum", "what the elements become"),
+    ELEMENT_TEXT(axes, "0", "dimensions, 0 or 1x2"), FAST_OPT_END
+};
+
 static const fast_option loss_options[] = {
     FAST_OPT_CHOICE(CONFIG, kind, "cross_entropy", "cross_entropy|mse", "what is minimised"),
     FAST_OPT_REAL(CONFIG, smoothing, "0", 0, 0.99,
@@ -138,6 +189,16 @@ static const fast_part parts[FAST_LAYER_LOSS + 1] = {
     [FAST_OP_CONCAT] = { "concat", "layers side by side along their channels", NULL },
     [FAST_OP_LAST] = { "last", "last position of a sequence", NULL },
     [FAST_OP_FLATTEN] = { "flatten", "an image or a sequence as one vector", NULL },
+    [FAST_OP_MAP] = { "map", "a function of each element", map_options },
+    [FAST_OP_ARITH] = { "arith", "a function of two layers, broadcast", arith_options },
+    [FAST_OP_SCALE] = { "scale", "multiply by a weight, broadcast", operand_options },
+    [FAST_OP_SHIFT] = { "shift", "add a weight, broadcast", operand_options },
+    [FAST_OP_MATMUL] = { "matmul", "product of the matrices of two layers", NULL },
+    [FAST_OP_TRANSPOSE] = { "transpose", "the dimensions in another order", transpose_options },
+    [FAST_OP_RESHAPE] = { "reshape", "another shape with the same elements", reshape_options },
+    [FAST_OP_SLICE] = { "slice", "a range of one dimension", slice_options },
+    [FAST_OP_REDUCE] = { "reduce", "mean or sum over dimensions", reduce_options },
+    [FAST_OP_LOG_SOFTMAX] = { "log_softmax", "logarithm of softmax", NULL },
     [FAST_LAYER_LOSS] = { "loss", "what is minimised; the last line", loss_options },
 };
 
@@ -168,6 +229,16 @@ static const fast_layer_kind kinds[FAST_LAYER_LOSS + 1] = {
     [FAST_OP_CONCAT] = { NULL, "concat a b", FAST_INPUTS_MAX, 0, 0 },
     [FAST_OP_LAST] = { NULL, "last", 1, 0, 0 },
     [FAST_OP_FLATTEN] = { NULL, "flatten", 1, 0, 0 },
+    [FAST_OP_MAP] = { "kind", "map clip a=0 b=6", 1, 0, 0 },
+    [FAST_OP_ARITH] = { NULL, "arith a b kind=mul", FAST_INPUTS_MAX, 0, 0 },
+    [FAST_OP_SCALE] = { "shape", "scale 1x8", 1, 1, 1 },
+    [FAST_OP_SHIFT] = { "shape", "shift 1x8", 1, 1, 1 },
+    [FAST_OP_MATMUL] = { NULL, "matmul a b", FAST_INPUTS_MAX, 0, 0 },
+    [FAST_OP_TRANSPOSE] = { "shape", "transpose 1x0x2", 1, 0, 0 },
+    [FAST_OP_RESHAPE] = { "shape", "reshape 4x16", 1, 0, 0 },
+    [FAST_OP_SLICE] = { "axis", "slice 1 start=0 count=8", 1, 0, 0 },
+    [FAST_OP_REDUCE] = { "kind", "reduce mean axes=1x2", 1, 0, 0 },
+    [FAST_OP_LOG_SOFTMAX] = { NULL, "log_softmax", 1, 0, 0 },
     [FAST_LAYER_LOSS] = { "kind", "loss cross_entropy", 0, 0, 0 },
 };
 

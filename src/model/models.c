@@ -2,13 +2,14 @@
 /*
  * The models by name. A model is a function that writes the network language for given data, so
  * that there is one way to build a graph, and `fast train` can show the text of a model.
- * "file:PATH" reads that language from a file.
+ * "file:PATH" reads that language from a file, "onnx:PATH" writes it for an ONNX file.
  */
 #include "model/models.h"
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "model/layer.h"
+#include "model/onnx/onnx.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,20 +30,30 @@ static const fast_model model_file = {
     .write = file_write,
 };
 
+/* "onnx" without a path is an error. */
+static fast_err onnx_write(const fast_model *model, const void *config,
+                           const fast_model_input *input, fast_text *text)
+{
+    (void)model, (void)config, (void)input, (void)text;
+    return fast__fail(FAST_EINVAL, "onnx needs the path of an ONNX file: onnx:PATH");
+}
+
+/* Another way to name a model, in the list for the same reason. */
+static const fast_model model_onnx = {
+    .name = "onnx",
+    .summary = "an ONNX file with its weights: onnx:PATH, or PATH.onnx",
+    .config_size = 1,
+    .write = onnx_write,
+};
+
 const fast_model *const fast__models[] = {
-    &fast__model_mlp,
-    &fast__model_lenet,
-    &fast__model_alexnet,
-    &fast__model_resnet8,
-    &fast__model_resnet20,
-    &fast__model_resnet56,
-    &fast__model_densenet,
-    &fast__model_rnn,
-    &fast__model_lstm,
-    &fast__model_gru,
-    &fast__model_gpt,
-    &model_file,
-    NULL,
+    &fast__model_mlp,      &fast__model_lenet,
+    &fast__model_alexnet,  &fast__model_resnet8,
+    &fast__model_resnet20, &fast__model_resnet56,
+    &fast__model_densenet, &fast__model_rnn,
+    &fast__model_lstm,     &fast__model_gru,
+    &fast__model_gpt,      &model_file,
+    &model_onnx,           NULL,
 };
 
 /* Models that end in one vector cannot answer at each position. */
@@ -148,14 +159,21 @@ static fast_err write_file(const char *path, const fast_model_input *input, fast
 }
 
 /* Write the text of a spec and parse it. "file:PATH" is not split at commas: a path may have
- * any. */
+ * any. *weights_out receives the weights of an ONNX file. */
 static fast_err open_network(const char *spec, const fast_model_input *input, fast_text *text,
-                             fast_network **out)
+                             fast_network **out, fast_onnx_weights **weights_out)
 {
     int64_t count = 0;
     int64_t i = 0;
     const char *rest = NULL;
     char name[64];
+
+    /* An ONNX file is a network and its weights: the text is written, the weights follow. */
+    if (fast__onnx_spec(spec, &rest) && *rest) {
+        FAST_TRY(fast__onnx_import(rest, input, text, weights_out));
+        FAST_TRY(add_loss_line(input, text));
+        return fast__network_parse(text->data, text->size, out);
+    }
 
     while (fast__models[count])
         count++;
@@ -190,15 +208,20 @@ fast_err fast__model_open(const char *spec, const fast_model_input *input, fast_
     fast_text text = { 0 };
     fast_network *network = NULL;
     fast_graph *graph = NULL;
+    fast_onnx_weights *weights = NULL;
     fast_err err = FAST_OK;
 
     FAST_ASSERT(input->rank >= 1);
     FAST_ASSERT(input->rank <= 3);
-    err = open_network(spec, input, &text, &network);
+    err = open_network(spec, input, &text, &network, &weights);
     if (!err)
         err = fast__network_fit(network, input, &graph);
+    if (!err && weights)
+        err = fast__onnx_weights_set(weights, graph);
+    fast__onnx_weights_free(weights);
     fast_network_free(network);
     if (err) {
+        fast__graph_free(graph);
         fast__text_fini(&text);
         return err == FAST_EINVAL ? fail_in_model(err, spec) : err;
     }

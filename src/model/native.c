@@ -14,14 +14,19 @@
  * Distillation. With teachers the targets of a batch are (1 - share) t + share times the mean of
  * the teachers' predictions, softened by the temperature: a forward pass for each teacher.
  *
+ * Devices. w, g and s are on the run's device. Engines compute on the host: a pass runs on mapped
+ * vectors. They are unmapped around callbacks, so that a strategy that sums or updates a reported
+ * range has the values of the pass, and the pass those of the strategy.
+ *
  * Workspaces. Learners of one process may share them: a pass takes a free one and returns it. There
  * are as many as threads that compute at once, so one is always free.
  */
 #include "model/native.h"
 
 #include "base/memory.h"
+#include "learner/figures.h"
 #include "model/network.h"
-#include "tensor/fold.h"
+#include "tensor/tree_sum.h"
 #include "tensor/vector.h"
 
 #include <math.h>
@@ -32,10 +37,10 @@ typedef struct native_learner {
     fast_learner base;
     fast_native_options options; /* the caller's options; all pointers borrowed */
     fast_teachers teachers;      /* distillation teachers; count 0 without */
-    float *taught;   /* [batch][outputs]: targets mixed with the teachers' outputs; or NULL */
-    float *outputs;  /* [batch][outputs]: outputs of one teacher; or NULL */
-    fast_batch soft; /* the batch with these targets */
-    fast_fold fold;  /* of micro-batches' gradients; unused if there is one */
+    float *taught;      /* [batch][outputs]: targets mixed with the teachers' outputs; or NULL */
+    float *outputs;     /* [batch][outputs]: of one teacher, or of an evaluation; or NULL */
+    fast_batch soft;    /* the batch with these targets */
+    fast_tree_sum fold; /* of micro-batches' gradients; unused if there is one */
 } native_learner;
 
 /* A workspace for one pass. There are as many as learners that may compute at once, so one is free.
@@ -64,13 +69,86 @@ static void workspace_give(const native_learner *self, int i)
         atomic_fetch_or(&self->options.workspaces->free, 1ULL << i);
 }
 
+/* A pass on vectors of a device. */
+typedef struct native_mapped_pass {
+    const native_learner *self;
+    fast_pass asked; /* with the vectors' own addresses */
+    fast_pass *pass; /* as the engine gets it */
+} native_mapped_pass;
+
+/* Open the vectors to the engine; the addresses are those of the last time. */
+static void map_pass(native_mapped_pass *m)
+{
+    const fast_learner *base = &m->self->base;
+    const fast_access access = m->asked.train ? FAST_ACCESS_UPDATE : FAST_ACCESS_READ;
+
+    m->pass->params = fast__map(m->asked.params, base->params.count, FAST_ACCESS_READ);
+    m->pass->state = fast__map(m->asked.state, base->state.count, access);
+    if (m->asked.grad)
+        m->pass->grad = fast__map(m->asked.grad, base->params.count, FAST_ACCESS_UPDATE);
+}
+
+/* Close the vectors. */
+static void unmap_pass(const native_mapped_pass *m)
+{
+    const fast_learner *base = &m->self->base;
+
+    fast__unmap(m->asked.params, base->params.count, FAST_ACCESS_READ);
+    fast__unmap(m->asked.state, base->state.count,
+                m->asked.train ? FAST_ACCESS_UPDATE : FAST_ACCESS_READ);
+    if (m->asked.grad)
+        fast__unmap(m->asked.grad, base->params.count, FAST_ACCESS_UPDATE);
+}
+
+/* A range of g is final. */
+static void report_mapped(void *ctx, int64_t offset, int64_t count)
+{
+    native_mapped_pass *m = ctx;
+
+    unmap_pass(m);
+    m->asked.report(m->asked.ctx, offset, count);
+    map_pass(m);
+}
+
+/* The gradient of a layer is offered as factors, which are memory of the workspace. */
+static bool factor_mapped(void *ctx, const fast_factors *factors)
+{
+    native_mapped_pass *m = ctx;
+
+    unmap_pass(m);
+    const bool taken = m->asked.factor(m->asked.ctx, factors);
+    map_pass(m);
+    return taken;
+}
+
+/* The pass is about to read a range of w. */
+static void need_mapped(void *ctx, int64_t offset, int64_t count)
+{
+    native_mapped_pass *m = ctx;
+
+    unmap_pass(m);
+    m->asked.need(m->asked.ctx, offset, count);
+    map_pass(m);
+}
+
 /* Run a pass on a free workspace. */
 static fast_err run_pass(const native_learner *self, fast_pass *pass)
 {
+    native_mapped_pass mapped = { self, *pass, pass };
+    const bool devices = fast__devices_exist(); /* else the addresses are the host's already */
     int i;
     fast_workspace *workspace = workspace_take(self, &i);
-    const fast_err err = self->options.engine->run(self->options.program, workspace, pass);
 
+    if (devices) {
+        map_pass(&mapped);
+        pass->report = pass->report ? report_mapped : NULL;
+        pass->factor = pass->factor ? factor_mapped : NULL;
+        pass->need = pass->need ? need_mapped : NULL;
+        pass->ctx = &mapped;
+    }
+    const fast_err err = self->options.engine->run(self->options.program, workspace, pass);
+    if (devices)
+        unmap_pass(&mapped);
     workspace_give(self, i);
     return err;
 }
@@ -187,7 +265,7 @@ static void fold_range(void *ctx, int64_t offset, int64_t count)
     const native_last_part *last = ctx;
     native_learner *self = last->self;
 
-    fast__fold_finish(&self->fold, offset, count);
+    fast__tree_sum_finish(&self->fold, offset, count);
     fast__vector_scale(count, 1.0f / (float)self->fold.total, self->base.g + offset);
     if (last->gradient->report)
         last->gradient->report(last->gradient->ctx, offset, count);
@@ -207,17 +285,17 @@ static fast_err run_parts(native_learner *self, fast_gradient *gradient)
     const int64_t parts = self->fold.total;
     native_last_part last = { self, gradient };
 
-    fast__fold_clear(&self->fold);
+    fast__tree_sum_clear(&self->fold);
     for (int64_t i = 0; i < parts; i++) {
         const bool is_last = i == parts - 1;
-        fast_pass pass = { .grad = fast__fold_next(&self->fold),
+        fast_pass pass = { .grad = fast__tree_sum_next(&self->fold),
                            .report = is_last ? fold_range : NULL,
                            .need = i == 0 && gradient->need ? need_range : NULL,
                            .ctx = &last };
 
         FAST_TRY(run_part(self, gradient, gradient->step * parts + i, gradient->step, &pass));
         if (!is_last)
-            fast__fold_put(&self->fold);
+            fast__tree_sum_put(&self->fold);
     }
     gradient->loss /= (double)parts;
     return FAST_OK;
@@ -288,30 +366,41 @@ static bool native_reads(const fast_learner *learner, int64_t i, fast_reading *o
 }
 
 /* The contract's evaluate(). */
-static fast_err native_evaluate(fast_learner *learner, fast_evaluation *out)
+static fast_err native_evaluate(fast_learner *learner, fast_evaluation *inout)
 {
     native_learner *self = (native_learner *)learner;
+    fast_loader *loader = inout->validation ? self->options.validation : self->options.test;
+    fast_figure_sums *figures = inout->figures;
     const bool classes = self->options.graph->loss == FAST_LOSS_CROSS_ENTROPY;
     double loss = 0;
     int64_t correct = 0;
     int64_t positions = 0;
     int64_t samples = 0;
 
-    if (!self->options.test)
-        return fast__fail(FAST_ENOTSUP, "there is no test set to evaluate on");
-    for (int64_t i = 0; i < fast__loader_steps(self->options.test); i++) {
-        fast_pass pass = { .params = learner->w, .state = learner->s };
-        FAST_TRY(fast__loader_get(self->options.test, i, &pass.batch));
+    if (!loader)
+        return fast__fail(FAST_ENOTSUP, "there is no %s set to evaluate on",
+                          inout->validation ? "validation" : "test");
+    /* Outputs are copied only for figures: the engine counts loss and accuracy by itself. */
+    if (figures)
+        fast__figures_clear(figures);
+    for (int64_t i = 0; i < fast__loader_steps(loader); i++) {
+        fast_pass pass = { .params = learner->w,
+                           .state = learner->s,
+                           .outputs = figures ? self->outputs : NULL };
+        FAST_TRY(fast__loader_get(loader, i, &pass.batch));
         FAST_TRY(run_pass(self, &pass));
+        if (figures)
+            fast__figures_add(figures, pass.batch->count * self->options.graph->positions,
+                              self->outputs, pass.batch->labels, pass.batch->targets);
         loss += pass.loss * (double)pass.batch->count;
         correct += pass.correct;
         positions += pass.positions;
         samples += pass.batch->count;
     }
     FAST_ASSERT(samples > 0);
-    *out = (fast_evaluation){ .loss = loss / (double)samples,
-                              .accuracy = classes ? (double)correct / (double)positions : NAN,
-                              .samples = samples };
+    inout->loss = loss / (double)samples;
+    inout->accuracy = classes ? (double)correct / (double)positions : NAN;
+    inout->samples = samples;
     return FAST_OK;
 }
 
@@ -320,12 +409,12 @@ static void native_free(fast_learner *learner)
 {
     if (!learner)
         return;
-    fast__fold_fini(&((native_learner *)learner)->fold);
+    fast__tree_sum_fini(&((native_learner *)learner)->fold);
     fast__free(((native_learner *)learner)->taught);
     fast__free(((native_learner *)learner)->outputs);
-    fast__free(learner->w);
-    fast__free(learner->g);
-    fast__free(learner->s);
+    fast__vector_free(learner->w);
+    fast__vector_free(learner->g);
+    fast__vector_free(learner->s);
     fast__free(learner);
 }
 
@@ -344,6 +433,7 @@ static const fast_learner_ops native_ops = {
 fast_err fast__native_new(const fast_native_options *options, fast_learner **out)
 {
     const fast_graph *graph = options->graph;
+    const fast_device *device = options->device ? options->device : &fast__host;
     native_learner *self = NULL;
     fast_err err = FAST_OK;
 
@@ -361,18 +451,26 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
     self->base.flops =
         options->program->flops_train * (double)options->program->batch * (double)self->base.parts;
     self->base.epoch_steps = options->loader ? fast__loader_steps(options->loader) : 0;
-    err = fast__alloc("the parameters", graph->params.count, sizeof(float), &self->base.w);
+    err = fast__vector_new(device, "the parameters", graph->params.count, &self->base.w);
     if (!err)
-        err = fast__alloc("the gradients", graph->params.count, sizeof(float), &self->base.g);
+        err = fast__vector_new(device, "the gradients", graph->params.count, &self->base.g);
     if (!err)
-        err = fast__alloc("the state", graph->state.count, sizeof(float), &self->base.s);
+        err = fast__vector_new(device, "the state", graph->state.count, &self->base.s);
+    if (!err && (options->test || options->validation))
+        err = fast__alloc("outputs of an evaluation",
+                          options->program->batch * graph->positions * graph->outputs,
+                          sizeof(float), &self->outputs);
     if (!err && self->base.parts > 1)
-        err = fast__fold_init(&self->fold, graph->params.count, self->base.parts, self->base.g);
+        err = fast__tree_sum_init(&self->fold, graph->params.count, self->base.parts, self->base.g);
     if (err) {
         native_free(&self->base);
         return err;
     }
-    fast__graph_init(graph, options->seed, self->base.w, self->base.s);
+    fast__graph_init(graph, options->seed,
+                     fast__map(self->base.w, graph->params.count, FAST_ACCESS_UPDATE),
+                     fast__map(self->base.s, graph->state.count, FAST_ACCESS_UPDATE));
+    fast__unmap(self->base.s, graph->state.count, FAST_ACCESS_UPDATE);
+    fast__unmap(self->base.w, graph->params.count, FAST_ACCESS_UPDATE);
     *out = &self->base;
     return FAST_OK;
 }

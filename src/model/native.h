@@ -13,7 +13,8 @@ typedef struct fast_workspaces {
     atomic_ullong free;       /* bit i: list[i] is free */
 } fast_workspaces;
 
-/* The native learner: a graph run by an engine on batches of a loader. All pointers are borrowed
+/* The native learner: a graph run by an engine on batches of a loader. Its vectors w, g and s are
+ * on a device, and are mapped for the engine, which computes on the host. All pointers are borrowed
  * and must outlive the learner. */
 typedef struct fast_native_options {
     const fast_graph *graph;     /* the program's graph */
@@ -21,8 +22,10 @@ typedef struct fast_native_options {
     const fast_program *program; /* for batches of the loaders' size */
     fast_workspace *workspace;   /* shared by learners that never run at once; or NULL, then */
     fast_workspaces *workspaces; /* workspaces of which each pass takes one */
+    const fast_device *device;   /* of w, g and s; NULL: the host */
     fast_loader *loader;         /* training batches */
     fast_loader *test;           /* evaluation batches: file order, partial; or NULL */
+    fast_loader *validation;     /* batches of the validation set, in the same form; or NULL */
     uint64_t seed;               /* seed of the run: initial values, dropout */
     int64_t accumulate;          /* the loader's: micro-batches of a gradient; 0 means 1 */
 } fast_native_options;

@@ -165,8 +165,8 @@ static void test_training(void **state)
     set_up(&b, classifier, BATCH, true);
     const int64_t n = b.graph->params.count;
     unsigned char *seen = calloc((size_t)n, 1);
-    fast_evaluation before;
-    fast_evaluation after;
+    fast_evaluation before = { 0 };
+    fast_evaluation after = { 0 };
     assert_int_equal(b.learner->epoch_steps, SAMPLES / BATCH);
     check(b.learner->ops->evaluate(b.learner, &before));
     const int64_t allocations = fast__alloc_count();
@@ -199,7 +199,7 @@ static void test_evaluation(void **state)
     for (int i = 0; i < 2; i++) {
         const fast_loader_options options = { .batch = SAMPLES };
         fast_loader *all = NULL;
-        fast_evaluation evaluation;
+        fast_evaluation evaluation = { 0 };
         bench b;
         set_up(&b, texts[i], BATCH, true);
         fast_pass pass = { .params = b.learner->w, .state = b.learner->s };

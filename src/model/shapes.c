@@ -459,6 +459,8 @@ fast_err fast__layer_infer(fast_build *build, fast_node *node)
     };
 
     FAST_ASSERT(node->input_count > 0);
+    if (fast__element_operator(node->op))
+        return fast__layer_infer_element(build, node);
     FAST_ASSERT(infer[node->op] != NULL);
     if (node->op != FAST_OP_CUSTOM && build->layer->config.outputs == 0) {
         const char *positional = fast__layer_kind(node->op)->positional;

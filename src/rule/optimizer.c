@@ -7,23 +7,22 @@
  *
  *   g_scale = min(1, clip_norm / (|g| + 1e-6))
  *
- * opens the views for the rule, and cuts a range where weight decay begins or ends, or into whole
+ * maps the vectors for the rule, and cuts a range where weight decay begins or ends, or into whole
  * segments where the rule wants them. All memory is taken by new.
  */
 #include "base/memory.h"
 #include "rule/kernel.h"
-#include "tensor/view.h"
+#include "tensor/vector.h"
 
 #include <stdio.h>
 #include <string.h>
 
 struct fast_optimizer {
-    const fast_rule *rule;                /* from the registry */
-    const fast_layout *layout;            /* of the vector; borrowed */
-    const fast_device *device;            /* of the state, and of every w and g */
-    void *config;                         /* of the rule; begins with a fast_rule_common */
-    int slot_count;                       /* state vectors in use */
-    fast_view slots[FAST_RULE_SLOTS_MAX]; /* each of layout->count elements */
+    const fast_rule *rule;             /* from the registry */
+    const fast_layout *layout;         /* of the vector; borrowed */
+    void *config;                      /* of the rule; begins with a fast_rule_common */
+    int slot_count;                    /* state vectors in use */
+    float *slots[FAST_RULE_SLOTS_MAX]; /* [layout->count] each */
 };
 
 static const char *rule_name_at(const void *ctx, int64_t i)
@@ -61,7 +60,8 @@ static void layout_check(const fast_layout *layout)
     }
 }
 
-static fast_err optimizer_configure(fast_optimizer *optimizer, const char *options)
+static fast_err optimizer_configure(fast_optimizer *optimizer, const fast_device *device,
+                                    const char *options)
 {
     const fast_rule *rule = optimizer->rule;
     char where[64];
@@ -77,13 +77,13 @@ static fast_err optimizer_configure(fast_optimizer *optimizer, const char *optio
         optimizer->slot_count = rule->slots_needed(optimizer->config);
     FAST_ASSERT(optimizer->slot_count <= FAST_RULE_SLOTS_MAX);
     for (int i = 0; i < optimizer->slot_count; i++)
-        FAST_TRY(fast__view_new(optimizer->device, "optimizer state", optimizer->layout->count,
-                                &optimizer->slots[i]));
+        FAST_TRY(fast__vector_new(device, "optimizer state", optimizer->layout->count,
+                                  &optimizer->slots[i]));
     return FAST_OK;
 }
 
-fast_err fast__optimizer_new_on(const fast_device *device, const char *spec,
-                                const fast_layout *layout, fast_optimizer **out)
+fast_err fast__optimizer_new(const fast_device *device, const char *spec, const fast_layout *layout,
+                             fast_optimizer **out)
 {
     fast_optimizer *optimizer;
     const fast_rule *rule = NULL;
@@ -98,8 +98,7 @@ fast_err fast__optimizer_new_on(const fast_device *device, const char *spec,
     FAST_TRY(fast__alloc("optimizer", 1, sizeof *optimizer, &optimizer));
     optimizer->rule = rule;
     optimizer->layout = layout;
-    optimizer->device = device;
-    err = optimizer_configure(optimizer, options);
+    err = optimizer_configure(optimizer, device, options);
     if (err)
         goto undo_optimizer;
     *out = optimizer;
@@ -115,7 +114,7 @@ void fast__optimizer_free(fast_optimizer *optimizer)
     if (!optimizer)
         return;
     for (int i = 0; i < FAST_RULE_SLOTS_MAX; i++)
-        fast__view_free(&optimizer->slots[i]);
+        fast__vector_free(optimizer->slots[i]);
     fast__free(optimizer->config);
     fast__free(optimizer);
 }
@@ -127,7 +126,7 @@ bool fast__optimizer_by_range(const fast_optimizer *optimizer)
     return !optimizer->rule->by_segment && common->clip_norm == 0;
 }
 
-/* One update with its views open. */
+/* One update with its vectors mapped. */
 typedef struct optimizer_pass {
     const fast_optimizer *optimizer;   /* whose rule is applied */
     int64_t step;                      /* from 1 */
@@ -203,53 +202,60 @@ static void apply_segments(const optimizer_pass *pass, int64_t begin, int64_t en
 }
 
 /* The factor of g with which the whole gradient is no longer than clip_norm. */
-static float clipped_scale(const fast_rule_common *common, float scale, fast_view g)
+static float clipped_scale(const fast_rule_common *common, float scale, const float *g,
+                           int64_t count)
 {
     if (common->clip_norm == 0)
         return scale;
-    const double norm = fabs((double)scale) * sqrt(fast__view_norm2(g));
+    const double norm = fabs((double)scale) * sqrt(fast__vector_norm2(count, g));
     const double clip = common->clip_norm / (norm + 1e-6);
     return clip < 1.0 ? (float)(clip * (double)scale) : scale;
 }
 
-void fast__optimizer_update(fast_optimizer *optimizer, const fast_update *update, fast_view w,
-                            fast_view g)
+void fast__optimizer_apply_range(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                                 const float *g, float scale, int64_t offset, int64_t count)
 {
     const fast_rule_common *common = optimizer->config;
-    const int64_t begin = update->offset, end = begin + w.count;
-    const bool whole = w.count == optimizer->layout->count;
-    fast_view state[FAST_RULE_SLOTS_MAX];
+    const int64_t end = offset + count;
 
-    FAST_ASSERT(update->step >= 1);
-    FAST_ASSERT(begin >= 0 && end <= optimizer->layout->count);
-    FAST_ASSERT(w.count == g.count);
-    FAST_ASSERT(w.device == optimizer->device && g.device == optimizer->device);
-    FAST_ASSERT(whole || fast__optimizer_by_range(optimizer));
+    FAST_ASSERT(step >= 1);
+    FAST_ASSERT(offset >= 0 && end <= optimizer->layout->count);
+    FAST_ASSERT(count == optimizer->layout->count || fast__optimizer_by_range(optimizer));
     optimizer_pass pass = { .optimizer = optimizer,
-                            .step = update->step,
-                            .lr = update->lr,
-                            .g_scale = clipped_scale(common, update->scale, g),
-                            .base = begin,
-                            .w = fast__view_map(w, FAST_ACCESS_UPDATE),
-                            .g = fast__view_map(g, FAST_ACCESS_READ) };
-    for (int i = 0; i < optimizer->slot_count; i++) {
-        state[i] = fast__view_slice(optimizer->slots[i], begin, w.count);
-        pass.state[i] = fast__view_map(state[i], FAST_ACCESS_UPDATE);
-    }
-    if (!optimizer->rule->by_segment && (common->weight_decay == 0 || common->decay_all))
-        apply_range(&pass, begin, end, common->decay_all);
-    else
-        apply_segments(&pass, begin, end);
+                            .step = step,
+                            .lr = lr,
+                            .g_scale = clipped_scale(common, scale, g, count),
+                            .base = offset,
+                            .w = fast__map(w, count, FAST_ACCESS_UPDATE),
+                            .g = fast__map(g, count, FAST_ACCESS_READ) };
     for (int i = 0; i < optimizer->slot_count; i++)
-        fast__view_unmap(state[i], FAST_ACCESS_UPDATE, pass.state[i]);
-    fast__view_unmap(g, FAST_ACCESS_READ, (float *)(uintptr_t)pass.g);
-    fast__view_unmap(w, FAST_ACCESS_UPDATE, pass.w);
+        pass.state[i] = fast__map(optimizer->slots[i] + offset, count, FAST_ACCESS_UPDATE);
+    if (!optimizer->rule->by_segment && (common->weight_decay == 0 || common->decay_all))
+        apply_range(&pass, offset, end, common->decay_all);
+    else
+        apply_segments(&pass, offset, end);
+    for (int i = 0; i < optimizer->slot_count; i++)
+        fast__unmap(optimizer->slots[i] + offset, count, FAST_ACCESS_UPDATE);
+    fast__unmap(g, count, FAST_ACCESS_READ);
+    fast__unmap(w, count, FAST_ACCESS_UPDATE);
 }
 
-fast_view fast__optimizer_state(const fast_optimizer *optimizer, int i)
+void fast__optimizer_apply_scaled(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                                  const float *g, float scale)
+{
+    fast__optimizer_apply_range(optimizer, step, lr, w, g, scale, 0, optimizer->layout->count);
+}
+
+void fast__optimizer_apply(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                           const float *g, int64_t offset, int64_t count)
+{
+    fast__optimizer_apply_range(optimizer, step, lr, w + offset, g + offset, 1.0f, offset, count);
+}
+
+float *fast__optimizer_slot(const fast_optimizer *optimizer, int i)
 {
     FAST_ASSERT(i >= 0);
-    return i < optimizer->slot_count ? optimizer->slots[i] : (fast_view){ 0 };
+    return i < optimizer->slot_count ? optimizer->slots[i] : NULL;
 }
 
 const fast_rule *fast__optimizer_rule(const fast_optimizer *optimizer)
@@ -265,38 +271,4 @@ double fast__optimizer_momentum(const fast_optimizer *optimizer)
     if (offset > 0)
         memcpy(&momentum, (const char *)optimizer->config + offset, sizeof momentum);
     return momentum;
-}
-
-/* Host floats. */
-
-fast_err fast__optimizer_new(const char *spec, const fast_layout *layout, fast_optimizer **out)
-{
-    return fast__optimizer_new_on(&fast__host, spec, layout, out);
-}
-
-void fast__optimizer_apply_range(fast_optimizer *optimizer, int64_t step, double lr, float *w,
-                                 const float *g, float scale, int64_t offset, int64_t count)
-{
-    const fast_update update = { step, lr, scale, offset };
-
-    fast__optimizer_update(optimizer, &update, fast__view_host(w, count),
-                           fast__view_input(g, count));
-}
-
-void fast__optimizer_apply_scaled(fast_optimizer *optimizer, int64_t step, double lr, float *w,
-                                  const float *g, float scale)
-{
-    fast__optimizer_apply_range(optimizer, step, lr, w, g, scale, 0, optimizer->layout->count);
-}
-
-void fast__optimizer_apply(fast_optimizer *optimizer, int64_t step, double lr, float *w,
-                           const float *g, int64_t offset, int64_t count)
-{
-    fast__optimizer_apply_range(optimizer, step, lr, w + offset, g + offset, 1.0f, offset, count);
-}
-
-float *fast__optimizer_slot(fast_optimizer *optimizer, int i)
-{
-    FAST_ASSERT(optimizer->device == &fast__host);
-    return fast__optimizer_state(optimizer, i).at;
 }

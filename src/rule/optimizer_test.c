@@ -44,7 +44,7 @@ static fast_optimizer *make(const char *spec)
 {
     fast_optimizer *optimizer = NULL;
 
-    assert_int_equal(fast__optimizer_new_on(devices_now, spec, &layout, &optimizer), FAST_OK);
+    assert_int_equal(fast__optimizer_new(devices_now, spec, &layout, &optimizer), FAST_OK);
     return optimizer;
 }
 
@@ -52,27 +52,24 @@ static fast_optimizer *make(const char *spec)
 static void apply(fast_optimizer *optimizer, int64_t step, double lr, float *w, const float *g,
                   int64_t offset, int64_t count)
 {
-    const fast_update update = { step, lr, 1, offset };
-
     if (devices_now == &fast__host) { /* where it is: it may be unaligned */
-        fast__optimizer_update(optimizer, &update, fast__view_host(w + offset, count),
-                               fast__view_input(g + offset, count));
+        fast__optimizer_apply(optimizer, step, lr, w, g, offset, count);
         return;
     }
-    fast_view params = devices_put(w + offset, count), grad = devices_put(g + offset, count);
-    fast__optimizer_update(optimizer, &update, params, grad);
-    devices_get(params, w + offset);
-    fast__view_free(&grad);
+    float *params = devices_put(w + offset, count), *grad = devices_put(g + offset, count);
+    fast__optimizer_apply_range(optimizer, step, lr, params, grad, 1, offset, count);
+    devices_get(params, count, w + offset);
+    fast__vector_free(grad);
 }
 
 /* Copy state vector i to the host; false past the last. */
 static bool slot_of(const fast_optimizer *optimizer, int i, float *out)
 {
-    const fast_view slot = fast__optimizer_state(optimizer, i);
+    const float *slot = fast__optimizer_slot(optimizer, i);
 
-    if (slot.at)
-        fast__view_copy(slot, fast__view_host(out, COUNT));
-    return slot.at != NULL;
+    if (slot)
+        fast__vector_copy(COUNT, slot, out);
+    return slot != NULL;
 }
 
 /* Five steps whole and in random cuts, on memory that begins anywhere: the same bits. */
@@ -385,7 +382,7 @@ static void test_small(void **state)
             float w = 1, g = 1;
 
             assert_int_equal(
-                fast__optimizer_new_on(devices_now, fast__rules[i]->name, &layouts[k], &optimizer),
+                fast__optimizer_new(devices_now, fast__rules[i]->name, &layouts[k], &optimizer),
                 FAST_OK);
             apply(optimizer, 1, 0.1, &w, &g, 0, k);
             assert_true(k == 0 ? w == 1 : w < 1);
@@ -403,7 +400,8 @@ static void test_apply_allocates_nothing(void **state)
     for (int i = 0; fast__rules[i]; i++) {
         fast_optimizer *optimizer = NULL;
 
-        assert_int_equal(fast__optimizer_new(fast__rules[i]->name, &layout, &optimizer), FAST_OK);
+        assert_int_equal(
+            fast__optimizer_new(&fast__host, fast__rules[i]->name, &layout, &optimizer), FAST_OK);
         const int64_t before = fast__alloc_count();
 
         fast__optimizer_apply(optimizer, 1, 0.1, w, g, 0, COUNT);
@@ -423,7 +421,7 @@ static void test_out_of_memory(void **state)
         for (int64_t n = 0; err != FAST_OK; n++) {
             assert_true(n < 20);
             fast__alloc_fail_after(n, true);
-            err = fast__optimizer_new_on(devices_now, fast__rules[i]->name, &layout, &optimizer);
+            err = fast__optimizer_new(devices_now, fast__rules[i]->name, &layout, &optimizer);
             fast__alloc_fail_after(-1, true);
             assert_true(err == FAST_OK || err == FAST_ENOMEM);
             assert_int_equal(optimizer != untouched, err == FAST_OK);
@@ -464,7 +462,7 @@ static void test_hostile(void **state)
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         fast_optimizer *optimizer = NULL;
 
-        if (fast__optimizer_new(cases[k].spec, &layout, &optimizer) != FAST_EINVAL)
+        if (fast__optimizer_new(&fast__host, cases[k].spec, &layout, &optimizer) != FAST_EINVAL)
             fail_msg("\"%s\" was not refused", cases[k].spec);
         assert_null(optimizer);
         if (!strstr(fast_error_detail(), cases[k].says))

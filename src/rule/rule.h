@@ -11,7 +11,7 @@
  * reported, and a server to the shard that it owns. Formulas are PyTorch's.
  *
  * A rule's file is a kernel: apply() gets addresses that the host can read. An optimizer, which
- * everything else uses, takes views and opens them around it.
+ * everything else uses, takes vectors of any device and maps them around it.
  */
 enum { FAST_RULE_SLOTS_MAX = 3 };
 
@@ -52,45 +52,28 @@ typedef struct fast_optimizer fast_optimizer;
 
 /* Make an optimizer from "name:key=value,..." for a vector of this layout, which is borrowed; its
  * state is on the device, zero. FAST_EINVAL for unknown names and options, FAST_ENOMEM. */
-fast_err fast__optimizer_new_on(const fast_device *device, const char *spec,
-                                const fast_layout *layout, fast_optimizer **out);
+fast_err fast__optimizer_new(const fast_device *device, const char *spec, const fast_layout *layout,
+                             fast_optimizer **out);
 void fast__optimizer_free(fast_optimizer *optimizer); /* NULL is allowed */
 
 /* True if a range may be updated as soon as its gradient is final: an elementwise rule without
  * clipping by norm. */
 bool fast__optimizer_by_range(const fast_optimizer *optimizer);
 
-/* One step. The calls of a step cover the vector once, with the same step and lr. */
-typedef struct fast_update {
-    int64_t step;   /* from 1 */
-    double lr;      /* learning rate */
-    float scale;    /* multiplies g first */
-    int64_t offset; /* element of the whole vector at which w and g begin */
-} fast_update;
-
-/* Update w from g, elements from update->offset on, both on the optimizer's device. The whole
- * vector is always allowed, and required where !by_range. Allocates nothing. */
-void fast__optimizer_update(fast_optimizer *optimizer, const fast_update *update, fast_view w,
-                            fast_view g);
-
-/* Return state vector i, of layout->count elements, for checkpoints; empty past the last. */
-fast_view fast__optimizer_state(const fast_optimizer *optimizer, int i);
-const fast_rule *fast__optimizer_rule(const fast_optimizer *optimizer);
-/* Return the coefficient of its momentum, or of its mean of gradients; 0: it has none. */
-double fast__optimizer_momentum(const fast_optimizer *optimizer);
-
-/*
- * On host floats, for callers that do not hold views yet.
- */
-fast_err fast__optimizer_new(const char *spec, const fast_layout *layout, fast_optimizer **out);
-/* Update w[offset .. offset + count) from g; both are whole vectors. */
-void fast__optimizer_apply(fast_optimizer *optimizer, int64_t step, double lr, float *w,
-                           const float *g, int64_t offset, int64_t count);
-/* Update a range of which w[0] and g[0] are element `offset`. Only where by_range. */
+/* Update a range of which w[0] and g[0] are element `offset`, with g multiplied by `scale` first.
+ * The calls of a step, from 1, cover the vector once, with the same step and lr. The whole vector
+ * is always allowed, and required where !by_range. Allocates nothing. */
 void fast__optimizer_apply_range(fast_optimizer *optimizer, int64_t step, double lr, float *w,
                                  const float *g, float scale, int64_t offset, int64_t count);
 /* Update the whole vector with g multiplied by `scale` first. */
 void fast__optimizer_apply_scaled(fast_optimizer *optimizer, int64_t step, double lr, float *w,
                                   const float *g, float scale);
-/* Return state vector i; NULL past the last. */
-float *fast__optimizer_slot(fast_optimizer *optimizer, int i);
+/* Update w[offset .. offset + count) from g; both are whole vectors. */
+void fast__optimizer_apply(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                           const float *g, int64_t offset, int64_t count);
+
+/* Return state vector i, of layout->count elements, for checkpoints; NULL past the last. */
+float *fast__optimizer_slot(const fast_optimizer *optimizer, int i);
+const fast_rule *fast__optimizer_rule(const fast_optimizer *optimizer);
+/* Return the coefficient of its momentum, or of its mean of gradients; 0: it has none. */
+double fast__optimizer_momentum(const fast_optimizer *optimizer);

@@ -8,6 +8,7 @@
 #include "rule/rule.h"
 #include "tensor/device_check.h"
 #include "tensor/safetensors.h"
+#include "tensor/vector.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -44,22 +45,20 @@ static double deviation(const fast_device *device, const fast_tensors *tensors, 
     static float w[COUNT], g[STEPS][COUNT], lr[STEPS], expect[STEPS][COUNT];
     fast_optimizer *optimizer = NULL;
     double worst = 0;
-    fast_view params = { 0 }, grad = { 0 };
+    float *params = NULL, *grad = NULL;
 
     load(tensors, "w", COUNT, w);
     load(tensors, "g", STEPS * COUNT, &g[0][0]);
     load(tensors, "lr", STEPS, lr);
     load(tensors, spec, STEPS * COUNT, &expect[0][0]);
-    assert_int_equal(fast__optimizer_new_on(device, spec, &layout, &optimizer), FAST_OK);
-    assert_int_equal(fast__view_new(device, "parameters", COUNT, &params), FAST_OK);
-    assert_int_equal(fast__view_new(device, "a gradient", COUNT, &grad), FAST_OK);
-    fast__view_copy(fast__view_input(w, COUNT), params);
+    assert_int_equal(fast__optimizer_new(device, spec, &layout, &optimizer), FAST_OK);
+    assert_int_equal(fast__vector_new(device, "parameters", COUNT, &params), FAST_OK);
+    assert_int_equal(fast__vector_new(device, "a gradient", COUNT, &grad), FAST_OK);
+    fast__vector_copy(COUNT, w, params);
     for (int step = 0; step < STEPS; step++) {
-        const fast_update update = { step + 1, (double)lr[step], 1, 0 };
-
-        fast__view_copy(fast__view_input(g[step], COUNT), grad);
-        fast__optimizer_update(optimizer, &update, params, grad);
-        fast__view_copy(params, fast__view_host(w, COUNT));
+        fast__vector_copy(COUNT, g[step], grad);
+        fast__optimizer_apply(optimizer, step + 1, (double)lr[step], params, grad, 0, COUNT);
+        fast__vector_copy(COUNT, params, w);
         for (int i = 0; i < COUNT; i++) {
             const double e = (double)expect[step][i];
             const double d = fabs((double)w[i] - e) / fmax(1, fabs(e));
@@ -68,8 +67,8 @@ static double deviation(const fast_device *device, const fast_tensors *tensors, 
             worst = fmax(worst, d);
         }
     }
-    fast__view_free(&params);
-    fast__view_free(&grad);
+    fast__vector_free(params);
+    fast__vector_free(grad);
     fast__optimizer_free(optimizer);
     return worst;
 }

@@ -22,6 +22,12 @@ char *openblas_get_config(void); /* cblas.h of some flavours does not declare it
 #ifdef FAST_HAVE_ZLIB
 #include <zlib.h>
 #endif
+#ifdef FAST_HAVE_PNG
+#include <png.h>
+#endif
+#ifdef FAST_HAVE_JPEG
+#include <jpeglib.h>
+#endif
 #ifdef FAST_HAVE_ZSTD
 #include <zstd.h>
 #endif
@@ -103,6 +109,31 @@ static const char *version_of_zlib(void)
 {
 #ifdef FAST_HAVE_ZLIB
     return zlibVersion();
+#else
+    return NULL;
+#endif
+}
+
+static const char *version_of_png(void)
+{
+#ifdef FAST_HAVE_PNG
+    return png_get_libpng_ver(NULL);
+#else
+    return NULL;
+#endif
+}
+
+static const char *version_of_jpeg(void)
+{
+#ifdef FAST_HAVE_JPEG
+    static char text[32];
+#ifdef LIBJPEG_TURBO_VERSION_NUMBER
+    snprintf(text, sizeof text, "turbo %d.%d.%d", LIBJPEG_TURBO_VERSION_NUMBER / 1000000,
+             LIBJPEG_TURBO_VERSION_NUMBER / 1000 % 1000, LIBJPEG_TURBO_VERSION_NUMBER % 1000);
+#else
+    snprintf(text, sizeof text, "%d", JPEG_LIB_VERSION);
+#endif
+    return text;
 #else
     return NULL;
 #endif
@@ -197,7 +228,9 @@ static const struct {
     { "OpenBLAS", version_of_blas,
       "matrix products for dense layers, and for convolutions by im2col" },
     { "zlib", version_of_zlib, "gzipped IDX files (Fashion-MNIST as packaged) and compressed NPZ" },
-    { "zstd", version_of_zstd, "smaller messages: the stage zstd of codecs" },
+    { "libpng", version_of_png, "PNG pictures: --data folder" },
+    { "libjpeg", version_of_jpeg, "JPEG pictures: --data folder" },
+    { "zstd", version_of_zstd, "smaller messages: the stage zstd of codecs; compressed shards" },
     { "lz4", version_of_lz4, "smaller messages, faster: the stage lz4 of codecs" },
     { "Boost.Context", version_of_context,
       "fast switches between simulated actors; without it ucontext switches" },

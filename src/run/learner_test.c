@@ -93,9 +93,14 @@ static void test_like_native(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++) {
-        const char *options[] = { FED,           "workers=3",
-                                  strategies[i], i == 0 ? "accumulate=3" : "accumulate=1",
-                                  "engine=ref",  NULL };
+        const char *options[] = { FED,
+                                  "workers=3",
+                                  strategies[i],
+                                  i == 0 ? "accumulate=3" : "accumulate=1",
+                                  "engine=ref",
+                                  i >= 2 ? "validation=0.2" : "validation=0",
+                                  i >= 2 ? "best=yes" : "best=no",
+                                  NULL };
         fast_network *network = NULL;
         fast_run *native = NULL, *own = NULL;
 
@@ -118,6 +123,11 @@ static void test_like_native(void **state)
         assert_true(fabs(native->result.test_loss - own->result.test_loss) < 1e-4);
         assert_true(fabs(native->result.test_accuracy - own->result.test_accuracy) < 0.011);
         assert_true(native->result.test_accuracy > 0.2);
+        assert_int_equal(native->result.best_step, own->result.best_step);
+        assert_true((native->result.best_step >= 0) == (i >= 2));
+        assert_true(i < 2 ||
+                    fabs(native->result.validation_loss - own->result.validation_loss) < 1e-4);
+        assert_true(fast_run_figures(native) != NULL && fast_run_figures(own) == NULL);
         assert_true(native->result.virtual_time_s == own->result.virtual_time_s);
         assert_string_equal(fast_run_option(own, "model"), "softmax");
         assert_int_equal(fast_run_inputs(own), FEATURES);
@@ -476,6 +486,8 @@ static void test_refuses(void **state)
     tensor.name = "a_name_that_is_much_longer_than_the_sixty_three_bytes_that_are_allowed";
     refuse(&kind, NULL, "needs a name of 1 to 63 bytes");
     refuse(&good, "holdout=0.1", "has its own");
+    refuse(&good, "validation=0.1", "has its own");
+    refuse(&good, "class_weights=balanced", "has its own loss");
 }
 
 static void test_cannot_predict(void **state)

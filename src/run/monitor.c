@@ -47,15 +47,11 @@
  *     TAG_VOTE    worker to worker 0          words[0] the bits of its loss; part 0: w, then s
  *     TAG_LAST    worker to worker 0          as TAG_VOTE, when its program ends
  *     TAG_STOP    worker to remote workers    words[0] bits of FAST_WHY_*: asynchronous, once
- *
- * Losses are summed as whole numbers in units of 2^-28, so that the sum does not depend on the
- * order of the workers: a loss below 2^16 takes 44 bits, and 2^19 of them fit. Those of a single
- * worker are summed as they are. Two epochs are open at a time, by parity; a worker more than one
- * epoch behind is not counted.
  */
 #include "run/team.h"
 
 #include "base/memory.h"
+#include "tensor/vector.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -66,9 +62,6 @@ enum { TAG_VOTE = 0x7ffffffd, TAG_STOP, TAG_LAST }; /* messages between processe
 
 static const int64_t SHOW_NS = 100000000;     /* between looks at whether to show progress */
 static const int64_t HOUR_NS = 3600000000000; /* that an evaluation in another process may take */
-
-static const double LOSS_UNIT = 268435456.0; /* 2^28 */
-static const double LOSS_LARGE = 65536.0;    /* of which 2^19 fit */
 
 /* A worker's own loss, for the policies that compare replicas. */
 static void note_loss(fast_team_actor *self, double loss)
@@ -82,24 +75,12 @@ void fast__monitor_step(fast_team_actor *self, const fast_gradient *gradient)
 {
     fast_team *team = self->team;
     fast_run *run = team->run;
-    const int64_t epoch = (self->context.trainer.step - 1) / self->context.trainer.epoch_steps;
-    fast_epoch_sums *sums = &team->progress.epochs[epoch % 2];
 
     fast__count(&self->measures.steps, 1);
     if (gradient)
         note_loss(self, gradient->loss);
     fast__team_lock(self);
-    if (sums->epoch < epoch)
-        *sums = (fast_epoch_sums){ .epoch = epoch };
-    if (gradient && sums->epoch == epoch && (team->single || isfinite(gradient->loss))) {
-        if (!team->single && fabs(gradient->loss) < LOSS_LARGE)
-            sums->loss += llround(gradient->loss * LOSS_UNIT);
-        else
-            sums->large += gradient->loss;
-        sums->batches++;
-        sums->correct += gradient->correct;
-        sums->positions += gradient->positions;
-    }
+    fast__sums_count(self, gradient);
     team->progress.steps_sum++;
     /* Other processes count for themselves, and are as fast as this one. */
     if (gradient)
@@ -124,33 +105,6 @@ void fast__monitor_move(fast_team_actor *self, int64_t step)
     team->run->step = team->progress.steps_sum / team->place.here;
     self->context.trainer.step = step;
     fast__team_unlock(self);
-}
-
-void fast__monitor_resume(fast_team *team)
-{
-    const fast_run_sums *sums = &team->run->progress.sums;
-    const int64_t step = team->run->step;
-    const int64_t epoch = step > 0 ? (step - 1) / team->run->learner->epoch_steps : 0;
-
-    team->progress.epochs[epoch % 2] = (fast_epoch_sums){ .epoch = epoch,
-                                                          .large = sums->loss,
-                                                          .batches = sums->batches,
-                                                          .correct = sums->correct,
-                                                          .positions = sums->positions };
-}
-
-/* The newest epoch that has sums becomes the run's. The mutex is held. */
-static void take_sums(fast_team *team)
-{
-    const fast_epoch_sums *a = &team->progress.epochs[0];
-    const fast_epoch_sums *b = &team->progress.epochs[1];
-    const fast_epoch_sums *sums = b->batches > 0 && b->epoch > a->epoch ? b : a;
-
-    team->run->progress.sums =
-        (fast_run_sums){ .loss = (double)sums->loss / LOSS_UNIT + sums->large,
-                         .batches = sums->batches,
-                         .correct = sums->correct,
-                         .positions = sums->positions };
 }
 
 /* Where a worker is now. */
@@ -184,8 +138,8 @@ static void take_replica(const fast_team_actor *self)
     self->team->measures.divergence = 0;
     if (self->team->single)
         return;
-    memcpy(run->learner->w, t->w, (size_t)t->count * sizeof *t->w);
-    memcpy(run->learner->s, t->s, (size_t)t->state_count * sizeof *t->s);
+    fast__vector_copy(t->count, t->w, run->learner->w);
+    fast__vector_copy(t->state_count, t->s, run->learner->s);
     fast__rule_state_copy(run->optimizer, self->context.optimizer, t->count);
 }
 
@@ -202,7 +156,7 @@ static fast_err evaluate(fast_team_actor *self, int64_t step)
         fast__world_hold(team->place.world, INT64_MAX);
     run->clock.actor = self->context.trainer.actor;
     run->step = step;
-    take_sums(team);
+    fast__sums_take_at(team, step);
     if (!run->finished && run->progress.step_evaluated != step &&
         fast__run_is_due(run, run->config.evaluate_period, step))
         err = fast__run_evaluate(run);
@@ -315,6 +269,7 @@ static void evaluate_alone(fast_team_actor *self, int64_t step)
     if (!fast__run_is_due(run, run->config.evaluate_period, step) &&
         !fast__run_is_due(run, run->config.checkpoint_period, step))
         return;
+    fast__sums_wait(self->team, step);
     fast__team_lock(self);
     if (!run->finished) {
         take_replica(self);
@@ -337,7 +292,7 @@ static void progress(fast_team_actor *self)
     fast__team_lock(self);
     if (fast__record_value(self->context.trainer.actor, fast__run_is_time(run))) {
         run->clock.actor = self->context.trainer.actor;
-        take_sums(team);
+        fast__sums_take(team);
         fast__run_tell(run, FAST_EVENT_PROGRESS, NULL);
         run->clock.actor = NULL;
     }
@@ -365,9 +320,9 @@ static int why_stop(fast_team *team)
 
     if (atomic_load(&team->stop.finished)) {
         fast__mutex_lock(&team->mutex);
-        const bool target = strcmp(run->result.stop, "target") == 0;
+        const int why = fast__team_why(run->result.stop);
         fast__mutex_unlock(&team->mutex);
-        return target ? FAST_WHY_TARGET : FAST_WHY_DIVERGED;
+        return why;
     }
     return atomic_load(&run->cancel) ? FAST_WHY_CANCELED : 0;
 }
@@ -447,8 +402,8 @@ static fast_err send_replica(const fast_team_actor *self, uint64_t tag)
         fast_msg_free(msg);
         return err;
     }
-    memcpy(fast_buffer_data(buffer), t->w, w_size);
-    memcpy((char *)fast_buffer_data(buffer) + w_size, t->s, s_size);
+    fast__vector_copy(t->count, t->w, fast_buffer_data(buffer));
+    fast__vector_copy(t->state_count, t->s, (char *)fast_buffer_data(buffer) + w_size);
     memcpy(&msg->words[0], &loss, sizeof loss);
     fast_msg_add(msg, &buffer);
     return fast_send(t->actor, t->worker_ids[0], &msg);
@@ -657,6 +612,7 @@ fast_err fast__monitor_leave(fast_team_actor *self)
     FAST_ASSERT(!self->over);
     self->over = true;
     team->progress.workers_up--;
+    fast__sums_wake(team);
     /* The votes that only waited for this one are complete now. */
     for (int i = 0; i < FAST_VOTES; i++)
         if (team->ballot.votes[i].step >= 0 && team->ballot.votes[i].local > 0 &&
@@ -697,9 +653,9 @@ fast_err fast__monitor_finish(fast_team *team)
     const bool evaluated =
         run->progress.step_evaluated == run->step && run->progress.step_evaluated >= 0;
 
-    take_sums(team);
-    if (team->place.first && strcmp(run->result.stop, "target") == 0)
-        return FAST_OK; /* the model that reached it stands */
+    fast__sums_take(team);
+    if (team->place.first && run->finished && fast__team_why(run->result.stop) != FAST_WHY_DIVERGED)
+        return FAST_OK; /* the model of that evaluation stands */
     take_ends(team);
     /* Where workers were lost fewer steps were taken than asked for; it is the end all the same. */
     if (!run->finished && !run->result.canceled && !evaluated && team->place.first &&

@@ -28,6 +28,9 @@ const fast_option fast__run_options[] = {
     FAST_OPT_TEXT(C, model, "lenet", "model", "what to train: a model by name, or file:PATH"),
     FAST_OPT_TEXT(C, data, "auto", "data", "what to train it on: a data set by name"),
     FAST_OPT_TEXT(C, engine, "auto", "engine", "what computes; auto is the fastest in this build"),
+    FAST_OPT_CHOICE(C, device, "host", "host|check",
+                    "where vectors live; check: a debug device that proves that nothing outside "
+                    "kernels touches vectors; slow"),
     FAST_OPT_INT(C, workers, "1", 1, 65536, "workers that compute gradients"),
     FAST_OPT_INT(C, epochs, "8", 0, 1e9, "passes over the training set; 0 only evaluates"),
     FAST_OPT_INT(C, steps, "0", 0, (double)FAST_STEPS_MAX,
@@ -40,19 +43,38 @@ const fast_option fast__run_options[] = {
     FAST_OPT_TEXT(C, optimizer, "momentum:weight_decay=0.0005", "optimizer", "update rule"),
     FAST_OPT_TEXT(C, schedule, "cosine", "schedule", "learning rate over time"),
     FAST_OPT_INT(C, seed, "1", 0, 9007199254740992.0, "seed of everything that is random"),
-    FAST_OPT_REAL(C, target, "0", 0, 1, "stop at this test accuracy (0.91); 0: train to the end"),
+    FAST_OPT_REAL(C, target, "0", 0, 1,
+                  "stop at this test accuracy (0.91), or of the validation set if there is one; 0: "
+                  "train to the end"),
     FAST_OPT_REAL(C, holdout, "0", 0, 0.9,
                   "test on this fraction of the training set, held out of it; 0: on the test set"),
+    FAST_OPT_REAL(C, validation, "0", 0, 0.9,
+                  "evaluate during training on this fraction of the training set, left out of it, "
+                  "and on the test set at the end only; 0: on the test set throughout"),
+    FAST_OPT_CHOICE(C, monitor, "loss", "loss|accuracy|f1",
+                    "figure of the validation set that decides which model is best"),
+    FAST_OPT_INT(C, patience, "0", 0, 1e9,
+                 "stop after this many evaluations without a better model; 0: never"),
+    FAST_OPT_REAL(C, min_delta, "0", 0, 1e9, "a model is better by more than this"),
+    FAST_OPT_CHOICE(C, best, "auto", "auto|yes|no",
+                    "test and save the best model instead of the last; auto: with patience"),
+    FAST_OPT_TEXT(C, class_weights, "none", NULL,
+                  "weights of the classes in the training loss, like 1,2.5,1; balanced: rare "
+                  "classes count as much as frequent ones"),
     FAST_OPT_CHOICE(C, shard, "sample", "sample|contiguous|label|dirichlet|all",
                     "how the training set is split among workers; all: each has the whole of it"),
     FAST_OPT_REAL(C, alpha, "0.5", 1e-6, 1e6, "shard dirichlet: small is uneven"),
     FAST_OPT_TEXT(C, augment, "no", NULL,
                   "change images at random, like shift:2+flip+crop:4+noise:0.1"),
-    FAST_OPT_TEXT(C, prefetch, "auto", NULL,
-                  "batches made ahead by a thread; auto: 2 with augment, else 0"),
+    FAST_OPT_TEXT(
+        C, prefetch, "auto", NULL,
+        "batches made ahead by a thread; auto: 2 with augment or samples on disk, else 0"),
+    FAST_OPT_INT(C, preprocess, "0", 0, 1024,
+                 "actors that read, decode and augment for the workers; 0: workers do it"),
     FAST_OPT_TEXT(C, evaluate, "1", NULL,
                   "test every N epochs, like 2, or steps, like 500steps; end; no"),
-    FAST_OPT_TEXT(C, save, "", "file", "save the weights to this file at the end (safetensors)"),
+    FAST_OPT_TEXT(C, save, "", "file",
+                  "save the weights to this file at the end (safetensors; .onnx: the network too)"),
     FAST_OPT_TEXT(C, load, "", "file", "start with the weights of this file (safetensors)"),
     FAST_OPT_TEXT(C, checkpoint, "", "file", "save the whole run in this file, to resume it"),
     FAST_OPT_TEXT(C, checkpoint_every, "1", NULL,
@@ -191,6 +213,30 @@ static fast_err check_codec(C *c)
     return FAST_OK;
 }
 
+/* Refuse early stopping that would look at the test set, or never look at all. */
+static fast_err check_early(const C *c)
+{
+    const bool watches = c->patience > 0 || c->best == 1 || c->monitor != 0 || c->min_delta > 0;
+    const char *option = c->patience > 0  ? "patience"
+                         : c->best == 1   ? "best"
+                         : c->monitor > 0 ? "monitor"
+                                          : "min_delta";
+
+    if (watches && !(c->validation > 0))
+        return fast__fail(FAST_EINVAL,
+                          "%s chooses a model, and the test set must not: give validation=0.1 too, "
+                          "a fraction of the training set",
+                          option);
+    if (c->validation > 0 && c->evaluate_period.unit == FAST_PERIOD_NEVER)
+        return fast__fail(FAST_EINVAL, "validation=%g needs evaluation; leave out evaluate=%s",
+                          c->validation, c->evaluate);
+    if (c->patience > 0 && c->evaluate_period.unit == FAST_PERIOD_END)
+        return fast__fail(FAST_EINVAL,
+                          "patience=%lld counts evaluations during the run; leave out evaluate=end",
+                          (long long)c->patience);
+    return FAST_OK;
+}
+
 /* Check what one row of the table cannot: values that depend on one another. */
 static fast_err config_check(C *c)
 {
@@ -215,8 +261,9 @@ static fast_err config_check(C *c)
     if (c->target > 0 && c->evaluate_period.unit == FAST_PERIOD_NEVER)
         return fast__fail(FAST_EINVAL, "target=%g needs evaluation; leave out evaluate=%s",
                           c->target, c->evaluate);
+    FAST_TRY(check_early(c));
     if (strcmp(c->prefetch, "auto") == 0)
-        c->prefetch_count = strcmp(c->augment, "no") == 0 ? 0 : 2;
+        c->prefetch_count = strcmp(c->augment, "no") == 0 ? 0 : FAST_PREFETCH_AUTO;
     else
         FAST_TRY(fast__parse_int("prefetch", c->prefetch, &c->prefetch_count));
     if (c->prefetch_count < 0 || c->prefetch_count > 1024)

@@ -107,6 +107,10 @@ const fast_part *fast_part_list(const char *kind, int64_t *count_out)
         *count_out = 1;
         return &fast__run_part;
     }
+    if (strcmp(kind, "shard") == 0) {
+        *count_out = 1;
+        return &fast__shard_part;
+    }
     if (strcmp(kind, "actors") == 0) {
         *count_out = 1;
         return &fast__actors_part;

@@ -43,6 +43,7 @@
 #include "run/sink/store_sink.h"
 #include "run/team.h"
 #include "strategy/systems.h"
+#include "tensor/vector.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -343,8 +344,8 @@ static fast_err share_model(fast_team_actor *self, fast_group *all)
     float *slot;
 
     if (fast_group_rank(all) == 0) {
-        memcpy(t->w, team->run->learner->w, size);
-        memcpy(t->s, team->run->learner->s, (size_t)t->state_count * sizeof(float));
+        fast__vector_copy(t->count, team->run->learner->w, t->w);
+        fast__vector_copy(t->state_count, team->run->learner->s, t->s);
     }
     FAST_TRY(fast_broadcast(all, 0, t->w, size, FAST_SOON));
     if (t->state_count > 0)
@@ -360,7 +361,7 @@ static fast_err share_model(fast_team_actor *self, fast_group *all)
 static int why_stop(const fast_run *run)
 {
     if (run->finished)
-        return strcmp(run->result.stop, "target") == 0 ? FAST_WHY_TARGET : FAST_WHY_DIVERGED;
+        return fast__team_why(run->result.stop);
     return run->result.canceled ? FAST_WHY_CANCELED : 0;
 }
 
@@ -395,10 +396,9 @@ void fast__phase_agreed(fast_team *team)
 
         if (!self)
             continue;
-        memcpy(run->learner->w, self->context.trainer.w,
-               (size_t)self->context.trainer.count * sizeof(float));
-        memcpy(run->learner->s, self->context.trainer.s,
-               (size_t)self->context.trainer.state_count * sizeof(float));
+        fast__vector_copy(self->context.trainer.count, self->context.trainer.w, run->learner->w);
+        fast__vector_copy(self->context.trainer.state_count, self->context.trainer.s,
+                          run->learner->s);
         fast__rule_state_copy(run->optimizer, self->context.optimizer, self->context.trainer.count);
         return;
     }

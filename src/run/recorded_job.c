@@ -16,9 +16,9 @@
  * the first line that differs (transport/record/recording_options.c). Options that have a former
  * name are written under it, so that older recordings still match.
  */
-#include "base/hash.h"
 #include "base/memory.h"
 #include "run/team.h"
+#include "tensor/vector.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -104,7 +104,7 @@ void fast__team_compare(fast_team_actor *self, const char *when)
 
     if (!self->team->place.job)
         return;
-    const int64_t hash = (int64_t)fast__hash(t->w, (size_t)t->count * sizeof *t->w, 0);
+    const int64_t hash = (int64_t)fast__vector_hash(t->count, t->w, 0);
     if (fast__record_value(t->actor, hash) == hash)
         return;
     snprintf(why, sizeof why,

@@ -99,8 +99,8 @@ void fast__vote_count(struct fast_team *team, fast_vote *vote);
 
 /* True if several models stand for the run together. */
 bool fast__members_stand(const fast_run *run);
-/* Loss and accuracy of the mean of the members' predictions on the test set. */
-fast_err fast__members_evaluate(fast_run *run, fast_evaluation *out);
+/* Loss and accuracy of the mean of the members' predictions, as a learner's evaluate(). */
+fast_err fast__members_evaluate(fast_run *run, fast_evaluation *inout);
 /* Predictions of all for one batch, at most as large as the run's, as outputs of one model:
  * logarithms of the mean probabilities, or means. */
 fast_err fast__members_predict(fast_run *run, const fast_batch *batch, float *outputs);

@@ -17,11 +17,12 @@
  *     params_hash    hash of the bytes of w, continued over those of s: equal models, equal hashes
  *     step_s         batch * workers / samples_per_s; of a team the mean of its workers (measure.c)
  */
-#include "base/hash.h"
 #include "run/run.h"
 #include "run/team.h"
+#include "tensor/vector.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <sys/resource.h>
 
 void fast__run_measure(fast_run *run)
@@ -50,6 +51,25 @@ void fast__run_measure(fast_run *run)
     fast__team_measure(run->team);
 }
 
+/* Bytes that this program had resident at most. VmHWM starts with the program; ru_maxrss would
+ * include the process that executed it, and is used where there is no /proc. */
+static int64_t memory_peak(void)
+{
+    struct rusage usage;
+    long long kib = -1;
+    char line[128];
+    FILE *file = fopen("/proc/self/status", "re");
+
+    while (file && kib < 0 && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %lld kB", &kib) != 1)
+            kib = -1;
+    if (file)
+        fclose(file);
+    if (kib < 0)
+        kib = getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_maxrss : 0;
+    return (int64_t)kib * 1024;
+}
+
 void fast__run_measure_all(fast_run *run)
 {
     if (run->team)
@@ -58,14 +78,12 @@ void fast__run_measure_all(fast_run *run)
     const fast_learner *learner = run->learner;
     fast_result *r = &run->result;
     r->param_count = learner->params.count;
-    uint64_t hash = fast__hash(learner->w, (size_t)learner->params.count * sizeof *learner->w, 0);
+    uint64_t hash = fast__vector_hash(learner->params.count, learner->w, 0);
     if (learner->state.count > 0)
-        hash = fast__hash(learner->s, (size_t)learner->state.count * sizeof *learner->s, hash);
+        hash = fast__vector_hash(learner->state.count, learner->s, hash);
     r->params_hash = hash;
     r->plan_hash = fast__run_plan_hash(run);
-    struct rusage usage;
-    if (getrusage(RUSAGE_SELF, &usage) == 0)
-        r->memory_peak = (int64_t)usage.ru_maxrss * 1024; /* Linux counts kibibytes */
+    r->memory_peak = memory_peak();
 }
 
 const fast_result *fast_run_result(const fast_run *run)

@@ -26,9 +26,11 @@
 #include "run/run.h"
 
 #include "base/memory.h"
+#include "model/onnx/onnx.h"
 #include "run/sink/store_sink.h"
 #include "run/sink/tensorboard.h"
 #include "run/team.h"
+#include "tensor/device_check.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -77,7 +79,7 @@ static fast_err check_words(fast_run *run)
     FAST_TRY(fast__engine_find(c->engine, &run->engine));
     const fast_layout nothing = { NULL, 0, 0 };
     fast_optimizer *optimizer = NULL;
-    FAST_TRY(fast__optimizer_new(c->optimizer, &nothing, &optimizer));
+    FAST_TRY(fast__optimizer_new(&fast__host, c->optimizer, &nothing, &optimizer));
     if (strcmp(c->lr, "auto") == 0) {
         c->rate = fast__optimizer_rule(optimizer)->lr;
         fast__real_text(c->rate, c->lr, sizeof c->lr);
@@ -87,11 +89,27 @@ static fast_err check_words(fast_run *run)
     FAST_TRY(fast__schedule_new(&(fast_schedule_options){ c->schedule, c->rate, 1, 1, c->batch },
                                 &schedule));
     fast__schedule_free(schedule);
+    if (c->best == 0)
+        c->best = c->patience > 0 ? 1 : 2;
     FAST_TRY(check_writable("save", c->save, true));
     FAST_TRY(check_writable("checkpoint", c->checkpoint, true));
     FAST_TRY(check_writable("trace", c->trace, true));
     FAST_TRY(check_writable("record", c->record, true));
     return check_writable("log", c->log, false);
+}
+
+/* Take the validation set out of the training set. */
+static fast_err open_validation(fast_run *run)
+{
+    fast_data *train = NULL;
+
+    if (!(run->config.validation > 0))
+        return FAST_OK;
+    FAST_TRY(fast__data_validation(run->data.train, run->config.validation, &train,
+                                   &run->data.validation));
+    fast_data_free(run->data.train_own);
+    run->data.train = run->data.train_own = train;
+    return FAST_OK;
 }
 
 /* Open the data sets, or take those of the caller, and hold out samples where asked for. */
@@ -117,9 +135,13 @@ static fast_err open_data(fast_run *run, const fast_data *train, const fast_data
     }
     run->data.train = train ? train : run->data.train_own;
     run->data.test = test ? test : train ? NULL : run->data.test_own;
-    if (!run->data.test)
+    FAST_TRY(open_validation(run));
+    if (!run->data.test && !run->data.validation)
         run->config.evaluate_period.unit = FAST_PERIOD_NEVER;
     FAST_ASSERT(run->data.train != NULL);
+    /* Samples that are read from disk are worth a thread. */
+    if (strcmp(run->config.prefetch, "auto") == 0 && run->data.train->rows)
+        run->config.prefetch_count = FAST_PREFETCH_AUTO;
 
     const fast_data *a = run->data.train;
     const fast_data *b = run->data.test;
@@ -137,8 +159,8 @@ static fast_err open_data(fast_run *run, const fast_data *train, const fast_data
 static fast_err check_target(const fast_run *run)
 {
     const fast_data *a = run->data.train;
-    const bool counted = run->foreign ? run->foreign->kind.evaluate && (!a || run->data.test)
-                                      : run->data.test != NULL;
+    const bool has_set = run->data.test || run->data.validation;
+    const bool counted = run->foreign ? run->foreign->kind.evaluate && (!a || has_set) : has_set;
 
     if (run->config.target > 0 && !counted)
         return fast__fail(FAST_EINVAL, "target=%g needs a test set, and data %s has none",
@@ -159,11 +181,14 @@ static fast_err open_foreign(fast_run *run, const fast_learner_kind *kind)
         FAST_TRY(open_data(run, NULL, NULL));
     } else {
         snprintf(run->config.data, sizeof run->config.data, "own");
-        if (run->config.holdout > 0)
+        if (run->config.holdout > 0 || run->config.validation > 0)
             return fast__fail(FAST_EINVAL,
-                              "holdout=%g splits data that FAST opened, and learner "
+                              "%s=%g splits data that FAST opened, and learner "
                               "%s has its own",
-                              run->config.holdout, run->foreign->name);
+                              run->config.holdout > 0 ? "holdout" : "validation",
+                              run->config.holdout > 0 ? run->config.holdout
+                                                      : run->config.validation,
+                              run->foreign->name);
     }
     if (!run->foreign->kind.evaluate)
         run->config.evaluate_period.unit = FAST_PERIOD_NEVER;
@@ -181,14 +206,17 @@ static fast_err open_graph(fast_run *run, const fast_network *network)
                                .regression = data->classes == 0,
                                .positions = data->positions };
     memcpy(input.shape, data->shape, sizeof input.shape);
-    if (!network)
-        return fast__model_open(run->config.model, &input, &run->graph, &run->text.model);
-    snprintf(run->config.model, sizeof run->config.model, "own");
-    return fast__network_fit(network, &input, &run->graph);
+    if (network) {
+        snprintf(run->config.model, sizeof run->config.model, "own");
+        FAST_TRY(fast__network_fit(network, &input, &run->graph));
+    } else {
+        FAST_TRY(fast__model_open(run->config.model, &input, &run->graph, &run->text.model));
+    }
+    return fast__onnx_path(run->config.save) ? fast__onnx_check(run->graph) : FAST_OK;
 }
 
 /* Simulated workers read ahead nothing: threads would disturb the simulation. */
-fast_err fast__run_loader(const fast_run *run, int64_t worker, fast_loader **out)
+fast_err fast__run_loader(const fast_run *run, int64_t worker, bool remote, fast_loader **out)
 {
     const fast_run_config *c = &run->config;
     const bool is_sim = strcmp(c->transport, "sim") == 0;
@@ -202,25 +230,29 @@ fast_err fast__run_loader(const fast_run *run, int64_t worker, fast_loader **out
                                           .augment =
                                               strcmp(c->augment, "no") == 0 ? NULL : c->augment,
                                           .prefetch = is_sim ? 0 : c->prefetch_count,
-                                          .shuffle = true };
+                                          .shuffle = true,
+                                          .remote = remote };
 
     return run->data.train ? fast__loader_new(run->data.train, &options, out) : FAST_OK;
 }
 
-/* Open the loaders of training and test batches. */
+/* Open the loader of a set that is evaluated: in its order, all samples. */
+static fast_err open_test(const fast_run *run, const fast_data *data, fast_loader **out)
+{
+    const int64_t batch = data && data->count < run->config.batch ? data->count : run->config.batch;
+    const fast_loader_options options = { .seed = (uint64_t)run->config.seed,
+                                          .batch = batch,
+                                          .partial = true };
+
+    return data ? fast__loader_new(data, &options, out) : FAST_OK;
+}
+
+/* Open the loaders of training, test and validation batches. */
 static fast_err open_loaders(fast_run *run)
 {
-    const fast_run_config *c = &run->config;
-
-    FAST_TRY(fast__run_loader(run, 0, &run->data.loader));
-    if (!run->data.test)
-        return FAST_OK;
-    const fast_loader_options test = { .seed = (uint64_t)c->seed,
-                                       .batch = c->batch < run->data.test->count
-                                                    ? c->batch
-                                                    : run->data.test->count,
-                                       .partial = true };
-    return fast__loader_new(run->data.test, &test, &run->data.test_loader);
+    FAST_TRY(fast__run_loader(run, 0, false, &run->data.loader));
+    FAST_TRY(open_test(run, run->data.test, &run->data.test_loader));
+    return open_test(run, run->data.validation, &run->data.validation_loader);
 }
 
 const fast_layout *fast__run_params(const fast_run *run)
@@ -253,7 +285,8 @@ static fast_err open_rule(fast_run *run)
                           run->step_count > FAST_STEPS_MAX))
         return fast__fail(FAST_EINVAL, "epochs=%lld of %lld steps are more than %lld steps",
                           (long long)c->epochs, (long long)epoch_steps, (long long)FAST_STEPS_MAX);
-    FAST_TRY(fast__optimizer_new(c->optimizer, fast__run_params(run), &run->optimizer));
+    FAST_TRY(
+        fast__optimizer_new(run->device, c->optimizer, fast__run_params(run), &run->optimizer));
     const fast_schedule_options options = { .spec = c->schedule,
                                             .lr = c->rate,
                                             .steps = run->step_count > 0 ? run->step_count : 1,
@@ -285,8 +318,10 @@ fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loa
                            fast_learner **out)
 {
     const fast_foreign_options options = { .foreign = run->foreign,
+                                           .device = run->device,
                                            .loader = loader,
                                            .test = run->data.test_loader,
+                                           .validation = run->data.validation_loader,
                                            .data = run->data.train,
                                            .worker = worker,
                                            .workers = run->config.workers,
@@ -310,11 +345,13 @@ static fast_err open_learner(fast_run *run)
     snprintf(run->config.engine, sizeof run->config.engine, "%s", run->engine->name);
     FAST_TRY(run->engine->workspace_new(run->program, &run->workspace));
     const fast_native_options native = { .graph = run->graph,
+                                         .device = run->device,
                                          .engine = run->engine,
                                          .program = run->program,
                                          .workspace = run->workspace,
                                          .loader = run->data.loader,
                                          .test = run->data.test_loader,
+                                         .validation = run->data.validation_loader,
                                          .accumulate = c->accumulate,
                                          .seed = (uint64_t)c->seed };
     return fast__native_new(&native, &run->learner);
@@ -392,7 +429,13 @@ static void sweep_files(const fast_run_config *c)
 static fast_err open_parts(fast_run *run, const char *const *options, const own_parts *own)
 {
     FAST_TRY(fast__config_parse(options, &run->config));
+    if (run->config.device == FAST_RUN_DEVICE_CHECK)
+        FAST_TRY(fast__device_check_open(&run->device));
     FAST_TRY(fast__command_words(options, &run->text.command));
+    if (!own->kind && !own->network)
+        FAST_TRY(fast__bare_path("model", run->config.model));
+    if (!own->train)
+        FAST_TRY(fast__bare_path("data", run->config.data));
     FAST_TRY(check_words(run));
     if (!fast__codec_is_auto(run))
         FAST_TRY(fast__run_codec_open(run));
@@ -403,6 +446,7 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
         FAST_TRY(open_graph(run, own->network));
     }
     FAST_TRY(check_target(run));
+    FAST_TRY(fast__run_class_weights(run));
     FAST_TRY(open_loaders(run));
     FAST_TRY(open_rule(run));
     FAST_TRY(open_learner(run));
@@ -415,6 +459,7 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
     FAST_TRY(check_file(run->config.load));
     FAST_TRY(check_file(run->config.resume));
     FAST_TRY(fast__team_new(run, &run->team));
+    FAST_TRY(fast__run_evaluation_open(run));
     FAST_TRY(open_texts(run));
     if (run->config.load[0])
         FAST_TRY(fast__weights_load(run, run->config.load));
@@ -430,9 +475,13 @@ static fast_err open_run(const char *const *options, const own_parts *own, fast_
     FAST_ASSERT(out != NULL);
     fast_run *run = NULL;
     FAST_TRY(fast__alloc("a run", 1, sizeof *run, &run));
+    run->device = &fast__host;
     run->progress.step_saved = -1;
     run->progress.step_evaluated = -1;
     run->result.test_loss = run->result.test_accuracy = NAN;
+    run->result.validation_loss = run->result.validation_accuracy = NAN;
+    run->result.best_step = -1;
+    run->evaluation.best.value = NAN;
     run->result.time_to_target_s = NAN;
     run->result.staleness_mean = run->result.divergence = run->result.completeness = NAN;
     run->result.break_even_mbit_per_s = NAN;
@@ -503,6 +552,7 @@ void fast_run_close(fast_run *run)
     fast__store_sink_free(run);
     fast__free(run->text.command);
     fast__free(run->data.predict_x);
+    fast__run_evaluation_close(run);
     if (run->learner)
         run->learner->ops->free(run->learner);
     if (run->engine) {
@@ -511,13 +561,17 @@ void fast_run_close(fast_run *run)
     }
     fast__schedule_free(run->schedule);
     fast__optimizer_free(run->optimizer);
+    fast__loader_free(run->data.validation_loader);
     fast__loader_free(run->data.test_loader);
     fast__loader_free(run->data.loader);
     fast__graph_free(run->graph);
     fast__foreign_close(run->foreign);
     fast__free(run->text.model);
+    fast_data_free(run->data.validation);
     fast_data_free(run->data.test_own);
     fast_data_free(run->data.train_own);
+    if (run->device != &fast__host)
+        fast__device_check_close(run->device);
     fast__free(run);
 }
 

@@ -12,6 +12,7 @@
 #include "model/network.h"
 #include "rule/rule.h"
 #include "rule/schedule.h"
+#include "run/run_evaluation.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,11 +23,13 @@
  *   options.c        text -> fast_run_config; every option is in one table; moved_options.c:
  *                    options of strategies that became codecs
  *   run.c            config -> data, graph, program, loaders, learner, optimizer, schedule
- *   train.c          a call of fast_run_train(): evaluation, target, events, files
+ *   train.c          a call of fast_run_train(): events, files
  *   team.h           its workers: actors with a trainer each, on a transport; phases.c: a change of
  *                    strategy; codec_checks.c, codec_auto.c: codecs
- *   evaluation/      the representative model of several replicas, ensembles, inference
+ *   evaluation/      evaluation on the test and the validation set, early stopping; the
+ *                    representative model of several replicas, ensembles, inference
  *   checkpoint/      a run -> file -> the run, to the bit; weights alone
+ *   predict/         a file of weights with its description (model_meta.h) -> predictions
  *   sink/            events -> the run store, TensorBoard
  *   result.c         measures; forecast.c: the forecast of a step's time; run_json.c: both as JSON
  *   parts.c          every registry as one kind of list; features.c: the parts of this build
@@ -50,7 +53,8 @@
  *   - result.params_hash is of learner->w and s as fast__run_measure_all() last saw them.
  */
 
-enum { FAST_SPEC_MAX = 512 }; /* bytes of name:key=value,... */
+enum { FAST_SPEC_MAX = 512 };    /* bytes of name:key=value,... */
+enum { FAST_PREFETCH_AUTO = 2 }; /* batches ahead where making them takes time */
 
 /* Steps of a run at most: random streams number them with 32 bits (base/rng.h). */
 #define FAST_STEPS_MAX ((int64_t)UINT32_MAX)
@@ -68,58 +72,69 @@ typedef struct fast_period {
     int64_t count;         /* of steps or epochs */
 } fast_period;
 
+/* The choices of the option `device`. */
+enum { FAST_RUN_DEVICE_HOST, FAST_RUN_DEVICE_CHECK };
+
 /* The options of a run, parsed; the fields of options.c's table in its order. */
 typedef struct fast_run_config {
-    char model[FAST_PATH_MAX];      /* name:key=value,... or file:PATH */
-    char data[FAST_PATH_MAX];       /* name:key=value,... or file:PATH; auto */
-    char engine[32];                /* name; auto */
-    int64_t workers;                /* actors that compute gradients */
-    int64_t epochs;                 /* unless `steps` is given */
-    int64_t steps;                  /* 0: by epochs */
-    int64_t batch;                  /* samples per worker and step */
-    int64_t accumulate;             /* batches of a worker that make one step */
-    int64_t global_batch;           /* 0: by batch */
-    char lr[32];                    /* base learning rate, or "auto" until the rule is known */
-    double rate;                    /* the same as a number; 0 while it is "auto" */
-    char optimizer[FAST_SPEC_MAX];  /* name:key=value,... */
-    char schedule[FAST_SPEC_MAX];   /* name:key=value,... */
-    int64_t seed;                   /* of everything random */
-    double target;                  /* test accuracy that ends the run; 0: none */
-    double holdout;                 /* part of the training set to test on instead; 0: none */
-    int shard;                      /* fast_shard */
-    double alpha;                   /* Dirichlet's */
-    char augment[FAST_SPEC_MAX];    /* as the loader takes it; "no" */
-    char prefetch[32];              /* auto, or a count */
-    char evaluate[32];              /* a period */
-    char save[FAST_PATH_MAX];       /* weights at the end; "" */
-    char load[FAST_PATH_MAX];       /* weights at the start; "" */
-    char checkpoint[FAST_PATH_MAX]; /* "" */
-    char checkpoint_every[32];      /* a period */
-    char resume[FAST_PATH_MAX];     /* a checkpoint; "" */
-    char plan[FAST_PATH_MAX];       /* auto, no, or a path */
-    char method[64];                /* auto, or a convolution method */
-    char log[FAST_PATH_MAX];        /* a line per evaluation; "" */
-    char system[64];                /* a preset by name; "" */
-    char strategy[FAST_SPEC_MAX];   /* name:key=value,... or auto */
-    char phases[FAST_PATH_MAX];     /* SPEC@WHEN;SPEC@WHEN...; "" */
-    char topology[FAST_PATH_MAX];   /* name:key=value,... or auto */
-    char representative[64];        /* policy:key=value; auto */
-    char codec[FAST_SPEC_MAX];      /* a chain; none */
-    char codec_down[FAST_SPEC_MAX]; /* a chain; none */
-    int feedback;                   /* auto, yes, no */
-    int codec_scope;                /* auto, layer, model */
-    int64_t codec_small;            /* elements */
-    char transport[32];             /* name; auto */
-    char cluster[FAST_PATH_MAX];    /* sim: preset or file; "" */
-    char faults[FAST_PATH_MAX];     /* sim: schedule or file; "" */
-    double timeout;                 /* seconds that a wait takes at most */
-    int64_t pool;                   /* sim: threads that compute */
-    char trace[FAST_PATH_MAX];      /* a file for the timeline; "" */
-    char record[FAST_PATH_MAX];     /* a file for a recording; "" */
-    char replay[FAST_PATH_MAX];     /* a recording to repeat; "" */
-    char store[FAST_PATH_MAX];      /* the run store: a file, auto, none or "" */
-    char name[128];                 /* of the run; "" */
-    char batch_of[128];             /* the comparison that it is part of; "" */
+    char model[FAST_PATH_MAX];     /* name:key=value,... or file:PATH */
+    char data[FAST_PATH_MAX];      /* name:key=value,... or file:PATH; auto */
+    char engine[32];               /* name; auto */
+    int device;                    /* FAST_RUN_DEVICE_* */
+    int64_t workers;               /* actors that compute gradients */
+    int64_t epochs;                /* unless `steps` is given */
+    int64_t steps;                 /* 0: by epochs */
+    int64_t batch;                 /* samples per worker and step */
+    int64_t accumulate;            /* batches of a worker that make one step */
+    int64_t global_batch;          /* 0: by batch */
+    char lr[32];                   /* base learning rate, or "auto" until the rule is known */
+    double rate;                   /* the same as a number; 0 while it is "auto" */
+    char optimizer[FAST_SPEC_MAX]; /* name:key=value,... */
+    char schedule[FAST_SPEC_MAX];  /* name:key=value,... */
+    int64_t seed;                  /* of everything random */
+    double target;                 /* test accuracy that ends the run; 0: none */
+    double holdout;                /* part of the training set to test on instead; 0: none */
+    double validation;             /* part of the training set to validate on; 0: none */
+    int monitor;                   /* fast_monitor */
+    int64_t patience;              /* evaluations without a better model; 0: any number */
+    double min_delta;              /* by which a model is better */
+    int best;                      /* 1: the best model is tested and saved; 2: the last; 0: auto */
+    char class_weights[FAST_SPEC_MAX]; /* none, balanced, or a list */
+    int shard;                         /* fast_shard */
+    double alpha;                      /* Dirichlet's */
+    char augment[FAST_SPEC_MAX];       /* as the loader takes it; "no" */
+    char prefetch[32];                 /* auto, or a count */
+    int64_t preprocess;                /* actors that make batches; 0: workers do */
+    char evaluate[32];                 /* a period */
+    char save[FAST_PATH_MAX];          /* weights at the end; "" */
+    char load[FAST_PATH_MAX];          /* weights at the start; "" */
+    char checkpoint[FAST_PATH_MAX];    /* "" */
+    char checkpoint_every[32];         /* a period */
+    char resume[FAST_PATH_MAX];        /* a checkpoint; "" */
+    char plan[FAST_PATH_MAX];          /* auto, no, or a path */
+    char method[64];                   /* auto, or a convolution method */
+    char log[FAST_PATH_MAX];           /* a line per evaluation; "" */
+    char system[64];                   /* a preset by name; "" */
+    char strategy[FAST_SPEC_MAX];      /* name:key=value,... or auto */
+    char phases[FAST_PATH_MAX];        /* SPEC@WHEN;SPEC@WHEN...; "" */
+    char topology[FAST_PATH_MAX];      /* name:key=value,... or auto */
+    char representative[64];           /* policy:key=value; auto */
+    char codec[FAST_SPEC_MAX];         /* a chain; none */
+    char codec_down[FAST_SPEC_MAX];    /* a chain; none */
+    int feedback;                      /* auto, yes, no */
+    int codec_scope;                   /* auto, layer, model */
+    int64_t codec_small;               /* elements */
+    char transport[32];                /* name; auto */
+    char cluster[FAST_PATH_MAX];       /* sim: preset or file; "" */
+    char faults[FAST_PATH_MAX];        /* sim: schedule or file; "" */
+    double timeout;                    /* seconds that a wait takes at most */
+    int64_t pool;                      /* sim: threads that compute */
+    char trace[FAST_PATH_MAX];         /* a file for the timeline; "" */
+    char record[FAST_PATH_MAX];        /* a file for a recording; "" */
+    char replay[FAST_PATH_MAX];        /* a recording to repeat; "" */
+    char store[FAST_PATH_MAX];         /* the run store: a file, auto, none or "" */
+    char name[128];                    /* of the run; "" */
+    char batch_of[128];                /* the comparison that it is part of; "" */
 
     /* Read from the texts above when they are parsed. */
     fast_period evaluate_period;   /* `evaluate`, parsed */
@@ -138,6 +153,10 @@ extern const fast_part fast__run_part;
 fast_err fast__config_parse(const char *const *options, fast_run_config *out);
 /* Move options of strategy ps that became codecs from its spec to the chain, with a warning. */
 fast_err fast__options_moved(char *strategy, char *codec, size_t codec_size);
+
+/* Make a path a spec by its ending: option "data", "my.csv" -> "csv:file=my.csv". Names of parts
+ * are unchanged. FAST_ENOENT; FAST_EINVAL says how to write a file that needs more; bare_path.c. */
+fast_err fast__bare_path(const char *option, char value[FAST_PATH_MAX]);
 
 /* The value of one option of the table as canonical text: equal values give equal text. */
 void fast__config_text(const fast_option *option, const fast_run_config *config, char *text,
@@ -179,14 +198,16 @@ typedef struct fast_run_text {
 
 /* Data sets and their loaders. */
 typedef struct fast_run_data {
-    fast_data *train_own;     /* NULL where the caller's is borrowed */
-    fast_data *test_own;      /* NULL where the caller's is borrowed */
-    const fast_data *train;   /* NULL: a learner makes its batches itself */
-    const fast_data *test;    /* NULL: no evaluation */
-    fast_loader *loader;      /* of one worker; NULL without data */
-    fast_loader *test_loader; /* NULL without a test set */
-    float *predict_x;         /* [batch][features]: normalised samples of fast_run_predict() */
-    uint64_t hash;            /* of the training set; 0 until it is asked for */
+    fast_data *train_own;           /* NULL where the caller's is borrowed */
+    fast_data *test_own;            /* NULL where the caller's is borrowed */
+    fast_data *validation;          /* taken out of the training set; NULL without validation */
+    const fast_data *train;         /* NULL: a learner makes its batches itself */
+    const fast_data *test;          /* NULL: no evaluation */
+    fast_loader *loader;            /* of one worker; NULL without data */
+    fast_loader *test_loader;       /* NULL without a test set */
+    fast_loader *validation_loader; /* NULL without a validation set */
+    float *predict_x; /* [batch][features]: normalised samples of fast_run_predict() */
+    uint64_t hash;    /* of the training set; 0 until it is asked for */
 } fast_run_data;
 
 /* Progress of the training. */
@@ -226,6 +247,7 @@ struct fast_run {
     fast_run_text text;     /* canonical options, notes, command */
 
     /* Parts, in the order in which they are made; freed in reverse. */
+    const fast_device *device; /* of all vectors; `check` is the run's own */
     fast_run_data data;        /* sets and loaders */
     fast_foreign *foreign;     /* a learner of the caller's instead of the next four; or NULL */
     fast_graph *graph;         /* of the network */
@@ -236,14 +258,15 @@ struct fast_run {
     fast_optimizer *optimizer; /* of `learner` */
     fast_schedule *schedule;   /* learning rates */
 
-    int64_t step;               /* steps taken: the next batch's number */
-    int64_t step_count;         /* steps to take */
-    fast_run_progress progress; /* since it was opened */
-    fast_result result;         /* as of the last measurement */
-    char *json;                 /* the result as text that was lent; or NULL */
-    bool finished;              /* the target was reached, or the loss is not a number */
-    atomic_bool cancel;         /* set by any thread and by signal handlers */
-    fast_run_sinks sinks;       /* of events */
+    int64_t step;                   /* steps taken: the next batch's number */
+    int64_t step_count;             /* steps to take */
+    fast_run_progress progress;     /* since it was opened */
+    fast_result result;             /* as of the last measurement */
+    fast_run_evaluation evaluation; /* figures, early stopping */
+    char *json;                     /* the result as text that was lent; or NULL */
+    bool finished;                  /* the target was reached, or the loss is not a number */
+    atomic_bool cancel;             /* set by any thread and by signal handlers */
+    fast_run_sinks sinks;           /* of events */
 
     /* Workers. */
     const struct fast_strategy *strategy; /* the caller's own; or NULL */
@@ -262,8 +285,9 @@ const fast_layout *fast__run_params(const fast_run *run);
 /* Return a hash of the engine's plan: 0 for a learner of the caller's. */
 uint64_t fast__run_plan_hash(const fast_run *run);
 
-/* Make the loader of a worker's shard of the training set; NULL in *out without data. */
-fast_err fast__run_loader(const fast_run *run, int64_t worker, fast_loader **out);
+/* Make the loader of a worker's shard of the training set; a remote one gets its batches from a
+ * preprocessing actor. NULL in *out without data. */
+fast_err fast__run_loader(const fast_run *run, int64_t worker, bool remote, fast_loader **out);
 /* A foreign learner for one worker; `loader` is its own, or NULL. */
 fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loader,
                            fast_learner **out);
@@ -305,8 +329,10 @@ int64_t fast__run_dues(const fast_run *run, fast_period period, int64_t step);
 /* Is it due after `step` steps? The end counts, unless never: with evaluate=500steps and 1,200
  * steps it is due at 500, 1,000 and 1,200. */
 bool fast__run_is_due(const fast_run *run, fast_period period, int64_t step);
-/* Evaluate the run's learner as it is, at run->step; look at the target; tell and log it. */
-fast_err fast__run_evaluate(fast_run *run);
+
+/* class_weights.c: set the weights of the option in the run's graph. FAST_EINVAL, FAST_ENOMEM. */
+fast_err fast__run_class_weights(fast_run *run);
+
 /* Save a checkpoint if one is due at run->step. A failure is told, not returned. */
 void fast__run_save_due(fast_run *run);
 
@@ -344,10 +370,18 @@ typedef struct fast_weights {
     int64_t count;                       /* number of tensors */
 } fast_weights;
 fast_err fast__weights_list(const fast_run *run, int slots, fast_weights *out);
+/* Append the segments of a layout, over `vector`, for which there is room; `prefix` goes before
+ * their names. */
+void fast__weights_add(fast_weights *weights, const fast_layout *layout, const float *vector,
+                       const char *prefix);
+#define FAST_BEST_PREFIX "best/" /* before the names of the best model's tensors */
 void fast__weights_fini(fast_weights *weights);
 /* Check that `tensors` has every segment of the layout, with its shape, under prefix + name. */
 fast_err fast__weights_check(const char *path, const struct fast_tensors *tensors,
                              const fast_layout *layout, const char *prefix);
+/* Check that every value of the layout's segments, which are there, is finite as a float. */
+fast_err fast__weights_check_finite(const char *path, const struct fast_tensors *tensors,
+                                    const fast_layout *layout);
 /* Copy them, checked before, into `vector`, converted where they are not F32. */
 void fast__weights_copy(const struct fast_tensors *tensors, const fast_layout *layout,
                         const char *prefix, float *vector);

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "learner/figures.h"
 #include "run/run.h"
 #include "run/team.h"
 
@@ -16,6 +17,8 @@
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+enum { MATRIX_MAX = 100 }; /* classes of a confusion matrix that is printed: 10,000 numbers */
 
 /* Add a text; null if it is NULL. */
 static void put_text(json_t **o, const char *key, const char *value)
@@ -174,6 +177,11 @@ fast_err fast__run_json_log(const fast_result *result, bool several, FILE *file)
     put_real(&o, "train_accuracy", r->train_accuracy);
     put_real(&o, "test_loss", r->test_loss);
     put_real(&o, "test_accuracy", r->test_accuracy);
+    if (r->best_step >= 0) {
+        put_real(&o, "validation_loss", r->validation_loss);
+        put_real(&o, "validation_accuracy", r->validation_accuracy);
+        put_int(&o, "best_step", r->best_step);
+    }
     if (several) {
         put_int(&o, "bytes_sent", r->bytes_sent);
         put_int(&o, "messages_sent", r->messages_sent);
@@ -222,6 +230,13 @@ fast_err fast__run_json_result(const fast_run *run, char **out)
     put_real(&o, "depth", r->depth);
     if (!run->team->single)
         put_team(&o, run, r);
+    if (r->best_step >= 0) {
+        put_real(&o, "validation_loss", r->validation_loss);
+        put_real(&o, "validation_accuracy", r->validation_accuracy);
+        put_int(&o, "best_step", r->best_step);
+    }
+    if (fast_run_figures(run))
+        fast__json_set(&o, "figures", fast__figures_json(fast_run_figures(run), MATRIX_MAX));
     put_files(&o, run);
     return fast__json_print(&o, out);
 }

@@ -18,6 +18,7 @@ static fast_result make_result(void)
 {
     fast_result r = { .steps = 12, .samples = 768, .epoch = 2, .bytes_sent = 4096 };
 
+    r.best_step = -1;
     r.time_s = 0.5;
     r.loss = 1.25;
     r.train_accuracy = NAN;

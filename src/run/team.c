@@ -35,6 +35,7 @@
 
 #include "base/memory.h"
 #include "run/sink/store_sink.h"
+#include "tensor/vector.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -169,8 +170,15 @@ static fast_err open_world(fast_team *team)
     const fast_run_config *c = &team->run->config;
     fast_actors_config config;
 
-    team->place.roles[0] = (fast_role){ "worker", team->workers, fast__team_worker, team };
-    team->place.roles[1] = (fast_role){ "server", team->servers, fast__team_server, team };
+    fast_role *roles = team->place.roles;
+    int64_t role_count = 0;
+
+    roles[role_count++] = (fast_role){ "worker", team->workers, fast__team_worker, team };
+    if (team->servers > 0)
+        roles[role_count++] = (fast_role){ "server", team->servers, fast__team_server, team };
+    if (c->preprocess > 0)
+        roles[role_count++] =
+            (fast_role){ "preprocessor", c->preprocess, fast__team_preprocessor, team };
     memset(&config, 0, sizeof config);
     fast__options_default(fast__actors_options, &config);
     snprintf(config.transport, sizeof config.transport, "%s",
@@ -186,8 +194,9 @@ static fast_err open_world(fast_team *team)
     config.timeout = c->timeout;
     config.pool = c->pool;
     FAST_TRY(fast__actors_check(&config));
-    return fast__world_open(&config, team->place.roles, team->servers > 0 ? 2 : 1,
-                            &team->place.world);
+    FAST_TRY(fast__world_open(&config, roles, role_count, &team->place.world));
+    team->place.world->device = team->run->device;
+    return FAST_OK;
 }
 
 /* Strategies whose workers write to one memory need them all where it is. */
@@ -246,7 +255,7 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
 
     FAST_TRY(fast__alloc("a team", 1, sizeof *team, &team));
     team->run = run;
-    team->single = c->workers == 1 && !run->strategy && !c->phases[0] &&
+    team->single = c->workers == 1 && c->preprocess == 0 && !run->strategy && !c->phases[0] &&
                    strcmp(c->strategy, "auto") == 0 && strcmp(c->transport, "auto") == 0;
     team->workers = c->workers;
     team->ballot.step = -1;
@@ -323,10 +332,8 @@ static fast_err open_actors(fast_team *team)
         }
         if (i < team->workers)
             continue;
-        memcpy(self->context.trainer.w, learner->w,
-               (size_t)self->context.trainer.count * sizeof(float));
-        memcpy(self->context.trainer.s, learner->s,
-               (size_t)self->context.trainer.state_count * sizeof(float));
+        fast__vector_copy(self->context.trainer.count, learner->w, self->context.trainer.w);
+        fast__vector_copy(self->context.trainer.state_count, learner->s, self->context.trainer.s);
         self->context.trainer.step = team->run->step; /* its schedule continues too */
     }
     return FAST_OK;
@@ -369,6 +376,13 @@ static void begin(fast_team *team)
     atomic_store(&team->stop.finished, false);
 }
 
+int fast__team_why(const char *stop)
+{
+    return strcmp(stop, "target") == 0     ? FAST_WHY_TARGET
+           : strcmp(stop, "patience") == 0 ? FAST_WHY_PATIENCE
+                                           : FAST_WHY_DIVERGED;
+}
+
 /* Set the reason why a run stopped that was not stopped here; perhaps another process saw it. A run
  * that came to its end has none until that is evaluated. */
 static void name_the_end(fast_team *team)
@@ -378,13 +392,14 @@ static void name_the_end(fast_team *team)
 
     if (run->finished)
         return;
-    run->finished = (why & (FAST_WHY_TARGET | FAST_WHY_DIVERGED)) != 0;
+    run->finished = (why & (FAST_WHY_TARGET | FAST_WHY_DIVERGED | FAST_WHY_PATIENCE)) != 0;
     run->result.canceled = !run->finished && (team->single || run->step < run->step_count) &&
                            (atomic_load(&run->cancel) || (why & FAST_WHY_CANCELED));
-    run->result.stop = (why & FAST_WHY_DIVERGED) ? "diverged"
-                       : run->finished           ? "target"
-                       : run->result.canceled    ? "canceled"
-                                                 : "";
+    run->result.stop = (why & FAST_WHY_DIVERGED)   ? "diverged"
+                       : (why & FAST_WHY_TARGET)   ? "target"
+                       : (why & FAST_WHY_PATIENCE) ? "patience"
+                       : run->result.canceled      ? "canceled"
+                                                   : "";
 }
 
 /* The failure that tells most: of a program that gave up on another, before one of an actor that
@@ -549,7 +564,7 @@ fast_err fast__team_train(fast_team *team)
     if (run->finished)
         return FAST_OK;
     if (count_actors(team) == 0)
-        fast__monitor_resume(team);
+        fast__sums_resume(team);
     if (stop) { /* nothing to train: evaluate the model as it is */
         name_the_end(team);
         FAST_TRY(fast__monitor_finish(team));

@@ -6,6 +6,7 @@
 #include "run/checkpoint/saved_states.h"
 #include "run/measures.h"
 #include "run/phases.h"
+#include "run/preprocess.h"
 #include "run/representative.h"
 #include "run/run.h"
 #include "strategy/strategy.h"
@@ -17,6 +18,7 @@
  *
  *   team.c         strategy + transport -> a world of actors -> their end
  *   team_actor.c   one actor: its parts, its programs, and the trainer's host operations
+ *   preprocess.c   actors that make batches for workers
  *   monitor.c      between steps: evaluation of the representative model, target, cancel, progress
  *   measure.c      measures of several workers (measures.h)
  *   saved_states.c saved state of actors in checkpoints; collect_states.c: how it comes together
@@ -49,7 +51,44 @@
  */
 
 /* Why a team stopped, as bits. */
-enum { FAST_WHY_CANCELED = 1, FAST_WHY_TARGET = 2, FAST_WHY_DIVERGED = 4, FAST_WHYS = 3 };
+enum {
+    FAST_WHY_CANCELED = 1,
+    FAST_WHY_TARGET = 2,
+    FAST_WHY_DIVERGED = 4,
+    FAST_WHY_PATIENCE = 8,
+    FAST_WHYS = 4 /* number of bits */
+};
+/* The bit of a stop reason that ends a run for good. */
+int fast__team_why(const char *stop);
+
+/* Losses of one epoch: whole numbers, so that their order does not matter. */
+typedef struct fast_epoch_sums {
+    int64_t epoch;     /* from 0 */
+    int64_t loss;      /* sum of mean losses, times 2^28 */
+    double large;      /* sum of losses that are too large for that, or of a single worker, or of
+                          an epoch that was resumed */
+    int64_t batches;   /* in the sums */
+    int64_t correct;   /* positions */
+    int64_t positions; /* evaluated */
+} fast_epoch_sums;
+
+/* A worker's sums when it had taken `step` steps. */
+typedef struct fast_step_sums {
+    int64_t step;         /* at which something was due; 0: unused */
+    fast_epoch_sums sums; /* of the worker's epoch so far */
+} fast_step_sums;
+
+/* Steps that a worker remembers: those of the open votes, the one before and the next. */
+enum { FAST_STEP_SUMS = 4 };
+
+/* Losses of one worker, so that an evaluation tells those of its own step whoever is ahead. Guarded
+ * by the team's mutex. */
+typedef struct fast_worker_sums {
+    int64_t step;                       /* the worker's, counted */
+    fast_epoch_sums now;                /* of its current epoch */
+    fast_step_sums due[FAST_STEP_SUMS]; /* at its last steps with an evaluation or a checkpoint */
+    int64_t due_count;                  /* of all such steps: the next one replaces the oldest */
+} fast_worker_sums;
 
 /* Where a worker is between its steps. */
 typedef struct fast_actor_progress {
@@ -63,17 +102,19 @@ typedef struct fast_actor_progress {
 
 /* One worker or server of the team in this process. */
 typedef struct fast_team_actor {
-    fast_context context;         /* the trainer's; its host is this struct */
-    struct fast_team *team;       /* that it belongs to */
-    fast_loader *loader;          /* the worker's shard of the data; NULL at servers */
-    fast_workspace *workspace;    /* of the worker's own; NULL on sim and at servers */
-    fast_actor_progress progress; /* between steps */
-    fast_actor_measures measures; /* of all calls */
-    fast_task asked;              /* a server of another process: answers worker 0's requests */
-    fast_err err;                 /* of a call between steps; FAST_OK: none failed */
-    char why[FAST_DETAIL_MAX];    /* detail of err */
-    bool over;                    /* its program has ended */
-    bool lost;                    /* its program failed: its replica counts no more */
+    fast_context context;              /* the trainer's; its host is this struct */
+    struct fast_team *team;            /* that it belongs to */
+    fast_loader *loader;               /* the worker's shard of the data; NULL at servers */
+    fast_preprocess_client preprocess; /* of a worker: where its batches are made */
+    fast_workspace *workspace;         /* of the worker's own; NULL on sim and at servers */
+    fast_actor_progress progress;      /* between steps */
+    fast_worker_sums sums;             /* of its losses */
+    fast_actor_measures measures;      /* of all calls */
+    fast_task asked;           /* a server of another process: answers worker 0's requests */
+    fast_err err;              /* of a call between steps; FAST_OK: none failed */
+    char why[FAST_DETAIL_MAX]; /* detail of err */
+    bool over;                 /* its program has ended */
+    bool lost;                 /* its program failed: its replica counts no more */
 } fast_team_actor;
 
 /* The actors of this process and of the others. */
@@ -85,28 +126,20 @@ typedef struct fast_team_place {
     bool recorded;              /* an earlier call was recorded or replayed */
     int64_t here;               /* workers in this process */
     char *job;                  /* that a recording belongs to; NULL: not recorded */
-    fast_role roles[2];         /* worker, server */
+    fast_role roles[3];         /* worker, server, preprocessor: those that the run has */
     fast_workspaces workspaces; /* that simulated learners share */
 } fast_team_place;
-
-/* Losses of one epoch: whole numbers, so that their order does not matter. */
-typedef struct fast_epoch_sums {
-    int64_t epoch;     /* from 0 */
-    int64_t loss;      /* sum of mean losses, times 2^28 */
-    double large;      /* sum of losses that are too large for that, or of a single worker, or of
-                          an epoch that was resumed */
-    int64_t batches;   /* in the sums */
-    int64_t correct;   /* positions */
-    int64_t positions; /* evaluated */
-} fast_epoch_sums;
 
 /* Steps of all workers of this process. Guarded by the team's mutex. */
 typedef struct fast_team_progress {
     fast_epoch_sums epochs[2]; /* the current one and the one before, by parity */
+    fast_epoch_sums resumed;   /* of the epoch in which the run was resumed, before that */
     int64_t steps_sum;         /* of all workers */
     int64_t workers_up;        /* workers whose program has not ended */
     int64_t step_begun;        /* synchronous, with a topology or without exchanges: the largest
                                   step that a worker was let to */
+    atomic_uint counted;       /* changes when a worker counts a step at which something is due, or
+                                  ends; worker 0 may sleep on it */
 } fast_team_progress;
 
 /* How a team stops. */
@@ -221,6 +254,21 @@ void fast__collect_serve(fast_team_actor *self);
 /* A server's program is over with `err`: send its state if worker 0 asks for it. */
 fast_err fast__collect_served(fast_team_actor *self, fast_err err);
 
+/* epoch_sums.c; the team's mutex is held, but for the last two */
+
+/* Nothing has trained yet: a resumed run continues the sums of its epoch. */
+void fast__sums_resume(fast_team *team);
+/* Count a step of a worker with its batch; NULL: a step without one. */
+void fast__sums_count(fast_team_actor *self, const fast_gradient *gradient);
+/* The newest epoch that has sums becomes the run's. */
+void fast__sums_take(fast_team *team);
+/* Of a synchronous team: the batches up to `step` become the run's sums; else as above. */
+void fast__sums_take_at(fast_team *team, int64_t step);
+/* Worker 0 waits until the others have counted `step`, a second at most. */
+void fast__sums_wait(fast_team *team, int64_t step);
+/* A worker has counted a step at which something is due, or has ended. */
+void fast__sums_wake(fast_team *team);
+
 /* monitor.c */
 
 /* A worker of this process takes part in a vote. The mutex is held. */
@@ -239,7 +287,5 @@ void fast__monitor_return(fast_team_actor *self);
 /* The worker's program is over. Its replica, and those of remote workers that send theirs here,
  * enter the last vote. */
 fast_err fast__monitor_leave(fast_team_actor *self);
-/* Nothing has trained yet: a resumed run continues the sums of its epoch. */
-void fast__monitor_resume(fast_team *team);
 /* All programs are over: make the representative of their last replicas; evaluate it if due. */
 fast_err fast__monitor_finish(fast_team *team);

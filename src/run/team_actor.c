@@ -132,6 +132,15 @@ static void host_noted(void *host, const char *text)
     fast__team_unlock(self);
 }
 
+/* The batches of the next gradient, where preprocessing actors make them. */
+static fast_err host_prepare(void *host, int64_t first, int64_t count)
+{
+    fast_team_actor *self = host;
+
+    return fast__preprocess_fetch(&self->preprocess, self->context.trainer.actor, self->loader,
+                                  first, count);
+}
+
 /* A space opens: load its saved state, if a checkpoint has it. */
 static fast_err host_restore(void *host, int64_t id, fast_space *space)
 {
@@ -145,6 +154,7 @@ static const fast_host_ops host_ops = { .next = host_next,
                                         .observed = host_observed,
                                         .costed = host_costed,
                                         .noted = host_noted,
+                                        .prepare = host_prepare,
                                         .restore = host_restore };
 
 /* Creation. */
@@ -156,8 +166,9 @@ static fast_err make_learner(fast_team_actor *self, int64_t rank, fast_learner *
     fast_team *team = self->team;
     const fast_run *run = team->run;
 
-    FAST_TRY(fast__run_loader(run, rank, &self->loader));
+    FAST_TRY(fast__run_loader(run, rank, self->preprocess.server >= 0, &self->loader));
     fast_native_options native = { .graph = run->graph,
+                                   .device = run->device,
                                    .engine = run->engine,
                                    .program = run->program,
                                    .loader = self->loader,
@@ -219,6 +230,8 @@ static fast_err make_parts(fast_team_actor *self, int64_t i)
                                .shared = may_share ? &team->shared : NULL,
                                .phase = current_phase(team) };
 
+    if (worker)
+        fast__preprocess_init(team, rank, &self->preprocess);
     if (worker && !team->single)
         FAST_TRY(make_learner(self, rank, &o.learner));
     FAST_TRY(fast__context_init(&self->context, &o));
@@ -297,6 +310,7 @@ static fast_team_actor *start(fast_team *team, fast_actor *actor)
 
     FAST_ASSERT(self != NULL);
     self->err = FAST_OK;
+    self->preprocess.next = -1;
     fast__context_start(&self->context, actor);
     if (fast_actor_life(actor) > 0) /* a restarted process remembers nothing */
         fast__team_actor_reset(self);
@@ -329,6 +343,7 @@ fast_err fast__team_worker(fast_actor *actor, void *ctx)
     fast__team_compare(self, "begins");
     if (!err)
         err = team->strategy->worker(t, team->config);
+    fast__preprocess_end(&self->preprocess, actor);
     note_end(self, self->over, err != FAST_OK);
     if (!err && t->rank == 0)
         fast__forecast_sums(self);

@@ -11,10 +11,12 @@
  *
  *     log, event file, store writer    FAST_EIO or FAST_ENOMEM: nothing has trained
  *     START, notes                     of data, resume and codec=auto
- *     target?                          of the evaluation in a checkpoint: "target"
+ *     target, patience?                of the evaluation in a checkpoint
  *     fast__team_train()               steps, evaluations, PROGRESS ten times a second at most, the
- *                                      forecast; the end: "done", "target", "diverged", "canceled"
- *     checkpoint, weights              not after "diverged": older files stay as they are
+ *                                      forecast; the end: "done", "target", "patience", "diverged",
+ *                                      "canceled"
+ *     checkpoint, best model, test     not after "diverged": older files stay as they are
+ *     weights                          of the best model, if it is asked for
  *     measures, last row of the store
  *
  * Errors of a learner or an evaluation end the call. A checkpoint in mid-run that fails is a note,
@@ -140,63 +142,6 @@ void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text)
         tell_main(&what);
 }
 
-/* Append a JSON line to the file of --log. */
-static void write_log(fast_run *run)
-{
-    FILE *file = run->sinks.log;
-    const fast_result *r = &run->result;
-    if (!file)
-        return;
-    if (fast__run_json_log(r, !run->team->single, file) == FAST_OK)
-        return;
-    /* The log does not end hours of training, but a hole in it is said, once. */
-    char note[FAST_PATH_MAX + 128];
-    snprintf(note, sizeof note, "cannot write %s: %s; the log ends here", run->config.log,
-             strerror(errno));
-    fclose(file);
-    run->sinks.log = NULL;
-    fast__run_tell(run, FAST_EVENT_NOTE, note);
-}
-
-/* End the run where the last evaluation reached the target. */
-static void look_at_target(fast_run *run)
-{
-    if (run->config.target > 0 && run->result.test_accuracy >= run->config.target) {
-        run->finished = true;
-        run->result.stop = "target";
-        run->result.time_to_target_s = run->result.time_s;
-    }
-}
-
-/* The time of an evaluation is not training time. */
-fast_err fast__run_evaluate(fast_run *run)
-{
-    const int64_t slow_ns = 100000000; /* so that it is not said more often than progress is */
-
-    if (run->progress.times.evaluations == 0 || run->progress.times.tested_ns >= slow_ns)
-        fast__run_tell(run, FAST_EVENT_PROGRESS, "testing");
-    const int64_t wall_ns = fast__run_wall();
-    const int64_t begin_ns = fast__run_now(run);
-    fast_evaluation evaluation = { 0 };
-    if (fast__members_stand(run))
-        FAST_TRY(fast__members_evaluate(run, &evaluation));
-    else
-        FAST_TRY(run->learner->ops->evaluate(run->learner, &evaluation));
-    const int64_t spent_ns = fast__run_now(run) - begin_ns;
-    run->progress.times.tested_ns = fast__run_wall() - wall_ns;
-    run->progress.times.pause_ns += spent_ns;
-    run->progress.times.evaluate_ns += spent_ns;
-    run->progress.times.evaluations++;
-    run->progress.step_evaluated = run->step;
-    run->result.test_loss = evaluation.loss;
-    run->result.test_accuracy = evaluation.accuracy;
-    fast__run_measure(run);
-    look_at_target(run);
-    fast__run_tell(run, FAST_EVENT_EVALUATE, NULL);
-    write_log(run);
-    return FAST_OK;
-}
-
 /* Save a checkpoint; its time is not training time. */
 static fast_err save(fast_run *run, const char *path)
 {
@@ -294,16 +239,17 @@ static fast_err write_files(fast_run *run)
         err = save(run, path);
     if (err)
         err = save_instead(run, false, err);
-    if (!run->config.save[0])
-        return err;
     char why[FAST_DETAIL_MAX];
     snprintf(why, sizeof why, "%s", err ? fast_error_detail() : "");
+    FAST_TRY(fast__run_finish(run));
+    if (!run->config.save[0])
+        return err ? fast__fail(err, "%s", why) : FAST_OK;
     const fast_err failed = save_weights(run, run->config.save);
     if (!failed)
         fast__run_tell(run, FAST_EVENT_SAVE, run->config.save);
     else if (save_instead(run, true, failed) && err) /* both are said */
-        fast__fail_record("%s; %s", why, fast_error_detail());
-    return err ? err : failed;
+        return fast__fail(err, "%s; %s", why, fast_error_detail());
+    return err ? fast__fail(err, "%s", why) : failed;
 }
 
 /* May be called again after a cancel: the run continues where it stopped. */
@@ -318,7 +264,7 @@ fast_err fast_run_train(fast_run *run)
         run->result.stop = "";
     run->progress.times.start_ns = fast__run_now(run);
     fast__store_sink_begin(run);
-    fast__run_tell(run, FAST_EVENT_START, NULL);
+    fast__run_tell(run, FAST_EVENT_START, run->data.train ? run->data.train->summary : NULL);
     if (run->text.data_note)
         fast__run_tell(run, FAST_EVENT_NOTE, run->text.data_note);
     if (run->text.resume_note[0])
@@ -326,7 +272,7 @@ fast_err fast_run_train(fast_run *run)
     if (run->text.codec_note[0])
         fast__run_tell(run, FAST_EVENT_NOTE, run->text.codec_note);
     if (run->step == run->progress.step_evaluated) /* by the run that this one resumes */
-        look_at_target(run);
+        fast__run_look(run);
     fast_err err = fast__team_train(run->team);
     if (err == FAST_OK) {
         err = write_files(run);

@@ -152,7 +152,8 @@ static fast_err thinner_flush(thinner *t)
 static fast_err thinner_add(thinner *t, const fast_stored_metric *row)
 {
     t->last = *row;
-    if (isfinite(row->test_loss) || isfinite(row->test_accuracy)) {
+    if (isfinite(row->test_loss) || isfinite(row->test_accuracy) ||
+        isfinite(row->validation_loss)) {
         FAST_TRY(thinner_flush(t)); /* so that the order stays */
         return thinner_pass(t, row);
     }

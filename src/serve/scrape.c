@@ -24,8 +24,8 @@
 /* Types, as OpenMetrics writes them. */
 typedef enum scrape_type { INFO, STATE, COUNTER, GAUGE } scrape_type;
 static const char *const type_names[] = { "info", "stateset", "counter", "gauge" };
-static const char *const states[] = { "running",  "done",   "target",     "canceled",
-                                      "diverged", "failed", "interrupted" };
+static const char *const states[] = { "running",  "done",     "target", "patience",
+                                      "canceled", "diverged", "failed", "interrupted" };
 
 /* All families, in the order in which they are written. A new column of the store needs a row here
  * to be scraped. */

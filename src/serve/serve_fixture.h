@@ -248,7 +248,9 @@ static inline void add_metric(fast_store *store, int64_t run, int64_t seq, doubl
                                      .wait_s = NAN,
                                      .codec_s = NAN,
                                      .staleness_mean = NAN,
-                                     .divergence = NAN };
+                                     .divergence = NAN,
+                                     .validation_loss = NAN,
+                                     .validation_accuracy = NAN };
 
     assert_ok(fast__store_put(store, FAST_STORE_METRICS, run, &row));
 }

@@ -23,6 +23,7 @@
 #include "space/space_store.h"
 
 #include "base/memory.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -117,8 +118,7 @@ static void copy_local(fast_space *space, const fast_space_operation *op)
     FAST_ASSERT(op->count > 0);
     fast_space_range *range = &space->map.owners[op->owner].store.ranges[op->tensor];
     if (op->result)
-        memcpy(op->result, fast__space_values(space, op->owner, op->tensor),
-               (size_t)op->count * sizeof *op->result);
+        fast__vector_copy(op->count, fast__space_values(space, op->owner, op->tensor), op->result);
     *fast__space_at(space, space->clocks.read, op->owner, op->tensor) =
         atomic_load(&range->version);
     atomic_fetch_add(&range->gets, 1);
@@ -264,7 +264,7 @@ static fast_err get_local(fast_space *space, const fast_space_operation *op)
         if (op->flags & FAST_SPACE_WHOLE)
             fast__space_drop(space, op->owner);
         FAST_TRY(fast__space_recode(space, FAST_SPACE_DOWN, op->owner, op->result, &coded));
-        memcpy(op->result, coded, (size_t)op->count * sizeof *op->result);
+        fast__vector_copy(op->count, coded, op->result);
     }
     return fast_charge(space->actor, 0, 8.0 * (double)op->count);
 }

@@ -17,6 +17,7 @@
  */
 #include "space/space_checkpoint.h"
 #include "space/space_store.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -42,7 +43,7 @@ static void put(fast_pack *pack, int64_t kind, int64_t number, const int64_t wor
         return;
     memcpy(at, words, head);
     if (count > 0)
-        memcpy(at + head, floats, size);
+        fast__vector_copy(count, floats, at + head);
 }
 
 /* Append the ranges that this actor owns. */
@@ -136,8 +137,7 @@ static fast_err take_coder(const fast_space *space, const fast_space_flows *flow
     if (!from)
         return damaged(space, record);
     fast__coder_restart(coder, words[WORD_A] & INT64_MAX);
-    if (count > 0)
-        memcpy(floats, from, (size_t)count * sizeof *floats);
+    fast__vector_copy(count, from, floats);
     return FAST_OK;
 }
 
@@ -153,7 +153,7 @@ static fast_err take_shadow(const fast_space *space, const fast_shadows *shadows
     if (!from)
         return damaged(space, record);
     FAST_TRY(fast__shadow_reserve(shadows, shadow));
-    memcpy(shadow->values, from, (size_t)count * sizeof *shadow->values);
+    fast__vector_copy(count, from, shadow->values);
     memcpy(&shadow->sent, &words[WORD_FRACTION], sizeof shadow->sent);
     shadow->number = (uint32_t)words[WORD_A];
     shadow->whole = words[WORD_WHOLE] != 0;
@@ -240,7 +240,7 @@ fast_err fast__space_values_load(const void *bytes, size_t size, int64_t tensor,
         if (!from || words[WORD_A] < 0 || words[WORD_A] > length || count > length - words[WORD_A])
             return fast__fail(FAST_EFORMAT, "the checkpoint's values of tensor %lld do not fit",
                               (long long)tensor);
-        memcpy(x + words[WORD_A], from, (size_t)count * sizeof *x);
+        fast__vector_copy(count, from, x + words[WORD_A]);
     }
     return FAST_OK;
 }

@@ -182,6 +182,7 @@ static fast_err make_coders(fast_space *space, const fast_space_options *o, fast
         fast_coder **coder = &codec->coders[way][owner];
         fast_coder_options options = { .chain = codec->chains[way],
                                        .layout = &codec->layout,
+                                       .device = fast__space_device(space),
                                        .scope = o->codec_scope,
                                        .small = o->codec_small,
                                        .feedback = way == FAST_SPACE_UP ? o->feedback : 2,
@@ -236,7 +237,7 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
         if (space->codec->chains[way])
             FAST_TRY(make_coders(space, o, (fast_space_way)way, chains, seed, &bound, &largest));
     FAST_TRY(fast__alloc("an encoding", (int64_t)bound, 1, &space->codec->bytes));
-    return fast__alloc("a decoding", largest, sizeof *space->codec->x, &space->codec->x);
+    return fast__vector_new(fast__space_device(space), "a decoding", largest, &space->codec->x);
 }
 
 /* Also frees a codec that was made in part. Borrowed chains stay open. */
@@ -262,7 +263,7 @@ void fast__space_codec_free(fast_space *space)
     fast__free(codec->readers);
     fast__free(codec->segments);
     fast__free(codec->bytes);
-    fast__free(codec->x);
+    fast__vector_free(codec->x);
     fast__free(codec);
     space->codec = NULL;
 }

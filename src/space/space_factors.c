@@ -19,6 +19,7 @@
 
 #include "base/memory.h"
 #include "tensor/factors.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -111,7 +112,7 @@ static void copy_plain(const fast_space *space, int64_t owner, float *x, float *
             continue;
         const int64_t end = last ? count : space->layers.list[i].offset + p.begin - offset;
         if (end > at)
-            memcpy(pack ? plain : x + at, pack ? x + at : plain, (size_t)(end - at) * sizeof *x);
+            fast__vector_copy(end - at, pack ? x + at : plain, pack ? plain : x + at);
         plain += end - at;
         at = end + p.end - p.begin;
     }

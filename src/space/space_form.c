@@ -14,6 +14,8 @@
  */
 #include "space/space_form.h"
 
+#include "tensor/vector.h"
+
 #include <string.h>
 
 /* Four bytes a float, for both plain forms. */
@@ -55,7 +57,7 @@ static fast_err dense_pack(fast_space *space, const fast_space_operation *op,
     FAST_ASSERT(op->x);
     out->sizes[0] = dense_bound(space, op);
     FAST_TRY(fast_buffer_new(space->actor, out->sizes[0], &out->buffers[0]));
-    memcpy(fast_buffer_data(out->buffers[0]), op->x, out->sizes[0]);
+    fast__vector_copy(op->count, op->x, fast_buffer_data(out->buffers[0]));
     return FAST_OK;
 }
 

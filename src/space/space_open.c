@@ -263,6 +263,8 @@ static fast_err map_stores(fast_space *space, bool shared)
             FAST_TRY(err);
         }
         fast__space_store_map(space, memory, &owner->store);
+        if (i == space->map.me)
+            FAST_TRY(fast__space_store_values(space));
     }
     return FAST_OK;
 }
@@ -349,8 +351,8 @@ static fast_err build(fast_space *space, const fast_space_options *options,
     if (space->map.me >= 0 && remote)
         FAST_TRY(fast__service_new(space));
     if (space->map.me >= 0 && remote && (space->sparse.enabled || space->layers.list))
-        FAST_TRY(
-            fast__alloc("an update", largest_range(space), sizeof *space->dense, &space->dense));
+        FAST_TRY(fast__vector_new(fast__space_device(space), "an update", largest_range(space),
+                                  &space->dense));
     space->owned.shared = local;
     FAST_TRY(enter(space));
     if (first)
@@ -384,7 +386,7 @@ static void destroy(fast_space *space)
     fast__space_pieces_free(space);
     fast__space_codec_free(space);
     fast__space_sparse_free(space);
-    fast__free(space->dense);
+    fast__vector_free(space->dense);
     fast__free(space->layers.list);
     fast__free(space->map.counts);
     fast__free(space->map.names);

@@ -60,7 +60,7 @@ void fast__service_free(fast_space *space)
         fast_msg_free(s->arrivals.list[i]);
     fast__free(s->arrivals.list);
     for (int64_t i = 0; s->callers && i < fast_actor_count(space->actor); i++)
-        fast__free(s->callers[i].stage);
+        fast__vector_free(s->callers[i].stage);
     fast__free(s->callers);
     fast__free(s->unacked);
     fast__free(s->pending.list);
@@ -162,7 +162,8 @@ static fast_err handle_piece(fast_space *space, const fast_msg *msg, fast_space_
     int64_t floats;
     FAST_ASSERT(op->tensor == 0);
     if (!c->stage)
-        FAST_TRY(fast__alloc("pieces of an update", op->count, sizeof *c->stage, &c->stage));
+        FAST_TRY(fast__vector_new(fast__space_device(space), "pieces of an update", op->count,
+                                  &c->stage));
     FAST_TRY(fast__space_take_piece(space, msg, c->stage, &floats));
     c->staged += floats;
     space->owned.service->refused += floats == 0;

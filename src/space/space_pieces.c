@@ -19,6 +19,7 @@
  */
 #include "base/memory.h"
 #include "space/space_form.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -88,7 +89,7 @@ static fast_err post_floats(fast_space *space, int64_t owner, const float *x, in
     fast_buffer *buffer;
     FAST_ASSERT(low < high);
     FAST_TRY(fast_buffer_new(space->actor, size, &buffer));
-    memcpy(fast_buffer_data(buffer), x + low, size);
+    fast__vector_copy(high - low, x + low, fast_buffer_data(buffer));
     return post(space, owner, low, high - low, &buffer, size);
 }
 
@@ -239,8 +240,8 @@ fast_err fast__space_take_piece(fast_space *space, const fast_msg *msg, float *s
         return fast__charge_decode(space->actor, chain, begin, *floats_out, bytes, figures);
     }
     fast__space_range(space, space->map.me, 0, &offset, &count);
-    memcpy(stage + (at - offset), fast_msg_data(msg, 0), bytes);
     *floats_out = msg->words[FAST_SPACE_W_B];
+    fast__vector_copy(*floats_out, fast_msg_data(msg, 0), stage + (at - offset));
     return fast_charge(space->actor, 0, 2.0 * (double)bytes);
 }
 

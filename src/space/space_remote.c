@@ -22,6 +22,7 @@
  */
 #include "space/space_form.h"
 
+#include "tensor/vector.h"
 #include "transport/peers.h"
 
 #include <string.h>
@@ -164,7 +165,7 @@ static bool take_pushed(fast_space *space, int64_t owner)
     if (!unpack_answer(space, owner, msg, &part) || !part.x)
         return false;
     if (part.result)
-        memcpy(part.result, part.x, (size_t)part.count * sizeof *part.x);
+        fast__vector_copy(part.count, part.x, part.result);
     saw_answer(space, owner, msg);
     return true;
 }
@@ -281,7 +282,7 @@ static fast_err take_slice(fast_space *space, int64_t owner, const fast_msg *msg
     fast__space_range(space, owner, 0, &offset, &count);
     if (floats > count - o->received)
         return FAST_OK;
-    memcpy(get->result + offset + o->received, fast_msg_data(msg, 0), msg->parts[0].size);
+    fast__vector_copy(floats, fast_msg_data(msg, 0), get->result + offset + o->received);
     o->received += floats;
     return FAST_OK;
 }
@@ -304,7 +305,7 @@ static fast_err take_value(fast_space *space, int64_t owner, const fast_msg *msg
     if (msg->words[FAST_SPACE_W_B] < 0)
         return FAST_OK;
     if (!ends_slices && part.x && part.result)
-        memcpy(part.result, part.x, (size_t)part.count * sizeof *part.x);
+        fast__vector_copy(part.count, part.x, part.result);
     saw_answer(space, owner, msg);
     space->reader.missing--;
     o->asked = 0;

@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "space/space_form.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -30,9 +31,11 @@ static uint32_t bits_of(float x)
 int64_t fast__space_count_nonzero(const float *x, int64_t count)
 {
     FAST_ASSERT(count == 0 || x != NULL);
+    const float *at = fast__map(x, count, FAST_ACCESS_READ);
     int64_t entries = 0;
     for (int64_t i = 0; i < count; i++)
-        entries += bits_of(x[i]) != 0;
+        entries += bits_of(at[i]) != 0;
+    fast__unmap(x, count, FAST_ACCESS_READ);
     return entries;
 }
 
@@ -60,15 +63,17 @@ static void remember(fast_space_places *p, const uint32_t *list, int64_t entries
 }
 
 /* Return true if the places of x's entries are those that were sent last. */
-static bool is_known(const fast_space_places *p, const float *x, int64_t entries)
+static bool is_known(const fast_space_places *p, const float *x, int64_t count, int64_t entries)
 {
     FAST_ASSERT(entries > 0);
     if (entries <= 2 || p->count != entries)
         return false;
-    for (int64_t i = 0; i < entries; i++)
-        if (bits_of(x[p->list[i]]) == 0)
-            return false;
-    return true;
+    const float *at = fast__map(x, count, FAST_ACCESS_READ);
+    int64_t i = 0;
+    while (i < entries && bits_of(at[p->list[i]]) != 0)
+        i++;
+    fast__unmap(x, count, FAST_ACCESS_READ);
+    return i == entries;
 }
 
 /* More entries than this are not packed: the dense form is as short. */
@@ -95,7 +100,7 @@ static fast_err sparse_pack(fast_space *space, const fast_space_operation *op,
     if (cached)
         FAST_TRY(reserve(space, &space->sparse.sent, space->map.owner_count, op->owner, op->owner));
     fast_space_places *last = cached ? &space->sparse.sent[op->owner] : NULL;
-    const bool known = last && is_known(last, op->x, entries);
+    const bool known = last && is_known(last, op->x, op->count, entries);
     out->sizes[0] = known ? sizeof last->hash : (size_t)entries * sizeof(uint32_t);
     out->sizes[1] = (size_t)entries * sizeof *op->x;
     FAST_TRY(fast_buffer_new(space->actor, out->sizes[0], &out->buffers[0]));
@@ -110,13 +115,15 @@ static fast_err sparse_pack(fast_space *space, const fast_space_operation *op,
         place[0] = 0;
         value[0] = 0;
     }
+    const float *x = fast__map(op->x, op->count, FAST_ACCESS_READ);
     for (int64_t i = 0, used = 0; used < entries && i < op->count; i++) {
-        if (bits_of(op->x[i]) == 0)
+        if (bits_of(x[i]) == 0)
             continue;
         if (!known)
             place[used] = (uint32_t)i;
-        value[used++] = op->x[i];
+        value[used++] = x[i];
     }
+    fast__unmap(op->x, op->count, FAST_ACCESS_READ);
     if (known)
         memcpy(place, &last->hash, sizeof last->hash);
     else if (last)
@@ -168,9 +175,11 @@ static bool sparse_unpack(fast_space *space, const fast_msg *msg, fast_space_ope
     const uint32_t *place = places_of(space, msg, entries, op);
     if (!place)
         return false;
-    memset(space->dense, 0, (size_t)op->count * sizeof *space->dense);
+    float *dense = fast__map(space->dense, op->count, FAST_ACCESS_WRITE);
+    memset(dense, 0, (size_t)op->count * sizeof *dense);
     for (int64_t i = 0; i < entries; i++)
-        space->dense[place[i]] = value[i];
+        dense[place[i]] = value[i];
+    fast__unmap(space->dense, op->count, FAST_ACCESS_WRITE);
     op->x = space->dense;
     return true;
 }

@@ -125,6 +125,8 @@ typedef struct fast_space_head {
     uint64_t signature;      /* of the owner's options; set before `state`, like the next two */
     fast_space_fn *apply;    /* the owner's function; NULL: w += x */
     void *ctx;               /* first argument of `apply` */
+    bool apply_on_device;    /* `apply` takes vectors of any device */
+    float *values;           /* of the ranges, on another device than the host; or NULL */
 } fast_space_head;
 enum { FAST_SPACE_OPEN = 1, FAST_SPACE_CLOSED = 2 };
 
@@ -133,7 +135,7 @@ typedef struct fast_space_store {
     fast_space_head *head;    /* NULL: the owner is remote */
     fast_space_slot *slots;   /* [actors] */
     fast_space_range *ranges; /* [tensors], empty ranges too */
-    float *values;            /* of the ranges, each aligned to FAST_ALIGN */
+    float *values;            /* of the ranges, each aligned to FAST_ALIGN, on the host */
     int64_t slowest;          /* index of the writer with the smallest clock when last searched;
                                  -1: never searched */
     int64_t clock;            /* that writer's clock */
@@ -280,6 +282,12 @@ static inline int64_t *fast__space_at(const fast_space *space, int64_t *table, i
                                       int64_t tensor)
 {
     return &table[owner * space->map.tensor_count + tensor];
+}
+
+/* Return the device of a space's vectors. */
+static inline const fast_device *fast__space_device(const fast_space *space)
+{
+    return space->actor->world->device;
 }
 
 /* Return the store of this actor, which is an owner. */

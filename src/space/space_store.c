@@ -94,6 +94,18 @@ bool fast__space_store_size(const fast_space *space, int64_t owner, int64_t *siz
     return true;
 }
 
+/* The device's memory lasts as long as the world, as shared memory does: other actors may read it
+ * while its owner ends. An owner that starts again has the memory of its former life. */
+fast_err fast__space_store_values(fast_space *space)
+{
+    fast_space_store *store = fast__space_own_store(space);
+    FAST_ASSERT(store->head);
+    if (fast__space_device(space) == &fast__host || store->head->values)
+        return FAST_OK;
+    return fast__world_vector(space->actor->world, "a space", place(space, space->map.me, NULL),
+                              &store->head->values);
+}
+
 /* With memory NULL the addresses are offsets, from which the size follows. */
 void fast__space_store_map(const fast_space *space, void *memory, fast_space_store *store)
 {
@@ -115,7 +127,7 @@ float *fast__space_values(const fast_space *space, int64_t owner, int64_t tensor
 {
     const fast_space_store *store = &space->map.owners[owner].store;
     FAST_ASSERT(store->head);
-    return store->values + store->ranges[tensor].at;
+    return (store->head->values ? store->head->values : store->values) + store->ranges[tensor].at;
 }
 
 /* `state` is set last: an actor that sees it open sees the values and the function. */
@@ -128,15 +140,16 @@ void fast__space_store_fill(fast_space *space, const fast_space_options *options
     store->head->signature = space->signature;
     store->head->apply = options->apply;
     store->head->ctx = options->ctx;
+    store->head->apply_on_device = options->apply_on_device;
     for (int64_t t = 0; t < space->map.tensor_count; t++) {
         int64_t offset, count;
         fast__space_range(space, space->map.me, t, &offset, &count);
         float *w = fast__space_values(space, space->map.me, t);
         const float *initial = options->tensors[t].initial;
         if (initial)
-            memcpy(w, initial + offset, (size_t)count * sizeof *w);
+            fast__vector_copy(count, initial + offset, w);
         else
-            memset(w, 0, (size_t)count * sizeof *w);
+            fast__vector_fill(count, 0, w);
     }
     fast__space_begin(space, space->map.me);
     atomic_store(&store->head->state, FAST_SPACE_OPEN);
@@ -328,6 +341,21 @@ void fast__space_unlock(fast_space *space, int64_t owner, int64_t tensor, bool w
     wake(space, store, tensor, fast__space_lock_release(&store->ranges[tensor].lock, write));
 }
 
+/* Call the owner's function, which is written for the host unless the owner said otherwise. */
+static bool call_apply(const fast_space_head *head, const fast_space_update *update, float *w)
+{
+    const int64_t count = update->count;
+    FAST_ASSERT(head->apply);
+    if (head->apply_on_device)
+        return head->apply(head->ctx, update, w);
+    fast_space_update mapped = *update;
+    mapped.x = fast__map(update->x, count, FAST_ACCESS_READ);
+    const bool applied = head->apply(head->ctx, &mapped, fast__map(w, count, FAST_ACCESS_UPDATE));
+    fast__unmap(w, count, FAST_ACCESS_UPDATE);
+    fast__unmap(update->x, count, FAST_ACCESS_READ);
+    return applied;
+}
+
 /* Runs in the thread of the writer if it is local, else in the owner's. */
 void fast__space_apply(fast_space *space, const fast_space_operation *op)
 {
@@ -344,7 +372,7 @@ void fast__space_apply(fast_space *space, const fast_space_operation *op)
     if (!op->x) {
         /* Sizes only: it counts, and changes nothing. */
     } else if (put) {
-        memcpy(w, op->x, (size_t)op->count * sizeof *w);
+        fast__vector_copy(op->count, op->x, w);
     } else if (!store->head->apply) {
         fast__vector_add(op->count, op->x, w);
     } else {
@@ -356,7 +384,7 @@ void fast__space_apply(fast_space *space, const fast_space_operation *op)
                                            .clock = op->clock,
                                            .version = version,
                                            .read = read };
-        if (!store->head->apply(store->head->ctx, &update, w)) {
+        if (!call_apply(store->head, &update, w)) {
             atomic_fetch_add(&range->rejected, 1);
             return;
         }

@@ -24,6 +24,9 @@ static inline void fast__space_end(fast_space *space)
 bool fast__space_store_size(const fast_space *space, int64_t owner, int64_t *size_out);
 /* Find the pieces of a store in its memory; memory NULL: their distances from its start. */
 void fast__space_store_map(const fast_space *space, void *memory, fast_space_store *store);
+/* At an owner's open: take memory for the values on the space's device, if that is not the host.
+ * FAST_ENOMEM. */
+fast_err fast__space_store_values(fast_space *space);
 /* At an owner's open: set initial values and the function, then let other actors in. */
 void fast__space_store_fill(fast_space *space, const fast_space_options *options);
 /* At an owner's close: let no more updates in, and wait until none is being applied. From then on

@@ -219,8 +219,8 @@ static fast_err add_conditions(fast_store_sql *sql, const char *where)
 }
 
 /* Statuses that a run may have, as a user types them. */
-static const char *const status_names[] = { "running",  "done",   "target",     "canceled",
-                                            "diverged", "failed", "interrupted" };
+static const char *const status_names[] = { "running",  "done",     "target", "patience",
+                                            "canceled", "diverged", "failed", "interrupted" };
 enum { STATUS_COUNT = sizeof status_names / sizeof *status_names };
 
 /* Names of statuses, for fast__name_find(). */

@@ -5,7 +5,8 @@
  * A store says what it is in the header of its file: `application_id` is "FAST" in ASCII, and
  * `user_version` counts the migrations below that were applied. Opening for writing applies those
  * that are missing, in one transaction: a crash leaves the old form. A file of another program, or
- * one with a version above ours, is left alone.
+ * one with a version above ours, is left alone. A reader of an older store that may be written
+ * brings it up to date first (store.c).
  *
  * Wide JSON columns come last, so that listing runs does not read the pages they spill to. Rows of
  * a run lie together, by the key (run, number), without a second tree.
@@ -49,6 +50,8 @@ static const char *const migrations[] = {
     " end_s REAL, PRIMARY KEY (run, seq)) WITHOUT ROWID;"
     "CREATE TABLE tags (run INTEGER, tag TEXT, PRIMARY KEY (run, tag)) WITHOUT ROWID;"
     "CREATE INDEX tags_tag ON tags (tag);",
+    "ALTER TABLE metrics ADD COLUMN validation_loss REAL;"
+    "ALTER TABLE metrics ADD COLUMN validation_accuracy REAL;",
 };
 _Static_assert(sizeof migrations / sizeof *migrations == FAST_STORE_VERSION,
                "a migration to every version");
@@ -103,6 +106,7 @@ fast_err fast__store_schema(fast_store *store)
     int64_t version;
 
     FAST_TRY(read_version(store, &version));
+    store->older = version > 0 && version < FAST_STORE_VERSION;
     if (version == FAST_STORE_VERSION)
         return FAST_OK;
     if (!store->write)

@@ -97,10 +97,12 @@ fast_err fast_store_series_new(fast_store *store, int64_t run, int64_t after, in
         fast__store_sql_add(&sql, i ? "," : "SELECT ");
         fast__store_sql_add(&sql, form->columns[i].name);
     }
-    snprintf(where, sizeof where,
-             " FROM metrics WHERE run=%lld AND seq>%lld AND (seq%%%lld=0 OR test_loss IS NOT NULL)"
-             " ORDER BY seq LIMIT %lld",
-             (long long)run, (long long)after, (long long)every, limit ? (long long)limit : -1LL);
+    snprintf(
+        where, sizeof where,
+        " FROM metrics WHERE run=%lld AND seq>%lld AND (seq%%%lld=0 OR test_loss IS NOT NULL OR"
+        " validation_loss IS NOT NULL)"
+        " ORDER BY seq LIMIT %lld",
+        (long long)run, (long long)after, (long long)every, limit ? (long long)limit : -1LL);
     fast__store_sql_add(&sql, where);
     FAST_ASSERT(!sql.full);
     /* Not a lasting statement: its numbers are part of its text. */

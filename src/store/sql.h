@@ -17,6 +17,7 @@ struct fast_store {
     sqlite3 *db;                              /* the connection */
     char *path;                               /* of the file, for messages */
     bool write;                               /* opened for writing */
+    bool older;                               /* the file is of an earlier version */
     sqlite3_stmt *puts[FAST_STORE_TABLES];    /* insert or replace a row; made when first used */
     sqlite3_stmt *selects[FAST_STORE_TABLES]; /* rows of a run after a number; NULL until needed */
     sqlite3_stmt *update;                     /* of a run's row; NULL until needed */

@@ -225,6 +225,19 @@ static bool make_private(const char *path)
     return fd >= 0;
 }
 
+/* Apply the migrations that an older store lacks, for a reader: after an upgrade the runs of before
+ * can be listed at once. */
+static fast_err bring_up_to_date(fast_store *store)
+{
+    store->write = true;
+    const fast_err err = connect(store, store->path, SQLITE_OPEN_READWRITE);
+    store->write = false;
+    if (!err)
+        sqlite3_close_v2(store->db);
+    store->db = NULL;
+    return err;
+}
+
 /* Connect in the way that fits: a reader of a store on a read-only file system, beside whose file
  * nobody can be writing, reads it as a file that does not change. */
 static fast_err connect_any(fast_store *store)
@@ -242,7 +255,11 @@ static fast_err connect_any(fast_store *store)
             unlink(store->path);
         return failed;
     }
-    const fast_err err = connect(store, store->path, SQLITE_OPEN_READONLY);
+    fast_err err = connect(store, store->path, SQLITE_OPEN_READONLY);
+    if (err == FAST_EFORMAT && store->older && access(store->path, W_OK) == 0) {
+        FAST_TRY(bring_up_to_date(store));
+        err = connect(store, store->path, SQLITE_OPEN_READONLY);
+    }
     if (err != FAST_EIO)
         return err;
     /* With a log beside it the file alone is not the whole store. */

@@ -95,6 +95,8 @@ static const fast_column metric_columns[] = {
     COLUMN(fast_stored_metric, codec_s, REAL),
     COLUMN(fast_stored_metric, staleness_mean, REAL),
     COLUMN(fast_stored_metric, divergence, REAL),
+    COLUMN(fast_stored_metric, validation_loss, REAL),
+    COLUMN(fast_stored_metric, validation_accuracy, REAL),
 };
 
 /* Columns of `events`: notes, checkpoints and other moments of a run, with their time. */

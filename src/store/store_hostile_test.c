@@ -114,9 +114,38 @@ static void other_databases(void **state)
     assert_refused(f->path, FAST_EFORMAT);
     assert_non_null(strstr(fast_error_detail(), "newer"));
     /* A store whose tables are not what the version says. */
-    change(f->path, "PRAGMA user_version=1; DROP TABLE tags; ALTER TABLE runs DROP COLUMN name");
+    change(f->path, "PRAGMA user_version=2; DROP TABLE tags; ALTER TABLE runs DROP COLUMN name");
     assert_ok(fast_store_open(f->path, false, &store));
     assert_int_equal(fast_store_list(store, NULL, on_any, &count, NULL), FAST_EFORMAT);
+    fast_store_close(store);
+}
+
+/* A reader brings a store of the first version up to date, with its runs; one in a file that it may
+ * not write is refused, and stays as it is. */
+static void older_versions(void **state)
+{
+    fixture *f = *state;
+    fast_store *store = NULL;
+    fast_stored_run run;
+    int64_t id = 0, count = 0;
+
+    fast__store_row_init(FAST_STORE_RUNS, &run);
+    run.created = 1;
+    assert_ok(fast__store_begin(f->store, &run, &id));
+    fast_store_close(f->store);
+    f->store = NULL;
+    change(f->path, "ALTER TABLE metrics DROP COLUMN validation_loss;"
+                    "ALTER TABLE metrics DROP COLUMN validation_accuracy; PRAGMA user_version=1");
+    if (geteuid() != 0) {
+        assert_int_equal(chmod(f->path, 0400), 0);
+        assert_int_equal(fast_store_open(f->path, false, &store), FAST_EFORMAT);
+        assert_non_null(strstr(fast_error_detail(), "older"));
+        assert_int_equal(chmod(f->path, 0600), 0);
+    }
+    assert_ok(fast_store_open(f->path, false, &store));
+    assert_ok(fast_store_list(store, NULL, on_any, &count, NULL));
+    assert_int_equal(count, 1);
+    assert_ok(fast_store_read(store, FAST_STORE_METRICS, id, -1, on_any, &count));
     fast_store_close(store);
 }
 
@@ -361,6 +390,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(other_files, setup, teardown),
         cmocka_unit_test_setup_teardown(other_databases, setup, teardown),
+        cmocka_unit_test_setup_teardown(older_versions, setup, teardown),
         cmocka_unit_test_setup_teardown(triggers_do_not_run, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_stores, setup, teardown),
         cmocka_unit_test_setup_teardown(broken_json_is_none, setup, teardown),

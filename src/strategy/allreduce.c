@@ -22,6 +22,7 @@
 #include "comm/allreduces.h"
 #include "strategy/overlap.h"
 #include "strategy/priority.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -63,8 +64,7 @@ fast_err fast__allreduce_state(fast_trainer *t)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "state");
     FAST_TRY(fast_allreduce(t->group, t->s, t->state_count, FAST_SOON));
-    for (int64_t i = 0; i < t->state_count; i++)
-        t->s[i] /= (float)t->workers;
+    fast__vector_divide(t->state_count, (float)t->workers, t->s);
     return FAST_OK;
 }
 

@@ -17,6 +17,7 @@
 #include "strategy/compensate.h"
 
 #include "base/memory.h"
+#include "tensor/vector.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,14 +26,15 @@ void fast__past_fini(fast_past *past)
 {
     FAST_ASSERT(past->room >= 0);
     for (int64_t i = 0; past->models && i < past->room; i++)
-        fast__free(past->models[i]);
+        fast__vector_free(past->models[i]);
     fast__free(past->models);
-    fast__free(past->square);
-    fast__free(past->gradient);
+    fast__vector_free(past->square);
+    fast__vector_free(past->gradient);
     *past = (fast_past){ .models = NULL };
 }
 
-fast_err fast__past_init(const fast_compensation *how, int64_t room, int64_t count, fast_past *out)
+fast_err fast__past_init(const fast_compensation *how, const fast_device *device, int64_t room,
+                         int64_t count, fast_past *out)
 {
     fast_past past = { .room = room, .begin = -1 };
     fast_err err;
@@ -41,11 +43,11 @@ fast_err fast__past_init(const fast_compensation *how, int64_t room, int64_t cou
     FAST_ASSERT(how->decay >= 0 && how->decay < 1);
     err = fast__alloc("past models", room, sizeof *past.models, &past.models);
     for (int64_t i = 0; i < room && !err; i++)
-        err = fast__alloc("a past model", count, sizeof **past.models, &past.models[i]);
+        err = fast__vector_new(device, "a past model", count, &past.models[i]);
     if (!err && how->decay > 0)
-        err = fast__alloc("the mean square", count, sizeof *past.square, &past.square);
+        err = fast__vector_new(device, "the mean square", count, &past.square);
     if (!err)
-        err = fast__alloc("a compensated gradient", count, sizeof *past.gradient, &past.gradient);
+        err = fast__vector_new(device, "a compensated gradient", count, &past.gradient);
     if (err) {
         fast__past_fini(&past);
         return err;
@@ -54,16 +56,34 @@ fast_err fast__past_init(const fast_compensation *how, int64_t room, int64_t cou
     return FAST_OK;
 }
 
+/* x = the compensated gradient, the running mean of g * g or NULL, g, w, and the model before. */
+static void run_compensate(const void *ctx, int64_t n, float *const *x)
+{
+    const fast_compensation *how = ctx;
+    const float lambda = (float)how->lambda, decay = (float)how->decay;
+    float *square = x[1];
+    const float *g = x[2], *w = x[3], *old = x[4];
+
+    FAST_ASSERT(x[0] != g);
+    for (int64_t i = 0; i < n; i++) {
+        float part = lambda;
+
+        if (square) {
+            square[i] = decay * square[i] + (1 - decay) * g[i] * g[i];
+            part /= sqrtf(square[i] + 1e-7f);
+        }
+        x[0][i] = g[i] + part * g[i] * g[i] * (w[i] - old[i]);
+    }
+}
+
 const float *fast__past_compensate(fast_past *past, const fast_compensation *how, int64_t read,
                                    int64_t version, int64_t count, const float *g, const float *w)
 {
-    const float lambda = (float)how->lambda;
-    const float decay = (float)how->decay;
     int64_t from = read;
-    const float *old;
+    float *old;
 
     FAST_ASSERT(read <= version);
-    memcpy(past->models[version % past->room], w, (size_t)count * sizeof *w);
+    fast__vector_copy(count, w, past->models[version % past->room]);
     if (past->begin < 0)
         past->begin = version;
     if (from < past->begin)
@@ -72,14 +92,8 @@ const float *fast__past_compensate(fast_past *past, const fast_compensation *how
         from = version - past->room + 1;
     FAST_ASSERT(from <= version && from > version - past->room);
     old = past->models[from % past->room];
-    for (int64_t i = 0; i < count; i++) {
-        float part = lambda;
-
-        if (past->square) {
-            past->square[i] = decay * past->square[i] + (1 - decay) * g[i] * g[i];
-            part /= sqrtf(past->square[i] + 1e-7f);
-        }
-        past->gradient[i] = g[i] + part * g[i] * g[i] * (w[i] - old[i]);
-    }
+    float *const x[] = { past->gradient, past->square, (float *)(uintptr_t)g, (float *)(uintptr_t)w,
+                         old };
+    fast__device_run(run_compensate, how, count, 5, 2, x);
     return past->gradient;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "base/err.h"
+#include "tensor/device.h"
 
 /*
  * Compensation of late gradients at a server (DC-ASGD): a first-order estimate of the gradient at
@@ -23,8 +23,11 @@ typedef struct fast_past {
     float *gradient; /* the compensated gradient, lent to the caller */
 } fast_past;
 
-/* Allocate for `room` models of `count` floats. FAST_ENOMEM: nothing is allocated. */
-fast_err fast__past_init(const fast_compensation *how, int64_t room, int64_t count, fast_past *out);
+/* All vectors may be on any device, and are of one length.
+ *
+ * Allocate for `room` models of `count` floats on a device. FAST_ENOMEM: nothing is allocated. */
+fast_err fast__past_init(const fast_compensation *how, const fast_device *device, int64_t room,
+                         int64_t count, fast_past *out);
 /* Free the memory. All 0 is allowed. */
 void fast__past_fini(fast_past *past);
 

@@ -84,7 +84,7 @@ static fast_err gather_members(const distillation *l)
     const int64_t size = t->count + t->state_count;
 
     FAST_ASSERT(*l->phase == PHASE_STUDENT || t->step == l->change);
-    memcpy(l->models + t->rank * size, l->member, (size_t)size * sizeof *l->member);
+    fast__vector_copy(size, l->member, l->models + t->rank * size);
     fast_actor_at(t->actor, t->step, "members");
     FAST_TRY(fast_allgather(t->group, l->models, t->workers * size, FAST_SOON));
     return fast_trainer_teach(t, l->models, t->workers, l->c->temperature, l->c->share);
@@ -97,11 +97,11 @@ static fast_err start_student(const distillation *l)
     const int64_t size = t->count + t->state_count;
 
     FAST_ASSERT(t->step == l->change && *l->phase == PHASE_MEMBER);
-    memcpy(l->member, t->w, (size_t)t->count * sizeof *t->w);
-    memcpy(l->member + t->count, t->s, (size_t)t->state_count * sizeof *t->s);
+    fast__vector_copy(t->count, t->w, l->member);
+    fast__vector_copy(t->state_count, t->s, l->member + t->count);
     FAST_TRY(gather_members(l));
     if (!l->c->fresh) {
-        memset(l->first, 0, (size_t)size * sizeof *l->first);
+        fast__vector_fill(size, 0, l->first);
         for (int64_t m = 0; m < t->workers; m++)
             fast__vector_axpy(size, 1.0f / (float)t->workers, l->models + m * size, l->first);
     }
@@ -109,7 +109,7 @@ static fast_err start_student(const distillation *l)
     memset(l->shares, 0, (size_t)t->workers * sizeof *l->shares);
     fast_trainer_adopt(
         t, &(fast_vector){ .x = l->first, .shares = l->c->fresh ? l->shares : NULL, .age = -1 });
-    memcpy(t->s, l->first + t->count, (size_t)t->state_count * sizeof *t->s);
+    fast__vector_copy(t->state_count, l->first + t->count, t->s);
     fast_trainer_reset_rule(t);
     *l->phase = PHASE_STUDENT;
     return FAST_OK;
@@ -168,8 +168,8 @@ static fast_err persist(distillation *l)
     l->member = memory[2];
     if (*l->phase != PHASE_NEW)
         return FAST_OK;
-    memcpy(l->first, t->w, (size_t)t->count * sizeof(float));
-    memcpy(l->first + t->count, t->s, (size_t)t->state_count * sizeof(float));
+    fast__vector_copy(t->count, t->w, l->first);
+    fast__vector_copy(t->state_count, t->s, l->first + t->count);
     *l->phase = PHASE_MEMBER;
     return FAST_OK;
 }
@@ -184,7 +184,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     l.change = (int64_t)(l.c->teach * (double)t->step_count);
     if (l.change < 1)
         l.change = 1;
-    err = fast__alloc("all members", t->workers * size, sizeof(float), &l.models);
+    err = fast__vector_new(fast__device_of(t->w), "all members", t->workers * size, &l.models);
     if (!err)
         err = fast__alloc("contributions", t->workers, sizeof *l.shares, &l.shares);
     if (!err)
@@ -192,7 +192,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     if (!err)
         err = train(&l);
     last = t->step >= l.change ? fast_trainer_teach(t, NULL, 0, 1, 0) : FAST_OK;
-    fast__free(l.models);
+    fast__vector_free(l.models);
     fast__free(l.shares);
     return err ? err : last;
 }

@@ -89,7 +89,7 @@ static void chunks_fini(dogwild_chunks *k)
     FAST_ASSERT(k->count >= 0);
     fast__free(k->up);
     fast__free(k->down);
-    fast__free(k->x);
+    fast__vector_free(k->x);
 }
 
 /* Elements of chunk i: the last may be shorter. */
@@ -118,7 +118,7 @@ static fast_err chunks_init(fast_trainer *t, const dogwild_config *c, bool maste
             (long long)c->chunk, (long long)k->count, FLOWS_MAX);
     FAST_TRY(fast__alloc("flows of changes", k->count, sizeof *k->up, &k->up));
     FAST_TRY(fast__alloc("flows of answers", k->count, sizeof *k->down, &k->down));
-    FAST_TRY(fast__alloc("a chunk", c->chunk, sizeof *k->x, &k->x));
+    FAST_TRY(fast__vector_new(fast__device_of(t->w), "a chunk", c->chunk, &k->x));
     for (int64_t i = 0; i < k->count; i++) {
         fast_flow_options o = {
             .number = i, .offset = i * c->chunk, .count = chunk_count(t, k, i), .decodes = master
@@ -168,7 +168,6 @@ static fast_err send(fast_trainer *t, const dogwild_chunks *k, int64_t to, uint6
 static fast_err receive(fast_trainer *t, const dogwild_chunks *k, const fast_msg *msg, size_t head,
                         const float **out)
 {
-    const size_t size = (size_t)msg->words[WORD_COUNT] * sizeof **out;
     const char *data = (const char *)fast_msg_data(msg, 0) + head;
     fast_flow *flow = flow_of(k, msg->tag, msg->words);
 
@@ -178,7 +177,7 @@ static fast_err receive(fast_trainer *t, const dogwild_chunks *k, const fast_msg
     *out = (const float *)(const void *)data;
     if (!flow)
         return FAST_OK;
-    memset(k->x, 0, size);
+    fast__vector_fill(msg->words[WORD_COUNT], 0, k->x);
     *out = k->x;
     return fast_trainer_decode(t, flow, data, msg->parts[0].size - head, 1, k->x);
 }
@@ -355,8 +354,8 @@ static fast_err leave(fast_trainer *t, const dogwild_worker *k)
     fast_actor_at(t->actor, t->step, "the master's model");
     FAST_TRY(fast_receive(t->actor, t->server_ids[0], TAG_END, FAST_SOON, &msg));
     FAST_TRY(values_of(t, k, msg, &z)); /* not encoded: cannot fail */
-    memcpy(k->b, z, (size_t)t->count * sizeof *k->b);
-    memcpy(t->w, k->b, (size_t)t->count * sizeof *k->b);
+    fast__vector_copy(t->count, z, k->b);
+    fast__vector_copy(t->count, k->b, t->w);
     t->centre_version = msg->words[WORD_VERSION];
     fast_msg_free(msg);
     return FAST_OK;
@@ -394,7 +393,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     if (!err)
         err = fast_trainer_centre(t, &k.b);
     if (!err)
-        err = fast__alloc("changes", t->count, sizeof *k.d, &k.d);
+        err = fast__vector_new(fast__device_of(t->w), "changes", t->count, &k.d);
     if (!err)
         err = fast__alloc("steps of chunks", k.chunks.count, sizeof *k.sent, &k.sent);
     if (!err)
@@ -405,7 +404,7 @@ static fast_err worker(fast_trainer *t, const void *config)
         err = train(t, &k);
     fast__free(k.sent);
     fast__free(k.shares);
-    fast__free(k.d);
+    fast__vector_free(k.d);
     chunks_fini(&k.chunks);
     return err;
 }

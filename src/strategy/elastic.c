@@ -85,14 +85,13 @@ static fast_err pull(const fast_elastic_end *end, float *d)
         fast__elastic_pull.run(&end->spring, end->n, (float *[]){ end->w, d, end->z });
         return FAST_OK;
     }
-    for (int64_t i = 0; i < n; i++)
-        z_shares[i] = (double)end->z[end->n + i];
+    /* Contributions travel as floats behind the values. */
+    fast__vector_convert(n, FAST_F32, end->z + end->n, FAST_F64, z_shares, 1);
     FAST_TRY(fast_trainer_apply(end->t, &fast__elastic_pull, &end->spring,
                                 (fast_vector[]){ fast_trainer_model(end->t),
                                                  { .x = d, .shares = d_shares, .age = -1 },
                                                  { .x = end->z, .shares = z_shares, .age = -1 } }));
-    for (int64_t i = 0; i < n; i++)
-        d[end->n + i] = (float)d_shares[i];
+    fast__vector_convert(n, FAST_F64, d_shares, FAST_F32, d + end->n, 1);
     return FAST_OK;
 }
 
@@ -156,10 +155,10 @@ static fast_err server(fast_trainer *t, const void *config)
 
     (void)config;
     FAST_ASSERT(t->g == NULL);
-    FAST_TRY(fast__alloc("the centre", t->count + t->workers, sizeof *z, &z));
-    memcpy(z, t->w, (size_t)t->count * sizeof *z);
+    FAST_TRY(fast__vector_new(fast__device_of(t->w), "the centre", t->count + t->workers, &z));
+    fast__vector_copy(t->count, t->w, z);
     err = open_space(t, z, &space);
-    fast__free(z); /* the space has a copy */
+    fast__vector_free(z); /* the space has a copy */
     if (!err)
         err = fast_space_serve(space, INT64_MAX);
     const fast_err last = fast_trainer_space_close(t, space);

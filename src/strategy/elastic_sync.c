@@ -113,7 +113,7 @@ static void restart(fast_trainer *t, const fast_elastic_centre *e)
     fast_trainer_adopt(t, &e->z);
     if (!e->z_before.x)
         return;
-    memcpy(e->z_before.x, e->z.x, (size_t)t->count * sizeof *t->w);
+    fast__vector_copy(t->count, e->z.x, e->z_before.x);
     memcpy(e->z_before.shares, e->z.shares, (size_t)t->workers * sizeof(double));
 }
 
@@ -157,7 +157,6 @@ static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre
 static fast_err find_centre(fast_trainer *t, const sync_config *c, fast_elastic_centre *e,
                             sync_numbers **out)
 {
-    const size_t size = (size_t)t->count * sizeof(float);
     sync_numbers *k;
     void *memory = NULL;
 
@@ -173,9 +172,9 @@ static fast_err find_centre(fast_trainer *t, const sync_config *c, fast_elastic_
                           "and a restart at step %lld",
                           (long long)t->rank, (long long)k->versions, (long long)k->restarted);
     if (!k->set) {
-        memcpy(e->z.x, t->w, size);
+        fast__vector_copy(t->count, t->w, e->z.x);
         if (e->z_before.x)
-            memcpy(e->z_before.x, t->w, size);
+            fast__vector_copy(t->count, t->w, e->z_before.x);
         *k = (sync_numbers){ .set = 1, .lr = fast_trainer_lr(t, t->step), .restarted = t->step };
     }
     e->versions = k->versions;
@@ -189,7 +188,7 @@ static fast_err make_scratch(const fast_trainer *t, fast_elastic_centre *e)
 {
     FAST_ASSERT(e->d.x == NULL && e->sum.x == NULL);
     e->d.age = e->sum.age = -1;
-    FAST_TRY(fast__alloc("differences", 2 * t->count, sizeof *e->d.x, &e->d.x));
+    FAST_TRY(fast__vector_new(fast__device_of(t->w), "differences", 2 * t->count, &e->d.x));
     FAST_TRY(fast__alloc("contributions", 2 * t->workers, sizeof *e->d.shares, &e->d.shares));
     e->sum.x = e->d.x + t->count;
     e->sum.shares = e->d.shares + t->workers;
@@ -212,7 +211,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     err = make_scratch(t, &e);
     if (!err)
         err = train(t, c, &e, k);
-    fast__free(e.d.x);
+    fast__vector_free(e.d.x);
     fast__free(e.d.shares);
     return err;
 }

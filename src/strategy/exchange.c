@@ -71,7 +71,7 @@ fast_err fast__floats_pack(fast_trainer *t, fast_flow *flow, size_t head, const 
     if (flow)
         err = fast_trainer_encode(t, flow, x, data, &size);
     else
-        memcpy(data, x, floats);
+        fast__vector_copy(count, x, data);
     if (err) {
         fast_buffer_free(buffer);
         return err;
@@ -94,10 +94,10 @@ fast_err fast__replica_pack(fast_trainer *t, fast_flow *flow, const float *x, fa
     memcpy(data, fast_trainer_model(t).shares, shares_size(t));
     data += shares_size(t);
     if (t->state_count > 0)
-        memcpy(data, t->s, (size_t)t->state_count * sizeof *t->s);
+        fast__vector_copy(t->state_count, t->s, data);
     data += (size_t)t->state_count * sizeof *t->s;
     for (int i = 0; i < slot_count(t); i++, data += floats)
-        memcpy(data, fast_trainer_rule_slot(t, i), floats);
+        fast__vector_copy(t->count, fast_trainer_rule_slot(t, i), data);
     fast_buffer_freeze(buffer);
     *size_out = head + size;
     *out = buffer;

@@ -273,15 +273,15 @@ static fast_err merge(fast_trainer *t, federated_server *k)
 
     FAST_ASSERT(k->reports >= 0 && k->reports <= t->workers);
     if (enough) {
-        for (int64_t i = 0; i < t->state_count; i++)
-            t->s[i] = part * k->sum[t->count + i];
+        fast__vector_copy(t->state_count, k->sum + t->count, t->s);
+        fast__vector_scale(t->state_count, part, t->s);
         for (int64_t i = 0; i < t->workers; i++) /* contributions are those of whole models */
             k->shares[i] = (double)part * k->shares[t->workers + i];
         k->version++;
     }
     FAST_TRY(fast_trainer_apply(t, &add_mean, &(float){ enough ? part : 0 },
                                 (fast_vector[]){ { t->w, NULL, -1 }, { k->sum, NULL, -1 } }));
-    memset(k->sum, 0, (size_t)(t->count + t->state_count) * sizeof *k->sum);
+    fast__vector_fill(t->count + t->state_count, 0, k->sum);
     memset(k->shares + t->workers, 0, (size_t)t->workers * sizeof *k->shares);
     memset(k->chosen, 0, (size_t)t->workers * sizeof *k->chosen);
     k->reports = 0;
@@ -387,8 +387,8 @@ static fast_err open_flow(fast_trainer *t, int64_t worker, bool down, bool decod
 static fast_err server(fast_trainer *t, const void *config)
 {
     federated_server k = { .c = config };
-    fast_err err =
-        fast__alloc("the sum of reports", t->count + t->state_count, sizeof *k.sum, &k.sum);
+    fast_err err = fast__vector_new(fast__device_of(t->w), "the sum of reports",
+                                    t->count + t->state_count, &k.sum);
 
     FAST_ASSERT(t->servers == 1);
     if (!err)
@@ -407,7 +407,7 @@ static fast_err server(fast_trainer *t, const void *config)
         err = open_flow(t, i, i < t->workers, i == t->workers, &k.to[i]);
     if (!err)
         err = coordinate(t, &k);
-    fast__free(k.sum);
+    fast__vector_free(k.sum);
     fast__free(k.shares);
     fast__free(k.present);
     fast__free(k.chosen);
@@ -440,10 +440,10 @@ static fast_err adopt_model(fast_trainer *t, federated_device *v, const fast_msg
     if (v->from)
         FAST_TRY(
             fast_trainer_decode_values(t, v->from, data + head, msg->parts[0].size - head, &x));
-    memcpy(v->z, x, (size_t)t->count * sizeof *x);
+    fast__vector_copy(t->count, x, v->z);
     fast_trainer_adopt(t,
                        &(fast_vector){ .x = v->z, .shares = (double *)(uintptr_t)data, .age = -1 });
-    memcpy(t->s, data + counts, head - counts);
+    fast__vector_copy(t->state_count, data + counts, t->s);
     fast_trainer_reset_rule(t);
     fast_trainer_set_step(t, step < t->step_count ? step : t->step_count);
     t->centre_version = msg->words[WORD_VERSION];
@@ -488,7 +488,7 @@ static fast_err take_part(fast_trainer *t, const federated_config *c, const fede
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         FAST_TRY(fast_trainer_update(t, t->g, 1));
     }
-    memcpy(v->d, t->w, (size_t)t->count * sizeof *v->d);
+    fast__vector_copy(t->count, t->w, v->d);
     fast__vector_axpy(t->count, -1, v->z, v->d);
     fast_actor_at(t->actor, t->step, "difference");
     federated_vector report = { .x = v->d, .shares = fast_trainer_model(t).shares };
@@ -528,9 +528,9 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_TRY(fast_trainer_centre(t, &v.z));
     FAST_TRY(open_flow(t, t->rank, false, false, &v.to));
     FAST_TRY(open_flow(t, t->rank, true, true, &v.from));
-    FAST_TRY(fast__alloc("a report", t->count, sizeof *v.d, &v.d));
+    FAST_TRY(fast__vector_new(fast__device_of(t->w), "a report", t->count, &v.d));
     err = train(t, config, &v);
-    fast__free(v.d);
+    fast__vector_free(v.d);
     return err;
 }
 

@@ -36,6 +36,7 @@
 #include "base/err.h"
 #include "strategy/exchange.h"
 #include "strategy/vector_kernels.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -121,7 +122,7 @@ static fast_err find_vector(fast_trainer *t, const local_state *o, int64_t numbe
     FAST_ASSERT(o->numbers != NULL);
     FAST_TRY(fast_trainer_persist_vector(t, number, out));
     if (!o->numbers->set && as_w)
-        memcpy(out->x, t->w, (size_t)t->count * sizeof *t->w);
+        fast__vector_copy(t->count, t->w, out->x);
     return FAST_OK;
 }
 
@@ -212,14 +213,16 @@ static const fast_kernel accumulate = { "sum of gradients", 0, 0, 2, 1, false, f
 static const fast_kernel copy = { "copy", 0, 0, 2, 1, false, run_copy };
 static const fast_kernel time_mean = { "mean over time", 0, 0, 2, 1, false, run_mean };
 
-/* |scale x|^2 */
+/* |scale x|^2, added in the order of elements: the noise bound is compared with such sums. */
 static double square(int64_t count, const float *x, double scale)
 {
     double sum = 0;
 
     FAST_ASSERT(count >= 0 && x != NULL);
+    const float *at = fast__map(x, count, FAST_ACCESS_READ);
     for (int64_t i = 0; i < count; i++)
-        sum += (double)x[i] * (double)x[i];
+        sum += (double)at[i] * (double)at[i];
+    fast__unmap(x, count, FAST_ACCESS_READ);
     return sum * scale * scale;
 }
 
@@ -255,7 +258,7 @@ static fast_err update_accumulated(fast_trainer *t, const local_config *c, local
     if (c->noise > 0)
         FAST_TRY(is_noisy(t, c, o, own, &noisy));
     FAST_TRY(fast_trainer_update_by(t, &o->sum, share));
-    memset(o->sum.x, 0, (size_t)t->count * sizeof *o->sum.x);
+    fast__vector_fill(t->count, 0, o->sum.x);
     memset(o->sum.shares, 0, (size_t)t->workers * sizeof *o->sum.shares);
     o->numbers->sum_count = 0;
     if (c->grow > 0 &&

@@ -228,11 +228,11 @@ static fast_err server(fast_trainer *t, const void *config)
 
     FAST_ASSERT(t->servers == 1);
     k.share = (float)(c->share < 0 ? 1 / (double)t->workers : c->share);
-    FAST_TRY(fast__alloc("the master's models", 3 * t->count, sizeof *memory, &memory));
+    FAST_TRY(fast__vector_new(fast__device_of(t->w), "the master's models", 3 * t->count, &memory));
     k.before = memory;
     k.v = memory + t->count;
     k.z = memory + 2 * t->count;
-    memcpy(k.before, t->w, (size_t)t->count * sizeof *t->w);
+    fast__vector_copy(t->count, t->w, k.before);
     err = fast__alloc("contributions", 4 * t->workers, sizeof *k.shares, &k.shares);
     if (!err)
         err = fast__alloc("flows of workers", 2 * t->workers, sizeof(fast_flow *), &k.to);
@@ -242,7 +242,7 @@ static fast_err server(fast_trainer *t, const void *config)
         err = serve(t, &k);
     fast__free(k.to);
     fast__free(k.shares);
-    fast__free(memory);
+    fast__vector_free(memory);
     return err;
 }
 
@@ -269,7 +269,7 @@ static fast_err receive_answer(fast_trainer *t, mpca_worker *p, int64_t deadline
     FAST_ASSERT(p->in_transit);
     err = model_of(t, msg, p->from, &z);
     if (!err) {
-        memcpy(p->z, z, (size_t)t->count * sizeof *p->z);
+        fast__vector_copy(t->count, z, p->z);
         memcpy(p->shares, shares_of(msg), shares_size(t));
         t->centre_version = msg->words[WORD_VERSION];
         p->in_transit = false;

@@ -234,7 +234,7 @@ static fast_err send_part(fast_partial *sh, int64_t i)
     if (!err && sh->flows)
         err = subtract_residual(sh, sh->flows[i], buffer, size, offset, count);
     fast_buffer_free(buffer);
-    memset(sh->sum + offset, 0, (size_t)count * sizeof *sh->sum);
+    fast__vector_fill(count, 0, sh->sum + offset);
     sh->summed[i] = 0;
     return err;
 }
@@ -259,7 +259,7 @@ static fast_err apply_due(fast_partial *sh)
 
     FAST_ASSERT(due.x != NULL && due.shares != NULL);
     FAST_TRY(fast_trainer_update_by(t, &due, 1 / (float)t->workers));
-    memset(sh->due, 0, (size_t)t->count * sizeof *sh->due);
+    fast__vector_fill(t->count, 0, sh->due);
     memset(sh->due_shares, 0, (size_t)t->workers * sizeof *sh->due_shares);
     sh->due_count = 0;
     return FAST_OK;
@@ -323,13 +323,20 @@ static bool moves_towards(const fast_partial *sh, const float *x, int64_t offset
     double after = 0;
 
     FAST_ASSERT(offset >= 0 && offset + count <= sh->t->count);
+    /* Both distances in one pass, added in the order of elements. */
+    const float *u = fast__map(sh->sum + offset, count, FAST_ACCESS_READ);
+    const float *w = fast__map(sh->t->w + offset, count, FAST_ACCESS_READ);
+    const float *to = fast__map(x, count, FAST_ACCESS_READ);
     for (int64_t i = 0; i < count; i++) {
-        const double u = (double)sh->sum[offset + i] - (double)x[i];
-        const double v = (double)sh->t->w[offset + i] - (double)x[i];
+        const double from_u = (double)u[i] - (double)to[i];
+        const double from_w = (double)w[i] - (double)to[i];
 
-        before += u * u;
-        after += v * v;
+        before += from_u * from_u;
+        after += from_w * from_w;
     }
+    fast__unmap(x, count, FAST_ACCESS_READ);
+    fast__unmap(sh->t->w + offset, count, FAST_ACCESS_READ);
+    fast__unmap(sh->sum + offset, count, FAST_ACCESS_READ);
     return after < before;
 }
 
@@ -419,7 +426,7 @@ static fast_err step_states(fast_partial *sh)
 
     FAST_ASSERT(sh->sum != NULL);
     FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-    memcpy(sh->sum, t->w, (size_t)t->count * sizeof *t->w);
+    fast__vector_copy(t->count, t->w, sh->sum);
     memcpy(sh->shares, fast_trainer_model(t).shares, shares_size(t)); /* those of u */
     FAST_TRY(fast_trainer_update(t, t->g, 1));
     FAST_TRY(fast__intake_poll(&sh->in));
@@ -479,7 +486,7 @@ static fast_err init_parts(fast_trainer *t, const fast_partial_config *c, fast_p
     /* A part has at least one parameter. */
     sh->parts_max = want < t->count ? want : t->count;
     sh->parts = c->parts > 0 ? sh->parts_max : 1;
-    FAST_TRY(fast__alloc("gradients that are due", t->count, sizeof *sh->due, &sh->due));
+    FAST_TRY(fast__vector_new(fast__device_of(t->w), "gradients that are due", t->count, &sh->due));
     FAST_TRY(fast__alloc("contributions", t->workers, sizeof *sh->due_shares, &sh->due_shares));
     return fast__alloc("steps in each part", sh->parts_max, sizeof *sh->summed, &sh->summed);
 }
@@ -534,8 +541,9 @@ static fast_err init(fast_trainer *t, const fast_partial_config *c, fast_partial
         FAST_TRY(fast__alloc("rounds of others", t->workers, sizeof *sh->round, &sh->round));
         return fast__scatter_open(sh);
     }
-    FAST_TRY(fast__alloc(c->how == PARTS ? "the summed gradient" : "the last weights", t->count,
-                         sizeof *sh->sum, &sh->sum));
+    FAST_TRY(fast__vector_new(fast__device_of(t->w),
+                              c->how == PARTS ? "the summed gradient" : "the last weights",
+                              t->count, &sh->sum));
     if (c->how == PARTS)
         FAST_TRY(init_parts(t, c, sh));
     return open_flows(sh);
@@ -553,8 +561,8 @@ static void fini(fast_partial *sh)
     fast__links_fini(&sh->links);
     fast__free(sh->round);
     fast__free(sh->summed);
-    fast__free(sh->sum);
-    fast__free(sh->due);
+    fast__vector_free(sh->sum);
+    fast__vector_free(sh->due);
     fast__free(sh->due_shares);
     fast__free(sh->shares);
     fast__intake_fini(&sh->in);

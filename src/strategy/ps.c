@@ -64,7 +64,8 @@
 
 #include "base/err.h"
 #include "base/memory.h"
-#include "comm/sum.h"
+#include "tensor/sum.h"
+#include "tensor/vector.h"
 
 #include <math.h>
 #include <string.h>
@@ -278,7 +279,7 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
     if (*wr->model_step != t->step + 1)
         FAST_TRY(fast__ps_read(wr, false));
     else if (wr->state_read)
-        memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
+        fast__vector_copy(t->state_count, t->s, wr->state_read);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast__ps_check_lost(t, c));
         FAST_TRY(fast__ps_gradient(wr));                       /* g_i <- gradient at w */

@@ -190,6 +190,6 @@ fast_err fast__ps_bound_value(ps_writer *wr, const float *x)
     FAST_TRY(fast__ps_read_model(wr, &now));
     seen.clock_min = wr->version;
     FAST_TRY(fast__ps_read_model(wr, &seen));
-    memset(wr->unseen, 0, (size_t)wr->t->count * sizeof *wr->unseen);
+    fast__vector_fill(wr->t->count, 0, wr->unseen);
     return FAST_OK;
 }

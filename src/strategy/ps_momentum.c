@@ -28,6 +28,7 @@
 #include "strategy/ps_momentum.h"
 
 #include "base/memory.h"
+#include "tensor/device.h"
 
 #include <math.h>
 
@@ -98,8 +99,11 @@ void fast__implicit_see(fast_implicit *m, int64_t version, int64_t read, const f
         return;
     FAST_ASSERT(version >= 1 && read >= 0 && read < version);
     step = m->steps + version % m->room * m->size;
+    /* The sample is small; its ring is host memory. */
+    const float *x = fast__map(g, (m->size - 1) * m->stride + 1, FAST_ACCESS_READ);
     for (int64_t i = 0; i < m->size; i++)
-        step[i] = (float)(lr * (double)g[i * m->stride]);
+        step[i] = (float)(lr * (double)x[i * m->stride]);
+    fast__unmap(g, (m->size - 1) * m->stride + 1, FAST_ACCESS_READ);
     /* Steps r and r + 1 must still be in the ring; of several gradients at one version the first
      * counts. */
     if (r < 1 || r <= version - m->room || m->pulled[r % m->room] == r)

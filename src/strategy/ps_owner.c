@@ -20,8 +20,8 @@
  *     w <- sign(w) max(|w| - lr l1, 0)
  */
 #include "base/memory.h"
-#include "comm/sum.h"
 #include "strategy/ps.h"
+#include "tensor/sum.h"
 #include "tensor/vector.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ static void collect_round(ps_owner *o, const fast_space_update *u, int64_t from,
 
     FAST_ASSERT(!o->arrived[from]);
     FAST_ASSERT(o->pending < n);
-    memcpy(o->round[from], u->x, (size_t)u->count * sizeof *u->x);
+    fast__vector_copy(u->count, u->x, o->round[from]);
     o->arrived[from] = true;
     if (++o->pending < n)
         return;
@@ -50,16 +50,25 @@ static void collect_round(ps_owner *o, const fast_space_update *u, int64_t from,
     memset(o->arrived, 0, (size_t)o->writer_count * sizeof *o->arrived);
 }
 
-/* d <- mu d + (w - before);  w <- before + d */
+/* x = w, d, before:  d <- mu d + (w - before);  w <- before + d */
+static void run_momentum(const void *ctx, int64_t n, float *const *x)
+{
+    const float mu = *(const float *)ctx;
+
+    FAST_ASSERT(x[0] != x[1] && x[0] != x[2]);
+    for (int64_t i = 0; i < n; i++) {
+        x[1][i] = mu * x[1][i] + (x[0][i] - x[2][i]);
+        x[0][i] = x[2][i] + x[1][i];
+    }
+}
+
+/* Continue the last change of w, which it had `before`. */
 static void add_momentum(ps_owner *o, int64_t count, float *w)
 {
     const float mu = (float)o->config->momentum;
 
     FAST_ASSERT(o->velocity && o->before);
-    for (int64_t i = 0; i < count; i++) {
-        o->velocity[i] = mu * o->velocity[i] + (w[i] - o->before[i]);
-        w[i] = o->before[i] + o->velocity[i];
-    }
+    fast__device_run(run_momentum, &mu, count, 3, 2, (float *[]){ w, o->velocity, o->before });
 }
 
 /* Return the step of the schedule that an update belongs to. A round is counted here, because a
@@ -86,10 +95,13 @@ static int64_t steps_in(ps_owner *o, const fast_space_update *u, int64_t from)
 }
 
 /* w <- sign(w) max(|w| - by, 0) */
-static void shrink(int64_t count, float by, float *w)
+static void run_shrink(const void *ctx, int64_t n, float *const *x)
 {
+    const float by = *(const float *)ctx;
+    float *w = x[0];
+
     FAST_ASSERT(by >= 0);
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < n; i++)
         w[i] = fabsf(w[i]) <= by ? 0 : w[i] - copysignf(by, w[i]);
 }
 
@@ -101,7 +113,7 @@ static void change(ps_owner *o, const fast_space_update *u, int64_t step, float 
 
     FAST_ASSERT(step >= 0);
     if (o->before)
-        memcpy(o->before, w, (size_t)u->count * sizeof *w);
+        fast__vector_copy(u->count, w, o->before);
     o->updates++;
     if (o->config->send == PS_SEND_GRADIENTS)
         fast_trainer_update_range(o->t, o->begun + o->updates, lr, w, x, scale, u->offset,
@@ -110,8 +122,9 @@ static void change(ps_owner *o, const fast_space_update *u, int64_t step, float 
         fast__vector_axpy(u->count, scale, x, w);
     if (o->before)
         add_momentum(o, u->count, w);
+    const float by = (float)(lr * o->config->l1);
     if (o->config->l1 > 0)
-        shrink(u->count, (float)(lr * o->config->l1), w);
+        fast__device_run(run_shrink, &by, u->count, 1, 1, &w);
     /* Versions are the space's: they continue at a restarted server whose node has its memory. */
     fast__implicit_see(&o->implicit, u->version + 1, u->read, u->x, lr * (double)scale);
 }
@@ -129,7 +142,7 @@ static float scale_of(const ps_owner *o, int64_t late)
 static void collect_state(ps_owner *o, const fast_space_update *u, int64_t from, float *w)
 {
     FAST_ASSERT(o->states < o->writer_count);
-    memcpy(o->state + from * u->count, u->x, (size_t)u->count * sizeof *u->x);
+    fast__vector_copy(u->count, u->x, o->state + from * u->count);
     if (++o->states < o->writer_count)
         return;
     for (int64_t i = 0; i < o->writer_count; i++)
@@ -142,13 +155,17 @@ static void collect_state(ps_owner *o, const fast_space_update *u, int64_t from,
 static void apply_other(ps_owner *o, const fast_space_update *u, int64_t from, float *w)
 {
     FAST_ASSERT(u->tensor > 0 && u->tensor < o->tensors.count);
-    if (u->tensor == o->tensors.state && o->state)
+    if (u->tensor == o->tensors.state && o->state) {
         collect_state(o, u, from, w);
-    else if (u->tensor != o->tensors.contributions)
+    } else if (u->tensor != o->tensors.contributions) {
         fast__vector_add(u->count, u->x, w);
-    else
+    } else {
+        /* Counters are whole numbers of the host; they are sent as floats of the space. */
+        float *to = fast__map(w, u->count, FAST_ACCESS_WRITE);
         for (int64_t i = 0; i < u->count; i++)
-            w[i] = (float)atomic_load(&o->contributions[u->offset + i]);
+            to[i] = (float)atomic_load(&o->contributions[u->offset + i]);
+        fast__unmap(w, u->count, FAST_ACCESS_WRITE);
+    }
 }
 
 /* True if an update is dropped: it is later than `reject`, or with slack 0 of an older round. With
@@ -198,7 +215,7 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
     }
     if (o->pending == n) {
         change(o, u, step, w, o->sum, 1.0f / (float)n);
-        memset(o->sum, 0, (size_t)u->count * sizeof *o->sum);
+        fast__vector_fill(u->count, 0, o->sum);
         o->pending = 0;
     }
     return true;
@@ -271,6 +288,7 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                                  .layer_count = layers->count,
                                  .pieces = fast__ps_in_pieces(c, layers),
                                  .apply = apply,
+                                 .apply_on_device = true,
                                  .ctx = o };
 
     FAST_ASSERT(replica >= 0 && replica <= PS_REPLICAS_MAX);
@@ -287,15 +305,15 @@ static void owner_fini(ps_owner *o)
 {
     FAST_ASSERT(!o->round || o->writer_count > 0);
     for (int64_t i = 0; o->round && i < o->writer_count; i++)
-        fast__free(o->round[i]);
+        fast__vector_free(o->round[i]);
     fast__free(o->round);
     fast__free(o->arrived);
     fast__free(o->list);
     fast__free(o->contributions);
     fast__free(o->written);
-    fast__free(o->sum);
-    fast__free(o->before);
-    fast__free(o->state);
+    fast__vector_free(o->sum);
+    fast__vector_free(o->before);
+    fast__vector_free(o->state);
     fast__past_fini(&o->past);
     fast__implicit_fini(&o->implicit);
 }
@@ -303,12 +321,14 @@ static void owner_fini(ps_owner *o)
 /* Slack 0: allocate for the gradients of a round, `room` floats each. */
 static fast_err round_init(ps_owner *o, int64_t room)
 {
+    const fast_device *device = fast__device_of(o->t->w);
+
     FAST_ASSERT(o->writer_count > 0);
     FAST_TRY(fast__alloc("a round", o->writer_count, sizeof *o->round, &o->round));
     FAST_TRY(fast__alloc("a round's senders", o->writer_count, sizeof *o->arrived, &o->arrived));
     FAST_TRY(fast__alloc("a round's list", o->writer_count, sizeof *o->list, &o->list));
     for (int64_t i = 0; i < o->writer_count; i++)
-        FAST_TRY(fast__alloc("a round's gradients", room, sizeof **o->round, &o->round[i]));
+        FAST_TRY(fast__vector_new(device, "a round's gradients", room, &o->round[i]));
     return FAST_OK;
 }
 
@@ -318,6 +338,7 @@ static fast_err owner_init(ps_owner *o)
     const ps_config *c = o->config;
     const int64_t shards = fast__ps_shards(c, o->t->workers);
     const int64_t room = (o->t->count + shards - 1) / shards;
+    const fast_device *device = fast__device_of(o->t->w);
     void *velocity = NULL;
     const bool simple = c->slack != 0 && c->send == PS_SEND_GRADIENTS;
 
@@ -326,15 +347,15 @@ static fast_err owner_init(ps_owner *o)
         fast__alloc("contributions", o->writer_count, sizeof *o->contributions, &o->contributions));
     FAST_TRY(fast__alloc("writes", o->writer_count, sizeof *o->written, &o->written));
     if (fast__ps_batch(c, o->writer_count) > 1 || c->slack == 0)
-        FAST_TRY(fast__alloc("the sum of gradients", room, sizeof *o->sum, &o->sum));
+        FAST_TRY(fast__vector_new(device, "the sum of gradients", room, &o->sum));
     if (c->slack == 0)
         FAST_TRY(round_init(o, room));
     if (c->slack == 0 && c->backup == 0 && o->t->state_count > 0)
-        FAST_TRY(fast__alloc("a round's state",
-                             o->writer_count * ((o->t->state_count + shards - 1) / shards),
-                             sizeof *o->state, &o->state));
+        FAST_TRY(fast__vector_new(device, "a round's state",
+                                  o->writer_count * ((o->t->state_count + shards - 1) / shards),
+                                  &o->state));
     if (c->momentum != 0) {
-        FAST_TRY(fast__alloc("the model before", room, sizeof *o->before, &o->before));
+        FAST_TRY(fast__vector_new(device, "the model before", room, &o->before));
         FAST_TRY(fast_trainer_persist(o->t, 0, (size_t)room * sizeof *o->velocity, &velocity));
         o->velocity = velocity;
     }
@@ -344,7 +365,7 @@ static fast_err owner_init(ps_owner *o)
     if (c->compensate > 0) {
         const fast_compensation how = { c->compensate, c->decay };
 
-        FAST_TRY(fast__past_init(&how, PAST * o->writer_count, room, &o->past));
+        FAST_TRY(fast__past_init(&how, device, PAST * o->writer_count, room, &o->past));
     }
     return FAST_OK;
 }

@@ -16,9 +16,9 @@
  * the model for each proxy and round.
  */
 #include "base/memory.h"
-#include "comm/sum.h"
 #include "space/space.h"
 #include "strategy/ps.h"
+#include "tensor/sum.h"
 #include "tensor/vector.h"
 
 #include <stdio.h>
@@ -59,7 +59,7 @@ static bool collect(void *ctx, const fast_space_update *u, float *w)
     FAST_ASSERT(u->tensor == GROUP_G && i >= 0 && i < gr->size);
     if (gr->arrived[i])
         return false;
-    memcpy(gr->round[i], u->x, (size_t)u->count * sizeof *u->x);
+    fast__vector_copy(u->count, u->x, gr->round[i]);
     gr->arrived[i] = true;
     return true;
 }
@@ -88,6 +88,7 @@ static fast_err open_group(fast_trainer *t, const ps_config *c, int64_t proxy, p
                                                   .writers = t->worker_ids + first,
                                                   .writer_count = size,
                                                   .apply = collect,
+                                                  .apply_on_device = true,
                                                   .ctx = gr },
                            out);
 }
@@ -104,7 +105,7 @@ static fast_err read_group(fast_trainer *t, fast_space *space, int64_t rounds, f
     if (!seen)
         return FAST_OK;
     FAST_TRY(fast_space_get(space, GROUP_S, t->s, NULL, FAST_SOON));
-    memcpy(seen, t->s, (size_t)t->state_count * sizeof *t->s);
+    fast__vector_copy(t->state_count, t->s, seen);
     return FAST_OK;
 }
 
@@ -115,10 +116,11 @@ static fast_err write_group(fast_trainer *t, fast_space *space, int64_t size, fl
     FAST_ASSERT(size > 0);
     fast_actor_at(t->actor, t->step, "gradient");
     FAST_TRY(fast_space_add(space, GROUP_G, t->g, FAST_SOON));
-    for (int64_t i = 0; seen && i < t->state_count; i++)
-        seen[i] = (t->s[i] - seen[i]) / (float)size;
-    if (seen)
+    if (seen) {
+        fast__vector_difference(t->state_count, 1, t->s, seen);
+        fast__vector_divide(t->state_count, (float)size, seen);
         FAST_TRY(fast_space_add(space, GROUP_S, seen, FAST_SOON));
+    }
     return fast_space_tick(space, t->step);
 }
 
@@ -175,13 +177,13 @@ fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c)
     FAST_ASSERT(proxy < c->proxies);
     err = fast__alloc("contributions", c->proxies, sizeof *counts, &counts);
     if (!err && t->state_count > 0)
-        err = fast__alloc("the state read", t->state_count, sizeof *seen, &seen);
+        err = fast__vector_new(fast__device_of(t->w), "the state read", t->state_count, &seen);
     if (!err)
         err = open_group(t, c, proxy, NULL, &space);
     if (!err)
         err = work(t, c, space, size, seen, counts);
     fast_space_close(space);
-    fast__free(seen);
+    fast__vector_free(seen);
     fast__free(counts);
     return err;
 }
@@ -258,15 +260,15 @@ static fast_err serve_group(ps_writer *wr, ps_group *gr, fast_space *space, floa
 }
 
 /* Allocate for a round of gradients of `count` floats. */
-static fast_err group_init(ps_group *gr, int64_t count)
+static fast_err group_init(ps_group *gr, const fast_device *device, int64_t count)
 {
     FAST_ASSERT(count > 0);
     FAST_TRY(fast__alloc("a group's round", gr->size, sizeof *gr->round, &gr->round));
     FAST_TRY(fast__alloc("a round's senders", gr->size, sizeof *gr->arrived, &gr->arrived));
     FAST_TRY(fast__alloc("a round's list", gr->size, sizeof *gr->list, &gr->list));
-    FAST_TRY(fast__alloc("a group's mean", count, sizeof *gr->mean, &gr->mean));
+    FAST_TRY(fast__vector_new(device, "a group's mean", count, &gr->mean));
     for (int64_t i = 0; i < gr->size; i++)
-        FAST_TRY(fast__alloc("a group's gradients", count, sizeof **gr->round, &gr->round[i]));
+        FAST_TRY(fast__vector_new(device, "a group's gradients", count, &gr->round[i]));
     return FAST_OK;
 }
 
@@ -275,11 +277,11 @@ static void group_fini(ps_group *gr)
 {
     FAST_ASSERT(gr->size >= 0);
     for (int64_t i = 0; gr->round && i < gr->size; i++)
-        fast__free(gr->round[i]);
+        fast__vector_free(gr->round[i]);
     fast__free(gr->round);
     fast__free(gr->arrived);
     fast__free(gr->list);
-    fast__free(gr->mean);
+    fast__vector_free(gr->mean);
 }
 
 fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy)
@@ -295,7 +297,7 @@ fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy)
     group_of(proxy, c->proxies, t->workers, &gr.first, &gr.size);
     err = fast__alloc("contributions", c->proxies, sizeof *counts, &counts);
     if (!err)
-        err = group_init(&gr, t->count);
+        err = group_init(&gr, fast__device_of(t->w), t->count);
     if (!err)
         err = fast__ps_writer_open(t, c, gr.mean, &wr);
     if (!err)

@@ -562,7 +562,7 @@ static void compensation_is_its_formula(void **state)
     float square = 0;
 
     (void)state;
-    assert_int_equal(fast__past_init(&constant, 3, 1, &past), FAST_OK);
+    assert_int_equal(fast__past_init(&constant, &fast__host, 3, 1, &past), FAST_OK);
     assert_true(*fast__past_compensate(&past, &constant, 0, 0, 1, &g, &w[0]) == 3);
     assert_true(*fast__past_compensate(&past, &constant, 0, 1, 1, &g, &w[1]) == 3 + 0.5f * 9 * 1);
     assert_true(*fast__past_compensate(&past, &constant, 0, 2, 1, &g, &w[2]) == 3 + 0.5f * 9 * 3);
@@ -571,7 +571,7 @@ static void compensation_is_its_formula(void **state)
     assert_true(*fast__past_compensate(&past, &constant, 3, 3, 1, &g, &w[3]) == 3);
     fast__past_fini(&past);
 
-    assert_int_equal(fast__past_init(&adaptive, 3, 1, &past), FAST_OK);
+    assert_int_equal(fast__past_init(&adaptive, &fast__host, 3, 1, &past), FAST_OK);
     for (int i = 0; i < 3; i++) {
         const float *out = fast__past_compensate(&past, &adaptive, 0, i, 1, &g, &w[i]);
 
@@ -591,7 +591,7 @@ static void memory_may_run_out(void **state)
         fast_past past = { .models = NULL };
 
         fast__alloc_fail_after(n, false);
-        err = fast__past_init(&how, 4, 8, &past);
+        err = fast__past_init(&how, &fast__host, 4, 8, &past);
         fast__alloc_fail_after(-1, false);
         assert_true(n < 32 && (err == FAST_OK) == (past.models != NULL));
         fast__past_fini(&past);

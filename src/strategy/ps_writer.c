@@ -85,7 +85,7 @@ static fast_err start_read(ps_writer *wr, const fast_space_read *condition)
     fast_actor_at(t->actor, wr->step, "weights");
     if (wr->state_read) {
         FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.state, t->s, &read));
-        memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
+        fast__vector_copy(t->state_count, t->s, wr->state_read);
     }
     FAST_TRY(fast__space_get_start(wr->copies.spaces[0], t->w, condition, FAST_SOON));
     wr->arriving = true;
@@ -114,7 +114,7 @@ fast_err fast__ps_arrive(void *writer)
     wr->version = read.version;
     wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
     if (wr->base)
-        memcpy(wr->base, wr->t->w, (size_t)wr->t->count * sizeof *wr->base);
+        fast__vector_copy(wr->t->count, wr->t->w, wr->base);
     return FAST_OK;
 }
 
@@ -136,13 +136,13 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     wr->too_few = condition->either && read.version < condition->version_min;
     wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
     if (wr->base)
-        memcpy(wr->base, t->w, (size_t)t->count * sizeof *t->w);
+        fast__vector_copy(t->count, t->w, wr->base);
     if (wr->c->value > 0)
         FAST_TRY(fast__ps_set_clock(wr, wr->version));
     if (!wr->state_read)
         return FAST_OK;
     FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.state, t->s, NULL));
-    memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
+    fast__vector_copy(t->state_count, t->s, wr->state_read);
     return FAST_OK;
 }
 
@@ -196,8 +196,7 @@ static const float *difference(const ps_writer *wr)
     const float scale = wr->c->send == PS_SEND_MEAN ? 1.0f / (float)steps : 1.0f;
 
     FAST_ASSERT(steps > 0);
-    for (int64_t i = 0; i < wr->t->count; i++)
-        wr->base[i] = scale * (wr->t->w[i] - wr->base[i]);
+    fast__vector_difference(wr->t->count, scale, wr->t->w, wr->base);
     return wr->base;
 }
 
@@ -230,10 +229,10 @@ static fast_err write_state(ps_writer *wr)
     fast_trainer *t = wr->t;
 
     FAST_ASSERT(wr->writer_count > 0);
-    for (int64_t i = 0; i < t->state_count; i++)
-        wr->state_read[i] = (t->s[i] - wr->state_read[i]) / (float)wr->writer_count;
+    fast__vector_difference(t->state_count, 1, t->s, wr->state_read);
+    fast__vector_divide(t->state_count, (float)wr->writer_count, wr->state_read);
     FAST_TRY(add(wr, wr->copies.tensors.state, wr->state_read));
-    memcpy(wr->state_read, t->s, (size_t)t->state_count * sizeof *t->s);
+    fast__vector_copy(t->state_count, t->s, wr->state_read);
     return FAST_OK;
 }
 
@@ -258,7 +257,7 @@ fast_err fast__ps_push(ps_writer *wr)
     if (wr->unseen)
         FAST_TRY(fast__ps_bound_value(wr, x));
     if (wr->sum)
-        memset(wr->sum, 0, (size_t)t->count * sizeof *wr->sum);
+        fast__vector_fill(t->count, 0, wr->sum);
     return FAST_OK;
 }
 
@@ -288,19 +287,19 @@ static fast_err writer_alloc(ps_writer *wr)
 {
     const ps_config *c = wr->c;
     const int64_t count = wr->t->count;
+    const fast_device *device = fast__device_of(wr->t->w);
 
     FAST_ASSERT(count > 0);
     if (c->send != PS_SEND_GRADIENTS)
-        FAST_TRY(fast__alloc("the weights read", count, sizeof *wr->base, &wr->base));
+        FAST_TRY(fast__vector_new(device, "the weights read", count, &wr->base));
     else if (c->push > 1)
-        FAST_TRY(fast__alloc("gradients to push", count, sizeof *wr->sum, &wr->sum));
+        FAST_TRY(fast__vector_new(device, "gradients to push", count, &wr->sum));
     if (c->slack == 0)
         FAST_TRY(persist(wr->t, PERSIST_MODEL_STEP, sizeof *wr->model_step, &wr->model_step));
     if (c->value > 0)
-        FAST_TRY(fast__alloc("unseen updates", count, sizeof *wr->unseen, &wr->unseen));
+        FAST_TRY(fast__vector_new(device, "unseen updates", count, &wr->unseen));
     if (wr->t->state_count > 0)
-        FAST_TRY(fast__alloc("the state read", wr->t->state_count, sizeof *wr->state_read,
-                             &wr->state_read));
+        FAST_TRY(fast__vector_new(device, "the state read", wr->t->state_count, &wr->state_read));
     return FAST_OK;
 }
 
@@ -349,11 +348,11 @@ fast_err fast__ps_writer_close(ps_writer *wr)
         FAST_ASSERT(!err || !wr->layers.factors[i]); /* nothing is allocated */
     }
     fast__ps_layers_free(&wr->layers);
-    fast__free(wr->sum);
-    fast__free(wr->base);
-    fast__free(wr->unseen);
+    fast__vector_free(wr->sum);
+    fast__vector_free(wr->base);
+    fast__vector_free(wr->unseen);
     fast__free(wr->ends);
-    fast__free(wr->state_read);
+    fast__vector_free(wr->state_read);
     wr->sum = wr->base = wr->unseen = wr->ends = wr->state_read = NULL;
     return first;
 }

@@ -40,7 +40,7 @@
 
 #include "base/err.h"
 #include "base/memory.h"
-#include "tensor/fold.h"
+#include "tensor/tree_sum.h"
 #include "tensor/vector.h"
 #include "transport/transport.h"
 
@@ -232,18 +232,18 @@ static fast_err compute_parts(quorum_worker *m, int64_t *weight_out)
     int64_t done = 0;
     bool flush = false;
 
-    fast__fold_clear(&m->fold);
+    fast__tree_sum_clear(&m->fold);
     while (done < t->micro_batches && !flush) {
         fast_msg *msg = NULL;
         fast_err err;
 
         /* The fold adds micro-batches in the canonical order, whatever their number. */
         if (done > 0)
-            fast__fold_put(&m->fold);
+            fast__tree_sum_put(&m->fold);
         FAST_TRY(fast_trainer_micro_gradient(t, m->next++));
         FAST_TRY(fast_trainer_apply(
             t, &fold, NULL,
-            (fast_vector[]){ { fast__fold_next(&m->fold), NULL, -1 }, { t->g, NULL, -1 } }));
+            (fast_vector[]){ { fast__tree_sum_next(&m->fold), NULL, -1 }, { t->g, NULL, -1 } }));
         if (++done == t->micro_batches)
             break;
         err = receive(m, 0, false, &msg);
@@ -253,8 +253,8 @@ static fast_err compute_parts(quorum_worker *m, int64_t *weight_out)
         fast_msg_free(msg);
     }
     FAST_ASSERT(done > 0 && done <= t->micro_batches);
-    fast__fold_finish(&m->fold, 0, t->count);
-    memcpy(t->g, m->folded, (size_t)t->count * sizeof *t->g);
+    fast__tree_sum_finish(&m->fold, 0, t->count);
+    fast__vector_copy(t->count, m->folded, t->g);
     fast__vector_scale(t->count, 1.0f / (float)t->micro_batches, t->g);
     fast_trainer_count_step(t);
     *weight_out = done;
@@ -292,8 +292,8 @@ static fast_err contribute(quorum_worker *m, int64_t round, int64_t weight)
     FAST_ASSERT(weight > 0);
     FAST_TRY(fast_buffer_new(t->actor, size, &buffer));
     data = fast_buffer_data(buffer);
-    memcpy(data, t->g, (size_t)t->count * sizeof *data);
-    memcpy(data + t->count, t->s, (size_t)t->state_count * sizeof *data);
+    fast__vector_copy(t->count, t->g, data);
+    fast__vector_copy(t->state_count, t->s, data + t->count);
     /* The state is averaged by the same weights as the gradient, which holds `weight` of `parts`
      * micro-batches. */
     if (weight != t->micro_batches)
@@ -338,7 +338,7 @@ static fast_err take_sum(quorum_worker *m, int64_t server, int64_t round, const 
     FAST_ASSERT(first + count <= t->count + t->state_count);
     if (m->codes)
         return fast__quorum_unpack(m->t, &m->codes[t->servers + server], msg, m->sum + first);
-    memcpy(m->sum + first, fast_msg_data(msg, 0), msg->parts[0].size);
+    fast__vector_copy(count, fast_msg_data(msg, 0), m->sum + first);
     return FAST_OK;
 }
 
@@ -383,8 +383,8 @@ static fast_err update(quorum_worker *m)
     FAST_TRY(fast_trainer_update_by(t,
                                     &(fast_vector){ .x = m->sum, .shares = m->shares, .age = -1 },
                                     (float)t->micro_batches / (float)all));
-    for (int64_t i = 0; i < t->state_count; i++)
-        t->s[i] = m->sum[t->count + i] / share;
+    fast__vector_copy(t->state_count, m->sum + t->count, t->s);
+    fast__vector_divide(t->state_count, share, t->s);
     t->centre_version = t->step;
     return FAST_OK;
 }
@@ -527,9 +527,9 @@ static void worker_fini(quorum_worker *m)
         fast__quorum_code_close(&m->codes[i]);
     fast__free(m->codes);
     if (m->folded)
-        fast__fold_fini(&m->fold);
-    fast__free(m->folded);
-    fast__free(m->sum);
+        fast__tree_sum_fini(&m->fold);
+    fast__vector_free(m->folded);
+    fast__vector_free(m->sum);
     fast__free(m->weights);
     fast__free(m->shares);
 }
@@ -541,7 +541,8 @@ static fast_err worker_init(fast_trainer *t, const quorum_config *c, quorum_work
 
     FAST_ASSERT(t->micro_batches > 0);
     *m = (quorum_worker){ .t = t, .config = c, .next = t->step * t->micro_batches };
-    err = fast__alloc("the quorum's gradient", t->count + t->state_count, sizeof *m->sum, &m->sum);
+    err = fast__vector_new(fast__device_of(t->w), "the quorum's gradient",
+                           t->count + t->state_count, &m->sum);
     if (!err)
         err = fast__alloc("the quorum", t->workers, sizeof *m->weights, &m->weights);
     if (!err)
@@ -549,9 +550,9 @@ static fast_err worker_init(fast_trainer *t, const quorum_config *c, quorum_work
     if (!err)
         err = open_codes(m);
     if (!err && c->partial) {
-        err = fast__alloc("partial gradients", t->count, sizeof *m->folded, &m->folded);
+        err = fast__vector_new(fast__device_of(t->w), "partial gradients", t->count, &m->folded);
         if (!err)
-            err = fast__fold_init(&m->fold, t->count, t->micro_batches, m->folded);
+            err = fast__tree_sum_init(&m->fold, t->count, t->micro_batches, m->folded);
     }
     if (err)
         worker_fini(m);

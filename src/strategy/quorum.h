@@ -2,7 +2,7 @@
 #pragma once
 
 #include "strategy/strategy.h"
-#include "tensor/fold.h"
+#include "tensor/tree_sum.h"
 
 /*
  * Inside the family quorum:
@@ -98,7 +98,7 @@ typedef struct quorum_worker {
     fast_trainer *t;             /* the worker's */
     const quorum_config *config; /* the options */
     float *sum;                  /* [count + state_count]: the sum of the last round */
-    fast_fold fold;          /* partial: the sum of a round's micro-batches, in canonical order */
+    fast_tree_sum fold;      /* partial: the sum of a round's micro-batches, in canonical order */
     float *folded;           /* partial: [count] result of the fold; else NULL */
     int64_t next;            /* partial: number of the next micro-batch */
     int64_t *weights;        /* [workers]: micro-batches in the last sum */

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "strategy/quorum.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -66,7 +67,7 @@ fast_err fast__quorum_pack(fast_trainer *t, const fast_quorum_code *code, const 
     FAST_TRY(fast_buffer_new(t->actor, size + code->size, &buffer));
     char *data = fast_buffer_data(buffer);
     if (size > 0)
-        memcpy(data, rest, size);
+        fast__vector_copy(code->rest, rest, data);
     if (code->size > 0)
         memcpy(data + size, code->bytes, code->size);
     fast_buffer_freeze(buffer);
@@ -86,9 +87,9 @@ fast_err fast__quorum_unpack(fast_trainer *t, const fast_quorum_code *code, cons
         return fast__fail(FAST_EFORMAT, "%zu bytes are not an encoding of %lld numbers", all,
                           (long long)(code->coded + code->rest));
     if (rest > 0)
-        memcpy(x + code->coded, data, rest);
+        fast__vector_copy(code->rest, data, x + code->coded);
     if (code->coded == 0)
         return FAST_OK;
-    memset(x, 0, (size_t)code->coded * sizeof *x);
+    fast__vector_fill(code->coded, 0, x);
     return fast_trainer_decode(t, code->flow, data + rest, all - rest, 1, x);
 }

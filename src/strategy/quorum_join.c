@@ -15,6 +15,7 @@
  */
 #include "base/err.h"
 #include "strategy/quorum.h"
+#include "tensor/vector.h"
 #include "transport/transport.h"
 
 #include <stdint.h>
@@ -44,10 +45,9 @@ static void move_model(fast_trainer *t, void *bytes, bool out)
 
     FAST_ASSERT(bytes != NULL);
     for (int i = 0; slot; slot = fast_trainer_rule_slot(t, i++), at += size)
-        memcpy(out ? (void *)at : slot, out ? (void *)slot : at, size);
+        fast__vector_copy(t->count, out ? (void *)slot : at, out ? (void *)at : slot);
     if (t->state_count > 0)
-        memcpy(out ? (void *)at : t->s, out ? (void *)t->s : at,
-               (size_t)t->state_count * sizeof(float));
+        fast__vector_copy(t->state_count, out ? (void *)t->s : at, out ? (void *)at : t->s);
 }
 
 fast_err fast__quorum_send_model(quorum_worker *m, const fast_msg *msg)

@@ -20,8 +20,8 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
-#include "comm/sum.h"
 #include "strategy/quorum.h"
+#include "tensor/sum.h"
 #include "transport/transport.h"
 
 #include <stdio.h>
@@ -631,8 +631,8 @@ static fast_err open_codes(quorum_server *s)
         fast__quorum_code_open(t, t->rank, &(fast_flow_options){ .decodes = true }, &s->codes[0]));
     FAST_TRY(fast__quorum_code_open(t, t->rank, &(fast_flow_options){ .number = 1, .down = true },
                                     &s->codes[1]));
-    return fast__alloc("decoded gradients", (t->workers + 1) * s->count, sizeof *s->decoded,
-                       &s->decoded);
+    return fast__vector_new(fast__device_of(t->w), "decoded gradients", (t->workers + 1) * s->count,
+                            &s->decoded);
 }
 
 fast_err fast__quorum_server(fast_trainer *t, const void *config)
@@ -656,7 +656,7 @@ fast_err fast__quorum_server(fast_trainer *t, const void *config)
         fast_msg_free(s.clients[i].gradient);
     fast__quorum_code_close(&s.codes[0]);
     fast__quorum_code_close(&s.codes[1]);
-    fast__free(s.decoded);
+    fast__vector_free(s.decoded);
     fast__free(s.clients);
     fast__free(s.x);
     fast__free(s.weights);

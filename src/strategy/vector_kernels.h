@@ -6,7 +6,8 @@
 /*
  * Kernels that several strategies apply to their vectors. x[0] is the result; the cost for each
  * element stands beside their definitions. A strategy whose cost differs, because it hides behind
- * another pass, declares a kernel of its own on the same function.
+ * another pass, declares a kernel of its own on the same function. The functions are called on
+ * mapped memory.
  */
 extern const fast_kernel fast__kernel_scale;    /* y <- a y;            ctx: float a */
 extern const fast_kernel fast__kernel_add;      /* y <- y + x;          ctx: NULL */

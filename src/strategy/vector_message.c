@@ -7,7 +7,7 @@
  */
 #include "strategy/vector_message.h"
 
-#include "base/err.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -27,11 +27,11 @@ fast_err fast__vector_message_pack(fast_trainer *t, const fast_vector_message *w
     if (shares > 0)
         memcpy(data, what->shares, shares);
     if (state > 0)
-        memcpy(data + shares, what->s, state);
+        fast__vector_copy(t->state_count, what->s, data + shares);
     if (what->flow)
         err = fast_trainer_encode(t, what->flow, what->x, data + shares + state, &size);
     else
-        memcpy(data + shares + state, what->x, size);
+        fast__vector_copy(what->count, what->x, data + shares + state);
     if (err) {
         fast_buffer_free(buffer);
         return err;

@@ -244,16 +244,25 @@ static convert_fn *const to_f32[FAST_DTYPE_COUNT] = {
     [FAST_I32] = i32_f32, [FAST_I64] = i64_f32,   [FAST_F64] = f64_f32,
 };
 
-void fast__vector_convert(int64_t n, fast_dtype from, const void *x, fast_dtype to, void *y,
-                          float scale)
+/* Convert in host memory. */
+static void convert(int64_t n, fast_dtype from, const void *x, fast_dtype to, void *y, float scale)
 {
-    FAST_ASSERT(n >= 0);
-    FAST_ASSERT((unsigned)from < FAST_DTYPE_COUNT && (unsigned)to < FAST_DTYPE_COUNT);
-    FAST_ASSERT(from == FAST_F32 || to == FAST_F32);
     const int64_t done = convert_wide(n, from, x, to, y);
     if (done == n)
         return;
     x = (const char *)x + (size_t)done * fast__dtype_size(from);
     y = (char *)y + (size_t)done * fast__dtype_size(to);
     (from == FAST_F32 ? from_f32[to] : to_f32[from])(n - done, x, y, scale);
+}
+
+void fast__vector_convert(int64_t n, fast_dtype from, const void *x, fast_dtype to, void *y,
+                          float scale)
+{
+    FAST_ASSERT(n >= 0);
+    FAST_ASSERT((unsigned)from < FAST_DTYPE_COUNT && (unsigned)to < FAST_DTYPE_COUNT);
+    FAST_ASSERT(from == FAST_F32 || to == FAST_F32);
+    convert(n, from, fast__map(x, n, FAST_ACCESS_READ), to, fast__map(y, n, FAST_ACCESS_WRITE),
+            scale);
+    fast__unmap(y, n, FAST_ACCESS_WRITE);
+    fast__unmap(x, n, FAST_ACCESS_READ);
 }

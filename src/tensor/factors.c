@@ -83,8 +83,9 @@ static void rectangle(const fast_outer *parts, int64_t part_count, int64_t row, 
         rest(parts, part_count, row + k, rows - k, col, cols, inputs, y + k * inputs);
 }
 
-void fast__factors_compose(const fast_outer *parts, int64_t part_count, int64_t inputs,
-                           int64_t begin, int64_t end, float *y)
+/* Compose into host memory. */
+static void compose(const fast_outer *parts, int64_t part_count, int64_t inputs, int64_t begin,
+                    int64_t end, float *y)
 {
     const int64_t first = begin / inputs, last = end / inputs;
     const int64_t head = begin % inputs, tail = end % inputs;
@@ -106,11 +107,11 @@ void fast__factors_compose(const fast_outer *parts, int64_t part_count, int64_t 
         rectangle(parts, part_count, last - first, 1, 0, tail, inputs, y + (last * inputs - begin));
 }
 
-void fast__factors_compose_view(const fast_outer *parts, int64_t part_count, int64_t inputs,
-                                int64_t begin, fast_view y)
+void fast__factors_compose(const fast_outer *parts, int64_t part_count, int64_t inputs,
+                           int64_t begin, int64_t end, float *y)
 {
-    float *to = fast__view_map(y, FAST_ACCESS_WRITE);
+    float *to = fast__map(y, end - begin, FAST_ACCESS_WRITE);
 
-    fast__factors_compose(parts, part_count, inputs, begin, begin + y.count, to);
-    fast__view_unmap(y, FAST_ACCESS_WRITE, to);
+    compose(parts, part_count, inputs, begin, end, to);
+    fast__unmap(y, end - begin, FAST_ACCESS_WRITE);
 }

@@ -38,9 +38,7 @@ typedef struct fast_outer {
 /* Compute elements [begin, end) of the matrix [outputs][inputs], row major; row begin / inputs of
  * the matrix is the first column of u. y[0 .. end - begin) = the sum over parts in their order, and
  * in each over its rows in order. Every element is one chain of additions from 0:
- * the same bits on every machine. */
+ * the same bits on every machine. The factors are the host's, as messages are; y is on any
+ * device. */
 void fast__factors_compose(const fast_outer *parts, int64_t part_count, int64_t inputs,
                            int64_t begin, int64_t end, float *y);
-/* Compose elements from `begin` on into a view; the factors are the host's, as messages are. */
-void fast__factors_compose_view(const fast_outer *parts, int64_t part_count, int64_t inputs,
-                                int64_t begin, fast_view y);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "tensor/device.h"
 #include "tensor/safetensors.h"
 
 #include <string.h>
@@ -97,8 +98,14 @@ static fast_err write_file(void *ctx, void *stream)
 
     FAST_TRY(fast__file_put(stream, &w->header_size, sizeof w->header_size));
     FAST_TRY(fast__file_put(stream, w->header, w->header_size));
-    for (int64_t i = 0; i < w->count; i++)
-        FAST_TRY(fast__file_put(stream, w->tensors[i].data, fast__tensor_size(&w->tensors[i])));
+    for (int64_t i = 0; i < w->count; i++) {
+        const fast_tensor *t = &w->tensors[i];
+        const fast_err err = fast__file_put(stream, fast__map(t->data, t->count, FAST_ACCESS_READ),
+                                            fast__tensor_size(t));
+
+        fast__unmap(t->data, t->count, FAST_ACCESS_READ);
+        FAST_TRY(err);
+    }
     return FAST_OK;
 }
 

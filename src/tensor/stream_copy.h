@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdint.h>
+#include "tensor/device.h"
+
 #include <string.h>
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
@@ -12,11 +13,16 @@
 /*
  * Copy floats that other cores will read, past the caches. Lines that several cores have read then
  * need not be invalidated in all of them first, which took up to 45 ns a line between two cores of
- * a virtual machine, against 8 for lines that only the other one had written. `to` is aligned to 16
- * bytes. A thread that sees a later store of this thread sees the copy.
+ * a virtual machine, against 8 for lines that only the other one had written. `y` is aligned to 16
+ * bytes. A thread that sees a later store of this thread sees the copy. `y` is mapped for an
+ * update, although all of it is written: a device may fill memory that is mapped for writing alone,
+ * and another thread would read that.
  */
-static inline void fast__stream_copy(float *to, const float *from, int64_t count)
+static inline void fast__stream_copy(float *y, const float *x, int64_t count)
 {
+    float *to = fast__map(y, count, FAST_ACCESS_UPDATE);
+    const float *from = fast__map(x, count, FAST_ACCESS_READ);
+
 #ifdef FAST_HAS_STREAM
     int64_t i = 0;
 
@@ -27,4 +33,6 @@ static inline void fast__stream_copy(float *to, const float *from, int64_t count
 #else
     memcpy(to, from, (size_t)count * sizeof *to);
 #endif
+    fast__unmap(x, count, FAST_ACCESS_READ);
+    fast__unmap(y, count, FAST_ACCESS_UPDATE);
 }

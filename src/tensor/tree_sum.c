@@ -13,7 +13,7 @@
  */
 #include "tensor/tree_sum.h"
 
-#include "tensor/view.h"
+#include "tensor/vector.h"
 
 /* The level at which vector i of n starts. */
 static int level_of(int64_t i, int64_t n)
@@ -35,19 +35,19 @@ static void put(fast_tree_sum *sum, bool add)
         sum->depth--;
         sum->levels[sum->depth - 1]++;
         if (add)
-            fast__view_add(sum->rows[sum->depth], sum->rows[sum->depth - 1]);
+            fast__vector_add(sum->count, sum->rows[sum->depth], sum->rows[sum->depth - 1]);
     }
 }
 
-fast_err fast__tree_sum_init(fast_tree_sum *sum, fast_view y, int64_t total)
+fast_err fast__tree_sum_init(fast_tree_sum *sum, int64_t count, int64_t total, float *y)
 {
     FAST_ASSERT(total >= 1);
-    FAST_ASSERT(y.at != NULL);
-    *sum = (fast_tree_sum){ .total = total, .row_count = 1, .rows = { y } };
+    FAST_ASSERT(y != NULL);
+    *sum = (fast_tree_sum){ .total = total, .count = count, .row_count = 1, .rows = { y } };
     for (int64_t i = 0; i < total; i++) { /* a rehearsal, for the number of rows */
         if (sum->depth == sum->row_count) {
-            const fast_err err =
-                fast__view_new(y.device, "sums of gradients", y.count, &sum->rows[sum->row_count]);
+            const fast_err err = fast__vector_new(fast__device_of(y), "sums of gradients", count,
+                                                  &sum->rows[sum->row_count]);
 
             if (err) {
                 fast__tree_sum_fini(sum);
@@ -64,11 +64,11 @@ fast_err fast__tree_sum_init(fast_tree_sum *sum, fast_view y, int64_t total)
 void fast__tree_sum_fini(fast_tree_sum *sum)
 {
     for (int i = 1; i < sum->row_count; i++)
-        fast__view_free(&sum->rows[i]);
+        fast__vector_free(sum->rows[i]);
     sum->row_count = 0;
 }
 
-fast_view fast__tree_sum_next(const fast_tree_sum *sum)
+float *fast__tree_sum_next(const fast_tree_sum *sum)
 {
     FAST_ASSERT(sum->depth < sum->row_count);
     return sum->rows[sum->depth];
@@ -82,8 +82,7 @@ void fast__tree_sum_put(fast_tree_sum *sum)
 void fast__tree_sum_finish(const fast_tree_sum *sum, int64_t offset, int64_t count)
 {
     for (int i = sum->depth; i > 0; i--)
-        fast__view_add(fast__view_slice(sum->rows[i], offset, count),
-                       fast__view_slice(sum->rows[i - 1], offset, count));
+        fast__vector_add(count, sum->rows[i] + offset, sum->rows[i - 1] + offset);
 }
 
 void fast__tree_sum_clear(fast_tree_sum *sum)

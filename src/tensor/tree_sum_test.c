@@ -35,13 +35,13 @@ static float canonical(float *x, int64_t n)
     return x[0];
 }
 
-static void fill(fast_view row, int64_t i, int64_t round)
+static void fill(float *row, int64_t i, int64_t round)
 {
     float x[COUNT];
 
     for (int64_t k = 0; k < COUNT; k++)
         x[k] = value(i, k, round);
-    fast__view_copy(fast__view_input(x, COUNT), row);
+    fast__vector_copy(COUNT, x, row);
 }
 
 static void sums_are_canonical(void **state)
@@ -49,10 +49,10 @@ static void sums_are_canonical(void **state)
     (void)state;
     for (int64_t n = 1; n <= TOTAL_MAX; n++) {
         float y[COUNT] = { 0 };
-        fast_view out = devices_put(y, COUNT);
+        float *out = devices_put(y, COUNT);
         fast_tree_sum sum;
 
-        assert_int_equal(fast__tree_sum_init(&sum, out, n), FAST_OK);
+        assert_int_equal(fast__tree_sum_init(&sum, COUNT, n, out), FAST_OK);
         assert_true(sum.row_count <= 9);
         for (int64_t round = 0; round < 2; round++) {
             for (int64_t i = 0; i < n; i++) {
@@ -63,7 +63,7 @@ static void sums_are_canonical(void **state)
             fast__tree_sum_finish(&sum, 30, COUNT - 30); /* in pieces, from behind */
             fast__tree_sum_finish(&sum, 0, 30);
             fast__tree_sum_clear(&sum);
-            fast__view_copy(out, fast__view_host(y, COUNT));
+            fast__vector_copy(COUNT, out, y);
             for (int64_t k = 0; k < COUNT; k++) {
                 float x[TOTAL_MAX];
 
@@ -73,7 +73,7 @@ static void sums_are_canonical(void **state)
             }
         }
         fast__tree_sum_fini(&sum);
-        fast__view_free(&out);
+        fast__vector_free(out);
     }
 }
 
@@ -84,20 +84,20 @@ static void early_ends_are_complete(void **state)
     for (int64_t n = 1; n <= 20; n++)
         for (int64_t arrived = 1; arrived <= n; arrived++) {
             float y[COUNT] = { 0 };
-            const fast_view out = devices_put(y, COUNT);
+            float *out = devices_put(y, COUNT);
             fast_tree_sum sum;
 
-            assert_int_equal(fast__tree_sum_init(&sum, out, n), FAST_OK);
+            assert_int_equal(fast__tree_sum_init(&sum, COUNT, n, out), FAST_OK);
             for (int64_t i = 0; i < arrived; i++) {
                 for (int64_t k = 0; k < COUNT; k++)
                     y[k] = (float)(i + k + 1);
-                fast__view_copy(fast__view_input(y, COUNT), fast__tree_sum_next(&sum));
+                fast__vector_copy(COUNT, y, fast__tree_sum_next(&sum));
                 if (i < arrived - 1)
                     fast__tree_sum_put(&sum);
             }
             fast__tree_sum_finish(&sum, 0, COUNT);
             fast__tree_sum_fini(&sum);
-            devices_get(out, y);
+            devices_get(out, COUNT, y);
             for (int64_t k = 0; k < COUNT; k++)
                 assert_true(y[k] == (float)(arrived * (arrived - 1) / 2 + arrived * (k + 1)));
         }
@@ -106,7 +106,7 @@ static void early_ends_are_complete(void **state)
 static void memory_may_fail(void **state)
 {
     float y[COUNT] = { 0 };
-    fast_view out = devices_put(y, COUNT);
+    float *out = devices_put(y, COUNT);
     fast_err err = FAST_ENOMEM;
 
     (void)state;
@@ -114,12 +114,12 @@ static void memory_may_fail(void **state)
         fast_tree_sum sum;
 
         fast__alloc_fail_after(n, true);
-        err = fast__tree_sum_init(&sum, out, 13);
+        err = fast__tree_sum_init(&sum, COUNT, 13, out);
         fast__alloc_fail_after(-1, true);
         assert_true(err == FAST_OK || err == FAST_ENOMEM);
         fast__tree_sum_fini(&sum);
     }
-    fast__view_free(&out);
+    fast__vector_free(out);
 }
 
 int main(void)

@@ -5,16 +5,42 @@
  * run that continues after a cancel continues exactly. It is 0 where a replica starts: in a new
  * run, in another phase, after a restart of the worker.
  *
+ * Vectors are on the device of the run's model; all other blocks are on the host.
+ *
  * Memory: the sum of the blocks, allocated before the first step; a list, since a strategy has a
  * few.
  */
 #include "base/memory.h"
+#include "tensor/vector.h"
 #include "trainer/context.h"
 
-fast_err fast__context_block(fast_context *context, int64_t id, size_t size, void **out)
+/* Floats that `size` bytes take. */
+static int64_t floats_of(size_t size)
+{
+    FAST_ASSERT(size > 0);
+    return (int64_t)((size + sizeof(float) - 1) / sizeof(float));
+}
+
+/* Move a block to a device: a checkpoint is read before the strategy says where its blocks are. */
+static fast_err move_block(fast_memory_block *block, const fast_device *device)
+{
+    float *data = NULL;
+
+    FAST_ASSERT(block->data != NULL);
+    if (!device || fast__device_of(block->data) == device)
+        return FAST_OK;
+    FAST_TRY(fast__vector_new(device, "a strategy's block", floats_of(block->size), &data));
+    fast__vector_copy(floats_of(block->size), block->data, data);
+    fast__vector_free(block->data);
+    block->data = data;
+    return FAST_OK;
+}
+
+fast_err fast__context_block(fast_context *context, const fast_device *device, int64_t id,
+                             size_t size, void **out)
 {
     fast_memory_block *block = context->blocks;
-    char *data = NULL;
+    float *data = NULL;
 
     FAST_ASSERT(id >= 0 && size > 0 && out != NULL);
     while (block && block->id != id)
@@ -25,13 +51,15 @@ fast_err fast__context_block(fast_context *context, int64_t id, size_t size, voi
                               "strategy %s asks for %zu bytes of block %lld, which has %zu in the "
                               "run that this one continues",
                               context->options.phase.strategy, size, (long long)id, block->size);
+        FAST_TRY(move_block(block, device));
         *out = block->data;
         return FAST_OK;
     }
-    FAST_TRY(fast__alloc("a strategy's block", (int64_t)size, 1, &data));
+    FAST_TRY(fast__vector_new(device ? device : &fast__host, "a strategy's block", floats_of(size),
+                              &data));
     const fast_err err = fast__alloc("a strategy's block", 1, sizeof *block, &block);
     if (err) {
-        fast__free(data);
+        fast__vector_free(data);
         return err;
     }
     *block = (fast_memory_block){ .next = context->blocks, .id = id, .size = size, .data = data };
@@ -47,7 +75,7 @@ void fast__context_drop_blocks(fast_context *context)
         fast_memory_block *block = context->blocks;
 
         context->blocks = block->next;
-        fast__free(block->data);
+        fast__vector_free(block->data);
         fast__free(block);
     }
 }
@@ -55,7 +83,7 @@ void fast__context_drop_blocks(fast_context *context)
 fast_err fast_trainer_persist(fast_trainer *t, int64_t number, size_t size, void **out)
 {
     FAST_ASSERT(number >= 0);
-    return fast__context_block(fast__context_of(t), number, size, out);
+    return fast__context_block(fast__context_of(t), &fast__host, number, size, out);
 }
 
 fast_err fast_trainer_persist_vector(fast_trainer *t, int64_t number, fast_vector *out)
@@ -64,8 +92,9 @@ fast_err fast_trainer_persist_vector(fast_trainer *t, int64_t number, fast_vecto
     void *x = NULL, *shares = NULL;
 
     FAST_ASSERT(number >= 0 && number < FAST_PERSIST_SHARES);
-    FAST_TRY(fast__context_block(context, number, (size_t)t->count * sizeof(float), &x));
-    FAST_TRY(fast__context_block(context, FAST_PERSIST_SHARES + number,
+    FAST_TRY(fast__context_block(context, fast__context_device(context), number,
+                                 (size_t)t->count * sizeof(float), &x));
+    FAST_TRY(fast__context_block(context, &fast__host, FAST_PERSIST_SHARES + number,
                                  (size_t)t->workers * sizeof(double), &shares));
     *out = (fast_vector){ .x = x, .shares = shares, .age = -1 };
     return FAST_OK;

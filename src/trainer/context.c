@@ -7,10 +7,14 @@
  *           a new run, a restarted worker
  *   enter   values of the run's model; the rule's state stays unless the phase resets it
  *   start   a program on it: nothing changes but what belongs to the program before
+ *
+ * The vectors of a context are on the device of the run's model, which a strategy does not see:
+ * kernels find the device of a vector by its address.
  */
 #include "trainer/context.h"
 
 #include "base/memory.h"
+#include "tensor/vector.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +26,7 @@ void fast__rule_state_clear(fast_optimizer *optimizer, int64_t count)
     FAST_ASSERT(optimizer != NULL);
     FAST_ASSERT(count >= 0);
     for (int i = 0; (slot = fast__optimizer_slot(optimizer, i)) != NULL; i++)
-        memset(slot, 0, (size_t)count * sizeof *slot);
+        fast__vector_fill(count, 0, slot);
 }
 
 void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t count)
@@ -32,7 +36,7 @@ void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t cou
     FAST_ASSERT(to != NULL && from != NULL);
     FAST_ASSERT(count >= 0);
     for (int i = 0; to != from && (slot = fast__optimizer_slot(to, i)) != NULL; i++)
-        memcpy(slot, fast__optimizer_slot(from, i), (size_t)count * sizeof *slot);
+        fast__vector_copy(count, fast__optimizer_slot(from, i), slot);
 }
 
 /* Point the strategy's view to this actor's vectors. */
@@ -48,8 +52,8 @@ static fast_err make_vectors(fast_context *c)
         FAST_TRY(fast__alloc("contributions", t->workers, sizeof(double), &c->shares.w));
         return fast__alloc("contributions", t->workers, sizeof(double), &c->shares.g);
     }
-    FAST_TRY(
-        fast__alloc("a server's parameters", t->count + t->state_count, sizeof(float), &c->memory));
+    FAST_TRY(fast__vector_new(fast__context_device(c), "a server's parameters",
+                              t->count + t->state_count, &c->memory));
     t->w = c->memory;
     t->s = c->memory + t->count;
     return FAST_OK;
@@ -87,9 +91,9 @@ fast_err fast__context_init(fast_context *context, const fast_context_options *o
     take_phase(context, &options->phase);
     FAST_TRY(make_vectors(context));
     context->optimizer = options->rule;
-    return options->rule
-               ? FAST_OK
-               : fast__optimizer_new(options->optimizer, &model->params, &context->optimizer);
+    return options->rule ? FAST_OK
+                         : fast__optimizer_new(fast__context_device(context), options->optimizer,
+                                               &model->params, &context->optimizer);
 }
 
 /* The state of a strategy, which another one has no use for. */
@@ -112,8 +116,8 @@ void fast__context_fini(fast_context *context)
     fast__context_factors_free(context);
     if (!context->options.rule)
         fast__optimizer_free(context->optimizer);
-    fast__free(context->memory);
-    fast__free(context->centre);
+    fast__vector_free(context->memory);
+    fast__vector_free(context->centre);
     fast__free(context->shares.w);
     fast__free(context->shares.g);
     *context = (fast_context){ 0 };
@@ -129,8 +133,8 @@ static void copy_model(fast_context *c)
     FAST_ASSERT(model->state.count == t->state_count);
     if (t->w == model->w)
         return;
-    memcpy(t->w, model->w, (size_t)t->count * sizeof *t->w);
-    memcpy(t->s, model->s, (size_t)t->state_count * sizeof *t->s);
+    fast__vector_copy(t->count, model->w, t->w);
+    fast__vector_copy(t->state_count, model->s, t->s);
 }
 
 void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t step)

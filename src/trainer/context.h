@@ -188,8 +188,16 @@ static inline fast_context *fast__context_of(const fast_trainer *t)
     return (fast_context *)((uintptr_t)t - offsetof(fast_context, trainer));
 }
 
-/* Block `id` of `size` bytes, allocated on first use. FAST_EINVAL if it has another size. */
-fast_err fast__context_block(fast_context *context, int64_t id, size_t size, void **out);
+/* Return the device of the run's vectors. */
+static inline const fast_device *fast__context_device(const fast_context *context)
+{
+    return fast__device_of(context->options.model->w);
+}
+
+/* Block `id` of `size` bytes on a device, allocated on first use; device NULL: where it is, a new
+ * one on the host. FAST_EINVAL if it has another size. */
+fast_err fast__context_block(fast_context *context, const fast_device *device, int64_t id,
+                             size_t size, void **out);
 /* Free all blocks. */
 void fast__context_drop_blocks(fast_context *context);
 

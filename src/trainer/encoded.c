@@ -71,6 +71,7 @@ static fast_coded_options options_of(fast_context *c, int64_t rank)
     fast_coded_options o = fast__codec_pair_options(&c->codecs.pair, &c->options.model->params,
                                                     c->trainer.workers, rank, c->options.seed);
 
+    o.device = fast__context_device(c);
     o.figures = &c->codecs.figures;
     o.model = fast__context_look;
     o.model_ctx = c;

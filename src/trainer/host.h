@@ -28,6 +28,9 @@ typedef struct fast_host_ops {
      * checkpoints, a cancel and agreement with other workers belong here. May block, and may read w
      * and s. On failure the worker's program ends: the error is returned by fast_trainer_end(). */
     fast_err (*next)(void *host, bool *more_out);
+    /* The worker is about to compute on the batches first, ..., first + count - 1 of its loader:
+     * have them ready where other actors make them. May block. On failure nothing is computed. */
+    fast_err (*prepare)(void *host, int64_t first, int64_t count);
     /* The worker has counted a step, which trainer.step includes. `gradient` has the figures of its
      * batch; NULL: a step of the other workers that this one missed. Never blocks on a peer. */
     void (*stepped)(void *host, const fast_gradient *gradient);

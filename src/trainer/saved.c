@@ -13,6 +13,7 @@
 #include "trainer/saved.h"
 
 #include "base/memory.h"
+#include "tensor/vector.h"
 #include "trainer/context.h"
 
 #include <string.h>
@@ -30,15 +31,6 @@ fast_err fast__saved_reserve(fast_saved *saved, size_t size)
     return FAST_OK;
 }
 
-/* To the bit: -0 is another number. */
-static bool is_zero(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    return bits == 0;
-}
-
 /* The rule's vectors: for each the offset of its first number that is not 0, and the numbers. */
 static void save_rule(const fast_context *c, fast_pack *pack)
 {
@@ -47,19 +39,29 @@ static void save_rule(const fast_context *c, fast_pack *pack)
 
     FAST_ASSERT(pack != NULL);
     for (int i = 0; (slot = fast__optimizer_slot(c->optimizer, i)) != NULL; i++) {
-        int64_t low = 0, high = count;
+        int64_t low, high;
 
-        while (low < high && is_zero(slot[low]))
-            low++;
-        while (low < high && is_zero(slot[high - 1]))
-            high--;
+        fast__vector_extent(count, slot, &low, &high);
         const size_t size = (size_t)(high - low) * sizeof *slot;
         uint8_t *at = fast__pack_add(pack, FAST_SAVED_RULE, i, sizeof low + size);
         if (!at)
             continue;
         memcpy(at, &low, sizeof low);
-        memcpy(at + sizeof low, slot + low, size);
+        fast__vector_copy(high - low, slot + low, at + sizeof low);
     }
+}
+
+/* Add a record of a block's or a vector's bytes, on any device. */
+static void put_record(fast_pack *pack, int64_t kind, int64_t number, const void *x, size_t size)
+{
+    uint8_t *at = fast__pack_add(pack, kind, number, size);
+    const int64_t floats = (int64_t)((size + sizeof(float) - 1) / sizeof(float));
+
+    FAST_ASSERT(x != NULL || size == 0);
+    if (!at || size == 0)
+        return;
+    memcpy(at, fast__map(x, floats, FAST_ACCESS_READ), size);
+    fast__unmap(x, floats, FAST_ACCESS_READ);
 }
 
 void fast__context_save(const fast_context *context, fast_saved_extent extent, fast_pack *pack)
@@ -77,14 +79,14 @@ void fast__context_save(const fast_context *context, fast_saved_extent extent, f
     if (extent != FAST_SAVE_ALL)
         return;
     if (context->learner) {
-        fast__pack_put(pack, FAST_SAVED_WEIGHTS, 0, t->w, (size_t)t->count * sizeof *t->w);
-        fast__pack_put(pack, FAST_SAVED_STATE, 0, t->s, (size_t)t->state_count * sizeof *t->s);
+        put_record(pack, FAST_SAVED_WEIGHTS, 0, t->w, (size_t)t->count * sizeof *t->w);
+        put_record(pack, FAST_SAVED_STATE, 0, t->s, (size_t)t->state_count * sizeof *t->s);
         fast__pack_put(pack, FAST_SAVED_CONTRIBUTIONS, 0, context->shares.w,
                        (size_t)t->workers * sizeof *context->shares.w);
     }
     fast__context_pack_spaces(context, pack, FAST_SAVED_SPACE);
     for (const fast_memory_block *block = context->blocks; block; block = block->next)
-        fast__pack_put(pack, FAST_SAVED_BLOCK, block->id, block->data, block->size);
+        put_record(pack, FAST_SAVED_BLOCK, block->id, block->data, block->size);
     fast__flows_pack(&context->codecs.flows, pack, FAST_SAVED_FLOW);
 }
 
@@ -96,8 +98,12 @@ static fast_err copy_record(const fast_pack_record *r, void *out, size_t size)
         return fast__fail(FAST_EFORMAT,
                           "the checkpoint's record %lld of a worker has %zu bytes, not %zu",
                           (long long)r->kind, r->size, size);
-    if (size > 0)
-        memcpy(out, r->data, size);
+    if (size > 0) {
+        const int64_t floats = (int64_t)((size + sizeof(float) - 1) / sizeof(float));
+
+        memcpy(fast__map(out, floats, FAST_ACCESS_UPDATE), r->data, size);
+        fast__unmap(out, floats, FAST_ACCESS_UPDATE);
+    }
     return FAST_OK;
 }
 
@@ -118,8 +124,9 @@ static fast_err load_rule(const fast_context *c, const fast_pack_record *r)
     if (!slot || low < 0 || low > count || size > (size_t)(count - low) * sizeof *slot)
         return fast__fail(FAST_EFORMAT, "the checkpoint's record of the rule's state is damaged");
     /* Numbers outside of the range are 0, as save_rule() found them. */
-    memset(slot, 0, (size_t)count * sizeof *slot);
-    memcpy(slot + low, (const uint8_t *)r->data + sizeof low, size / sizeof *slot * sizeof *slot);
+    fast__vector_fill(count, 0, slot);
+    fast__vector_copy((int64_t)(size / sizeof *slot), (const uint8_t *)r->data + sizeof low,
+                      slot + low);
     return FAST_OK;
 }
 
@@ -144,7 +151,7 @@ fast_err fast__context_load(fast_context *context, const fast_pack_record *recor
     case FAST_SAVED_BLOCK:
         if (record->number < 0 || record->size == 0)
             return fast__fail(FAST_EFORMAT, "the checkpoint's record of a strategy is damaged");
-        FAST_TRY(fast__context_block(context, record->number, record->size, &block));
+        FAST_TRY(fast__context_block(context, NULL, record->number, record->size, &block));
         return copy_record(record, block, record->size);
     case FAST_SAVED_SPACE:
         return fast__context_load_space(context, record->number, record->data, record->size);

@@ -27,6 +27,7 @@
 #include "base/memory.h"
 #include "comm/allreduces.h"
 #include "tensor/stream_copy.h"
+#include "tensor/vector.h"
 #include "trainer/context.h"
 
 #include <string.h>
@@ -41,7 +42,7 @@ void fast__shared_model_init(fast_shared_model *shared)
 void fast__shared_model_fini(fast_shared_model *shared)
 {
     FAST_ASSERT(shared->sharers == 0);
-    fast__free(shared->w);
+    fast__vector_free(shared->w);
     fast__optimizer_free(shared->rule);
     fast__mutex_fini(&shared->mutex);
 }
@@ -69,12 +70,13 @@ static fast_err open_shared(fast_shared_model *shared, const fast_context *c)
 
     FAST_ASSERT(shared->sharers >= 0);
     if (!shared->w)
-        FAST_TRY(fast__alloc("the shared parameters", t->count, sizeof(float), &shared->w));
+        FAST_TRY(fast__vector_new(fast__context_device(c), "the shared parameters", t->count,
+                                  &shared->w));
     if (!shared->rule)
-        FAST_TRY(
-            fast__optimizer_new(c->options.optimizer, &c->options.model->params, &shared->rule));
+        FAST_TRY(fast__optimizer_new(fast__context_device(c), c->options.optimizer,
+                                     &c->options.model->params, &shared->rule));
     if (shared->sharers == 0) {
-        memcpy(shared->w, t->w, (size_t)t->count * sizeof *t->w);
+        fast__vector_copy(t->count, t->w, shared->w);
         fast__rule_state_copy(shared->rule, c->optimizer, t->count);
     }
     shared->sharers++;
@@ -110,7 +112,7 @@ void fast__context_unshare(fast_context *context)
     fast_trainer *t = &context->trainer;
 
     FAST_ASSERT(context->own_w != NULL && shared != NULL);
-    memcpy(context->own_w, t->w, (size_t)t->count * sizeof *t->w);
+    fast__vector_copy(t->count, t->w, context->own_w);
     fast__rule_state_copy(context->own_optimizer, context->optimizer, t->count);
     context->learner->w = context->own_w;
     context->optimizer = context->own_optimizer;
@@ -140,7 +142,7 @@ static void update_piece(void *ctx, int64_t offset, int64_t count, const float *
 
     FAST_ASSERT(offset >= 0 && offset + count <= u->t->count);
     FAST_ASSERT(count <= FAST_USE_MAX);
-    memcpy(piece, w, (size_t)count * sizeof *w);
+    fast__vector_copy(count, w, piece);
     fast__context_update_range(fast__context_of(u->t), u->step, u->t->lr, piece, sum, u->scale,
                                offset, count);
     fast__stream_copy(w, piece, count);

@@ -161,9 +161,12 @@ static fast_err run_gradient(fast_work *work)
 static fast_err compute(gradient_work *gw)
 {
     const fast_context_options *o = &gw->context->options;
-    const fast_err err = fast_compute(gw->context->trainer.actor, &gw->work);
+    const int64_t several = gw->context->learner->parts;
+    const int64_t parts = gw->gradient.alone || several < 1 ? 1 : several;
 
     FAST_ASSERT(gw->work.run != NULL);
+    gw->err = o->host->prepare(o->host_ctx, gw->gradient.step * parts, parts);
+    const fast_err err = gw->err ? gw->err : fast_compute(gw->context->trainer.actor, &gw->work);
     if (gw->err)
         o->host->failed(o->host_ctx, gw->err);
     return err;

@@ -9,6 +9,7 @@
 #include "fake_host.h"
 
 #include "base/memory.h"
+#include "tensor/vector.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,6 +34,15 @@ static void run(fast_err (*worker)(fast_trainer *t, const void *config), int64_t
         fail_msg("%s", r.detail);
 }
 
+/* An element of a vector on any device. */
+static float at(const float *x)
+{
+    float value;
+
+    fast__vector_copy(1, x, &value);
+    return value;
+}
+
 static fast_err update_by_range(fast_trainer *t, const void *config)
 {
     float whole[FAKE_COUNT];
@@ -43,10 +53,10 @@ static fast_err update_by_range(fast_trainer *t, const void *config)
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         for (int64_t i = 0; i < FAKE_COUNT; i++)
-            whole[i] = t->w[i] - 0.5f * (t->g[i] * 2);
+            whole[i] = at(t->w + i) - 0.5f * (at(t->g + i) * 2);
         for (int64_t i = 0; i < FAKE_COUNT; i += 2)
             fast_trainer_update_range(t, t->step, t->lr, t->w + i, t->g + i, 2, i, 2);
-        FAST_TRY(expect(memcmp(t->w, whole, sizeof whole) == 0, "w <- w - lr scale g"));
+        FAST_TRY(expect(fast__vector_equal(FAKE_COUNT, t->w, whole), "w <- w - lr scale g"));
     }
     return fast_trainer_end(t);
 }
@@ -125,11 +135,13 @@ static fast_err count_steps(fast_trainer *t, const void *config)
     (void)config;
     FAST_TRY(fast_trainer_micro_gradient(t, 0));
     FAST_TRY(expect(t->step == 0, "a micro-batch counts no step"));
-    const double first = 0.5 * FAKE_COUNT * (double)(t->g[0] * t->g[0]);
-    memset(t->w, 0, sizeof(float) * FAKE_COUNT);
-    t->w[0] = t->g[0] + 1; /* another loss */
+    float g = at(t->g);
+    const double first = 0.5 * FAKE_COUNT * (double)(g * g);
+    fast__vector_fill(FAKE_COUNT, 0, t->w);
+    fast__vector_fill(1, g + 1, t->w); /* another loss */
     FAST_TRY(fast_trainer_micro_gradient(t, 1));
-    const double second = 0.5 * (double)(t->g[0] * t->g[0]) + first * (FAKE_COUNT - 1) / FAKE_COUNT;
+    g = at(t->g);
+    const double second = 0.5 * (double)(g * g) + first * (FAKE_COUNT - 1) / FAKE_COUNT;
     fast_trainer_count_step(t);
     FAST_TRY(expect(t->step == 1 && t->loss == (first + second) / 2, "the mean of both losses"));
     const double loss = t->loss;
@@ -195,24 +207,37 @@ static fast_err save_and_load(fast_trainer *t, const void *config)
     fast_context *c = fast__context_of(t);
     fast_saved saved = { .step = -1 }, after = { .step = -1 };
     int64_t *block = NULL;
+    fast_vector v = { 0 };
 
     (void)config;
     FAST_TRY(fast_trainer_persist(t, 1, sizeof *block, (void **)&block));
+    FAST_TRY(fast_trainer_persist_vector(t, 2, &v));
+    fast__vector_fill(FAKE_COUNT, 6, v.x);
     FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
     FAST_TRY(fast_trainer_update(t, t->g, 1));
     *block = 5;
     fast_err err = save(c, &saved);
-    t->w[3] = -1;
+    fast__vector_fill(1, -1, t->w + 3);
+    fast__vector_fill(FAKE_COUNT, 0, v.x);
     *block = 0;
     if (!err)
         err = load(c, &saved);
     if (!err)
-        err = expect(t->w[3] == t->w[2] && *block == 5, "w and the block are back");
+        err = expect(at(t->w + 3) == at(t->w + 2) && *block == 5, "w and the block are back");
     if (!err)
         err = save(c, &after);
     if (!err)
         err = expect(after.size == saved.size && !memcmp(after.bytes, saved.bytes, saved.size),
                      "the bytes are the same");
+    if (!err) { /* as in a run, where the block is read before the strategy asks for it */
+        fast__context_drop_blocks(c);
+        err = load(c, &saved);
+    }
+    if (!err)
+        err = fast_trainer_persist_vector(t, 2, &v);
+    if (!err)
+        err = expect(at(v.x + 5) == 6 && fast__device_of(v.x) == fast__device_of(t->w),
+                     "the vector is back, on the device of w");
     fast__free(saved.bytes);
     fast__free(after.bytes);
     return err;

@@ -7,7 +7,7 @@
  */
 #include "trainer/context.h"
 
-#include "base/memory.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -125,9 +125,10 @@ fast_err fast_trainer_centre(fast_trainer *t, float **out)
 
     FAST_ASSERT(out != NULL);
     if (!c->centre)
-        FAST_TRY(fast__alloc("the centre", t->count + t->workers, sizeof *c->centre, &c->centre));
-    memcpy(c->centre, t->w, (size_t)t->count * sizeof *t->w);
-    memset(c->centre + t->count, 0, (size_t)t->workers * sizeof *c->centre);
+        FAST_TRY(fast__vector_new(fast__context_device(c), "the centre", t->count + t->workers,
+                                  &c->centre));
+    fast__vector_copy(t->count, t->w, c->centre);
+    fast__vector_fill(t->workers, 0, c->centre + t->count);
     t->centre = c->centre;
     t->centre_version = 0;
     *out = c->centre;

@@ -10,12 +10,16 @@
  *                  (opened_spaces.c)
  *   forecast       bytes of kernels and floats of sums at worker 0, by step
  *
+ * Vectors are on the device of the run's model, and values that arrived on the host. Kernels are
+ * written for the host: they run on mapped memory.
+ *
  * Cost: a kernel on five floats more than its own, and 25 operations for each worker.
  */
 #include "trainer/context.h"
 
 #include "base/memory.h"
-#include "comm/sum.h"
+#include "tensor/sum.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -118,7 +122,7 @@ fast_err fast_trainer_apply_range(fast_trainer *t, const fast_kernel *kernel, co
             if (operand[i].age >= 0)
                 fast__context_stale(c, operand[i].age);
         }
-        kernel->run(ctx, count, x);
+        fast__device_run(kernel->run, ctx, count, kernel->vectors, kernel->written, x);
         apply_shares(t, kernel, ctx, operand, (double)count / (double)t->count);
     }
     c->traffic.moved += elements * kernel->bytes;
@@ -155,7 +159,7 @@ void fast_trainer_adopt(fast_trainer *t, const fast_vector *v)
 
     FAST_ASSERT(v->x != NULL);
     if (v->x != t->w)
-        memcpy(t->w, v->x, (size_t)t->count * sizeof *t->w);
+        fast__vector_copy(t->count, v->x, t->w);
     if (v->age >= 0)
         fast__context_stale(fast__context_of(t), v->age);
     for (int64_t i = 0; shares && i < t->workers; i++)

@@ -4,6 +4,7 @@
 #include "base/option.h"
 #include "base/rng.h"
 #include "fast/comm.h"
+#include "tensor/device.h"
 #include "transport/blame/blame.h"
 #include "transport/mailbox.h"
 #include "transport/message_pool.h"
@@ -129,6 +130,8 @@ typedef struct fast_place {
 /* A counter that one actor writes; other threads may read it at any time. */
 typedef _Atomic int64_t fast_counter;
 
+typedef struct fast_world_vector fast_world_vector; /* world.c */
+
 struct fast_world {
     const fast_transport *transport; /* called by the actors: perhaps a wrapper */
     const fast_transport *inner;     /* the transport without wrappers */
@@ -150,11 +153,17 @@ struct fast_world {
     void *check;                     /* state of the wrapper `check`; NULL: not wrapped */
     fast_record_state *record;       /* NULL: neither recorded nor replayed */
     fast_pool *pool;                 /* of messages and buffers */
-    int64_t ended_count;             /* serial transports: actors whose program returned */
-    fast_snapshot *snapshot;         /* live view for other threads; NULL: nobody watches */
-    fast_counter *waited;            /* [count] ns that actors were blocked for this actor, without
+    const fast_device *device;       /* of vectors that actors allocate; messages are the host's */
+    fast_world_vector *_Atomic vectors; /* of fast__world_vector(), a list */
+    int64_t ended_count;                /* serial transports: actors whose program returned */
+    fast_snapshot *snapshot;            /* live view for other threads; NULL: nobody watches */
+    fast_counter *waited; /* [count] ns that actors were blocked for this actor, without
                                         the time of flight of its messages */
 };
+
+/* Allocate a vector of zeros on the world's device; the world frees it at its end, so that all
+ * actors of the process may use it. FAST_ENOMEM. */
+fast_err fast__world_vector(fast_world *world, const char *what, int64_t count, float **out);
 
 /* Work in the background of the actor's program: a nonblocking collective, an owner's service.
  * Advanced by fast__progress() in the actor's waits and reports. */

@@ -4,6 +4,7 @@
  * messages; and its run, from the start of the first program to the sum of all counters.
  */
 #include "base/memory.h"
+#include "tensor/device.h"
 #include "transport/transport.h"
 
 #include <stdio.h>
@@ -53,6 +54,7 @@ fast_err fast__world_init(fast_world *world, const fast_transport *transport,
     world->roles = roles;
     world->role_count = role_count;
     world->count = count;
+    world->device = &fast__host;
     world->timeout_ns = (int64_t)(config->timeout * 1e9);
     fast_err err = fast__alloc("the table of actors", count, sizeof *world->places, &world->places);
     if (!err)
@@ -75,9 +77,39 @@ fast_err fast__world_init(fast_world *world, const fast_transport *transport,
     return FAST_OK;
 }
 
+struct fast_world_vector {
+    float *at;               /* first element */
+    fast_world_vector *next; /* the vector allocated before */
+};
+
+fast_err fast__world_vector(fast_world *world, const char *what, int64_t count, float **out)
+{
+    fast_world_vector *entry = NULL;
+
+    FAST_ASSERT(world != NULL && out != NULL);
+    FAST_TRY(fast__alloc(what, 1, sizeof *entry, &entry));
+    const fast_err err = fast__vector_new(world->device, what, count, &entry->at);
+    if (err) {
+        fast__free(entry);
+        return err;
+    }
+    *out = entry->at;
+    entry->next = atomic_load(&world->vectors);
+    while (!atomic_compare_exchange_weak(&world->vectors, &entry->next, entry))
+        ;
+    return FAST_OK;
+}
+
 /* Also for a world whose init failed. */
 void fast__world_fini(fast_world *world)
 {
+    while (world->vectors) {
+        fast_world_vector *entry = world->vectors;
+
+        world->vectors = entry->next;
+        fast__vector_free(entry->at);
+        fast__free(entry);
+    }
     fast__free(world->places);
     fast__free(world->actors);
     fast__free(world->waited);

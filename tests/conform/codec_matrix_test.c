@@ -95,7 +95,8 @@ static fast_err open_cell(const int cell[DIMENSIONS], const char *const *more, f
     return fast_run_open_with(options, NULL, train_data, test_data, out);
 }
 
-static test_outcome run_once(const int cell[DIMENSIONS], fast_result *result, char why[TEXT])
+static test_outcome run_once(const int cell[DIMENSIONS], const char *device, fast_result *result,
+                             char why[TEXT])
 {
     const fast_strategy *strategy = fast__strategies[cell[STRATEGY]];
     const bool sums = strategy->shares_memory || strcmp(strategy->name, "dogwild") == 0;
@@ -103,7 +104,7 @@ static test_outcome run_once(const int cell[DIMENSIONS], fast_result *result, ch
     fast_run *run = NULL;
 
     snprintf(lr, sizeof lr, "lr=%g", setting_of(cell[CODEC]).rate / (sums ? 2 : 1));
-    fast_err err = open_cell(cell, (const char *const[]){ lr, "steps=64", NULL }, &run);
+    fast_err err = open_cell(cell, (const char *const[]){ lr, "steps=64", device, NULL }, &run);
     if (!err)
         err = fast_run_train(run);
     if (err)
@@ -117,11 +118,12 @@ static test_outcome run_once(const int cell[DIMENSIONS], fast_result *result, ch
     return TEST_RAN;
 }
 
-/* A cell: it ran and learned, and in sim it did so twice; or it was refused. */
+/* A cell: it ran and learned, and in sim it did the same with its vectors on the device `check`; or
+ * it was refused. */
 static test_outcome run_cell(const int cell[DIMENSIONS], char why[TEXT])
 {
     fast_result first = { 0 }, second = { 0 };
-    test_outcome outcome = run_once(cell, &first, why);
+    test_outcome outcome = run_once(cell, "device=host", &first, why);
 
     if (outcome != TEST_RAN)
         return outcome;
@@ -135,9 +137,9 @@ static test_outcome run_cell(const int cell[DIMENSIONS], char why[TEXT])
     }
     if (cell[TRANSPORT] != 0)
         return TEST_RAN;
-    outcome = run_once(cell, &second, why);
+    outcome = run_once(cell, "device=check", &second, why);
     if (outcome == TEST_RAN && first.params_hash != second.params_hash) {
-        snprintf(why, TEXT, "does not repeat");
+        snprintf(why, TEXT, "does not repeat on the device check");
         return TEST_FAILED;
     }
     return outcome;

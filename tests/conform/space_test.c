@@ -5,12 +5,14 @@
  *
  * Method: programs of actors that check what they read and return an error if it is wrong, run in
  * every setting: near (all actors share memory), far (none do: messages only), mixed (two by two),
- * on threads and in the simulator, there with several seeds. Under mpirun the program takes "mpi"
- * as its argument and runs the same over MPI.
+ * on threads and in the simulator, there with several seeds; and once more with the vectors of
+ * spaces on the device `check`, on which an access outside a kernel ends the test. Under mpirun the
+ * program takes "mpi" as its argument and runs the same over MPI.
  */
 #include "space/space_store.h"
 
 #include "base/memory.h"
+#include "tensor/device_check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,8 +64,8 @@ static fast_err wrong(const char *what, double is, double should)
     return fast__fail(FAST_EFORMAT, "%s is %g, not %g", what, is, should);
 }
 
-static fast_err try_run(const setting *set, int64_t seed, fast_actor_fn *program, void *ctx,
-                        int64_t actors)
+static fast_err try_run(const setting *set, const fast_device *device, int64_t seed,
+                        fast_actor_fn *program, void *ctx, int64_t actors)
 {
     char seed_text[32], transport[32], cluster[64];
     snprintf(cluster, sizeof cluster, "cluster=%s", set->cluster);
@@ -76,6 +78,7 @@ static fast_err try_run(const setting *set, int64_t seed, fast_actor_fn *program
                                                   set->cluster[0] ? cluster : NULL, NULL },
                                 &config));
     FAST_TRY(fast__world_open(&config, roles, 1, &world));
+    world->device = device;
     for (int64_t i = 0; set->near > 0 && i < actors; i++)
         world->places[i].node = i / set->near;
     const fast_err err = fast__world_run(world, NULL);
@@ -88,13 +91,17 @@ static void run_with(fast_actor_fn *program, void *ctx, int64_t actors)
 {
     const setting *settings = on_mpi ? &mpi_setting : all_settings;
     const size_t count = on_mpi ? 1 : sizeof all_settings / sizeof all_settings[0];
+    const fast_device *check = NULL;
+    assert_int_equal(fast__device_check_open(&check), FAST_OK);
     for (size_t i = 0; i < count; i++)
-        for (int64_t seed = 1; seed <= settings[i].seeds; seed++) {
-            const fast_err err = try_run(&settings[i], seed, program, ctx, actors);
+        for (int64_t seed = 0; seed <= settings[i].seeds; seed++) {
+            const fast_device *device = seed == 0 ? check : &fast__host;
+            const fast_err err = try_run(&settings[i], device, seed, program, ctx, actors);
             if (err)
-                fail_msg("%s, seed %lld: %s: %s", settings[i].name, (long long)seed,
-                         fast_err_name(err), fast_error_detail());
+                fail_msg("%s, %s, seed %lld: %s: %s", settings[i].name, device->name,
+                         (long long)seed, fast_err_name(err), fast_error_detail());
         }
+    fast__device_check_close(check);
 }
 
 /* A space with two tensors, one of them large, owned by the first actors. */

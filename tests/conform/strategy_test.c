@@ -11,8 +11,8 @@
  */
 #include "base/hash.h"
 #include "base/memory.h"
-#include "comm/sum.h"
 #include "run/team.h"
+#include "tensor/sum.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -96,6 +96,53 @@ dropout n=3 in=6 a=0 loss=mse
 """.strip().splitlines()
 
 
+# Elementary operators, after all others so that those draw the same numbers as before.
+ELEMENTARY = """
+map n=3 in=13 kind=0 a=1.7 b=-0.4
+map n=2 in=4x5 kind=1 a=2
+map n=2 in=3x4 kind=1 a=3
+map n=2 in=3x2x2 kind=1 a=-1 positive=1
+map n=3 in=7 kind=1 a=0.5 positive=1
+map n=2 in=3x4x5 kind=2 a=-0.15 b=2
+map n=2 in=11 kind=3
+map n=2 in=9 kind=4 positive=1
+map n=2 in=3x3 kind=5
+map n=3 in=17 kind=6
+map n=2 in=2x5 kind=7
+map n=3 in=8 kind=8 a=0.7
+map n=2 in=9 kind=9 a=0.2 b=0.5
+map n=2 in=2x2x3 kind=10
+arith n=2 in=3x4x5,1x4x1 kind=0
+arith n=3 in=4x5,4x5 kind=1
+arith n=2 in=1x5,4x5 kind=2
+arith n=2 in=3x4x5,3x1x1 kind=2
+arith n=3 in=7,7 kind=3 positive=1
+scale n=3 in=4x5 shape=1x5
+scale n=2 in=3x2x4 shape=3x1x1
+scale n=2 in=6 shape=6
+shift n=3 in=4x5 shape=4x5
+shift n=2 in=3x2x4 shape=1x1x4
+matmul n=2 in=3x4,4x5
+matmul n=3 in=2x3x4,2x4x5
+matmul n=1 in=1x1,1x1
+transpose n=2 in=3x4 order=1x0
+transpose n=3 in=2x3x4 order=2x0x1
+transpose n=2 in=2x3x4 order=0x2x1
+reshape n=2 in=3x4 shape=2x2x3
+reshape n=3 in=12 shape=4x3
+slice n=2 in=5x4 axis=0 start=1 count=3
+slice n=3 in=2x3x7 axis=2 start=4 count=3
+slice n=2 in=9 axis=0 start=8 count=1
+reduce n=2 in=3x4 axes=1 mean=1
+reduce n=3 in=2x3x4 axes=0x2 mean=0
+reduce n=2 in=5 axes=0 mean=1
+log_softmax n=3 in=7
+log_softmax n=2 in=4x5
+arith n=2 in=3x4,3x4 kind=4
+arith n=2 in=3x4x2,1x4x2 kind=5
+""".strip().splitlines()
+
+
 def random_cases():
     """Convolutions and pools whose windows fit, with everything drawn."""
     draw = random.Random(7)
@@ -148,6 +195,8 @@ class Case:
         value = (torch.rand(*shape) * 2 - 1) * spread
         if "levels" in self.words:  # few different values: ties
             value = (value * self.whole("levels")).round() / self.whole("levels")
+        if "positive" in self.words:
+            value = value.abs() + 0.3
         self.tensors[name] = value
         self.leaves[name] = value.double().requires_grad_()
         return self.leaves[name]
@@ -259,7 +308,35 @@ def run_layer_norm(case, x):
     return F.layer_norm(x, (C,), w, b, case.number("a", 1e-5))
 
 
+MAPS = [
+    lambda x, a, b: a * x + b, lambda x, a, b: x ** a, lambda x, a, b: x.clamp(a, b),
+    lambda x, a, b: x.exp(), lambda x, a, b: x.log(), lambda x, a, b: x.abs(),
+    lambda x, a, b: torch.erf(x), lambda x, a, b: F.softplus(x), lambda x, a, b: F.elu(x, a),
+    lambda x, a, b: (a * x + b).clamp(0, 1), lambda x, a, b: F.hardswish(x),
+]
+ARITH = [torch.add, torch.sub, torch.mul, torch.div, torch.maximum, torch.minimum]
+
+
+def dims(case, key):
+    return [int(d) for d in case.words[key].split("x")]
+
+
+def run_reduce(case, x):
+    axes = [d + 1 for d in dims(case, "axes")]
+    return x.mean(axes, keepdim=True) if case.whole("mean", 1) else x.sum(axes, keepdim=True)
+
+
 SIMPLE = {
+    "map": lambda case, x: MAPS[case.whole("kind")](x, case.number("a", 1), case.number("b")),
+    "arith": lambda case, x, z: ARITH[case.whole("kind")](x, z),
+    "scale": lambda case, x: x * case.given("weight", *dims(case, "shape")),
+    "shift": lambda case, x: x + case.given("weight", *dims(case, "shape")),
+    "matmul": lambda case, x, z: x @ z,
+    "transpose": lambda case, x: x.permute(0, *(d + 1 for d in dims(case, "order"))),
+    "reshape": lambda case, x: x.reshape(case.n, *dims(case, "shape")),
+    "slice": lambda case, x: x.narrow(case.whole("axis") + 1, case.whole("start"), case.whole("count")),
+    "reduce": run_reduce,
+    "log_softmax": lambda case, x: torch.log_softmax(x, -1),
     "relu": lambda case, x: F.relu(x),
     "leaky_relu": lambda case, x: F.leaky_relu(x, case.number("a")),
     "tanh": lambda case, x: torch.tanh(x),
@@ -343,7 +420,7 @@ def save(path, tensors, metadata):
 def main():
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    cases = FIXED + random_cases()
+    cases = FIXED + random_cases() + ELEMENTARY
     tensors, metadata = {}, {"cases": str(len(cases)), "torch": torch.__version__}
     for i, text in enumerate(cases):
         metadata[f"case.{i}"] = text

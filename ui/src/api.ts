@@ -2,9 +2,9 @@
 /* What the server says, as types, and how to ask it. The names are those of the run store's columns,
    of the flags and of the JSON of `fast train --json`. A number that was not measured is null. */
 
-export type Status = "running" | "done" | "target" | "canceled" | "diverged" | "failed" | "interrupted";
+export type Status = "running" | "done" | "target" | "patience" | "canceled" | "diverged" | "failed" | "interrupted";
 export const STATUSES: readonly Status[] =
-    ["running", "done", "target", "canceled", "diverged", "failed", "interrupted"];
+    ["running", "done", "target", "patience", "canceled", "diverged", "failed", "interrupted"];
 
 /* One run, as it is listed. */
 export interface Run {
@@ -109,7 +109,7 @@ export interface RunDetail {
 /* Measured over time, by column; all have the length of seq. */
 export const METRICS = ["seq", "step", "epoch", "time_s", "wall_s", "samples", "bytes", "loss", "train_accuracy",
     "test_loss", "test_accuracy", "samples_per_s", "compute_s", "exchange_s", "wait_s", "codec_s",
-    "staleness_mean", "divergence"] as const;
+    "staleness_mean", "divergence", "validation_loss", "validation_accuracy"] as const;
 export type Metric = (typeof METRICS)[number];
 export type Metrics = Record<Metric, (number | null)[]>;
 

@@ -23,7 +23,7 @@ export interface Mark {
     text: string;
 }
 
-const SIGNS: Record<string, string> = { fault: "✕", phase: "⇄", save: "▾", stop: "■" };
+const SIGNS: Record<string, string> = { fault: "✕", phase: "⇄", save: "▾", best: "★", stop: "■" };
 const HEIGHT = 230;
 const MANY = 4; /* of more lines only the one near the pointer is told */
 const FEW = 60; /* so few values are also drawn as points, where others lie between them */

@@ -9,14 +9,14 @@ import { number, percent, short } from "./format.ts";
 /* Each chart: its title, its lines as (column, name, colour), its numbers. The last two are left out
    where they are zero throughout, as in synchronous training. */
 const CHARTS: readonly [string, [Metric, string, number][], (value: number) => string][] = [
-    ["Accuracy", [["train_accuracy", "train", 0], ["test_accuracy", "test", 1]], percent],
-    ["Loss", [["loss", "train", 0], ["test_loss", "test", 1]], number],
+    ["Accuracy", [["train_accuracy", "train", 0], ["validation_accuracy", "validation", 2], ["test_accuracy", "test", 1]], percent],
+    ["Loss", [["loss", "train", 0], ["validation_loss", "validation", 2], ["test_loss", "test", 1]], number],
     ["Samples a second", [["samples_per_s", "samples/s", 2]], short],
     ["Staleness", [["staleness_mean", "mean", 4]], number],
     ["Divergence of the replicas", [["divergence", "divergence", 3]], number],
 ];
 const ALWAYS = 3; /* of them; the others only where they are not zero throughout */
-const MARKED = new Set(["fault", "phase", "save", "stop"]);
+const MARKED = new Set(["fault", "phase", "save", "best", "stop"]);
 
 export class Curves {
     readonly element: HTMLElement;
@@ -44,7 +44,9 @@ export class Curves {
         const axis = { ...AXES[this.axis], label };
         const marks = events.filter((event) => MARKED.has(event.kind)).flatMap((event): Mark[] => {
             const at = placeOf(event, metrics, this.axis);
-            return at === null ? [] : [{ x: at, kind: event.kind, text: event.text ?? "" }];
+            /* The end of a run is told after its last row: its mark is at the edge. */
+            const end = x.at(-1) ?? at;
+            return at === null ? [] : [{ x: Math.min(at, end ?? at), kind: event.kind, text: event.text ?? "" }];
         });
         CHARTS.forEach(([, columns], i) => {
             const shown = columns.filter(([name]) => i < ALWAYS ? isMeasured(metrics[name]) : isNonzero(metrics[name]));

@@ -7,6 +7,7 @@ const SIGNS: Record<Status, [sign: string, help: string]> = {
     running: ["●", "its process is training now"],
     done: ["✓", "trained to the end"],
     target: ["★", "reached the target accuracy"],
+    patience: ["◆", "stopped early: the validation set saw no better model"],
     canceled: ["■", "was stopped by somebody"],
     diverged: ["≈", "the loss was no longer a number"],
     failed: ["✕", "ended with an error"],

@@ -240,6 +240,24 @@ test("the switch chooses light or dark, and keeps it", async () => {
     await switched.context().close();
 });
 
+test("a run that stopped early shows its classes, its matrix and the best step", async () => {
+    await stage.train("--epochs", "9", "--validation", "0.2", "--patience", "1", "--min-delta", "9", "--seed", "7");
+    const own = await open();
+    const { runs } = await own.evaluate(() => fetch("/api/runs?status=patience").then((reply) => reply.json()));
+    equal(runs.length, 1);
+    await go(`#/run/${runs[0].id}`, own);
+    await own.getByRole("heading", { name: "Test set" }).waitFor();
+    await own.getByText("the validation set was best at step").waitFor();
+    equal(await own.getByRole("region", { name: "Classes" }).locator("tbody tr").count(), 10);
+    const cells = await own.getByRole("region", { name: "Confusion matrix" }).locator("tbody td").allTextContents();
+    equal(cells.length, 100);
+    equal(cells.reduce((sum, text) => sum + Number(text), 0), 128);
+    await own.getByRole("img", { name: /^Loss over time: .*validation \d/ }).waitFor();
+    if (process.env.FAST_SCREENSHOT) /* a folder, for people who want to look */
+        await own.screenshot({ path: join(process.env.FAST_SCREENSHOT, "figures.png"), fullPage: true });
+    await own.context().close();
+});
+
 test("the browser had nothing to complain about", () => {
     /* Answers that are refused on purpose above are no complaints. */
     deepEqual(complaints.filter((text) => !/Failed to load resource/.test(text)), []);

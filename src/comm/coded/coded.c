@@ -134,7 +134,9 @@ static fast_err open_whole(fast_coded *c, const fast_coded_options *o)
     for (int r = 0; c->way == FAST_CODED_ROUNDS && r < fast__coder_round_count(c->up); r++)
         if (fast__coder_round_size(c->up, r) > longest)
             longest = fast__coder_round_size(c->up, r);
-    return fast__alloc("values", longest, sizeof *c->value, &c->value);
+    /* Entries are the host's, as messages are. */
+    const bool vectors = c->way == FAST_CODED_ROUNDS && o->device;
+    return fast__vector_new(vectors ? o->device : &fast__host, "values", longest, &c->value);
 }
 
 /* Nothing is sent: members make their objects independently, from equal options. */
@@ -178,7 +180,7 @@ void fast__coded_free(fast_coded *c)
     fast__free(c->downs);
     fast__free(c->parts);
     fast__free(c->index);
-    fast__free(c->value);
+    fast__vector_free(c->value);
     fast__free(c);
 }
 
@@ -244,7 +246,7 @@ void fast__coded_pack(const fast_coded *c, fast_pack *pack, int64_t kind)
             continue;
         memcpy(at, &encodings, sizeof encodings);
         if (count > 0)
-            memcpy(at + sizeof encodings, state, size);
+            fast__vector_copy(count, state, at + sizeof encodings);
     }
 }
 
@@ -263,8 +265,7 @@ fast_err fast__coded_unpack(fast_coded *c, const fast_pack_record *record)
                           record->size, (long long)record->number);
     memcpy(&encodings, record->data, sizeof encodings);
     fast__coder_restart(coder, encodings & INT64_MAX);
-    if (count > 0)
-        memcpy(state, (const uint8_t *)record->data + sizeof encodings, size);
+    fast__vector_copy(count, (const uint8_t *)record->data + sizeof encodings, state);
     return FAST_OK;
 }
 
@@ -358,8 +359,10 @@ void fast__coded_vote(const fast_coded *c, int64_t count, float *y)
 
     if (!(c->traits & FAST_CODEC_VOTES))
         return;
+    float *at = fast__map(y, count, FAST_ACCESS_UPDATE);
     for (int64_t i = 0; i < count; i++)
-        y[i] = y[i] > 0 ? all : y[i] < 0 ? -all : y[i];
+        at[i] = at[i] > 0 ? all : at[i] < 0 ? -all : at[i];
+    fast__unmap(y, count, FAST_ACCESS_UPDATE);
 }
 
 /* Messages: words are the phase, the bytes of part 0, and the floats of the whole vector. */

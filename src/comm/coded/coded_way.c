@@ -34,6 +34,7 @@ fast_coder_options fast__coded_coder(const fast_coded_options *o, int64_t offset
     FAST_ASSERT(offset >= 0 && count > 0);
     return (fast_coder_options){ .chain = o->up,
                                  .layout = o->layout,
+                                 .device = o->device,
                                  .offset = offset,
                                  .count = count,
                                  .scope = o->scope,

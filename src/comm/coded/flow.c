@@ -26,6 +26,7 @@
 #include "comm/flow.h"
 
 #include "base/memory.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -71,7 +72,8 @@ static fast_err open_codec(fast_flows *flows, const fast_coder_options *coder, f
     if (!flow->options.values || (fast__chain_traits(coder->chain) & FAST_CODEC_LOSSLESS)) {
         FAST_TRY(fast__coder_new(coder, &flow->coder));
         return flow->options.decodes && (flow->options.values || flow->options.raw)
-                   ? fast__alloc("values", flow->count, sizeof *flow->values, &flow->values)
+                   ? fast__vector_new(coder->device ? coder->device : &fast__host, "values",
+                                      flow->count, &flow->values)
                    : FAST_OK;
     }
     if (!*shadows)
@@ -87,7 +89,7 @@ static void flow_free(fast_flow *flow)
     FAST_ASSERT(flow);
     fast__coder_free(flow->coder);
     fast__shadow_fini(&flow->shadow);
-    fast__free(flow->values);
+    fast__vector_free(flow->values);
     fast__free(flow);
 }
 
@@ -211,7 +213,7 @@ void fast__flows_pack(const fast_flows *flows, fast_pack *pack, int64_t kind)
         memcpy(&words[WORD_FRACTION], &f->shadow.sent, sizeof f->shadow.sent);
         memcpy(at, words, sizeof words);
         if (count > 0)
-            memcpy(at + sizeof words, floats, size);
+            fast__vector_copy(count, floats, at + sizeof words);
     }
 }
 
@@ -260,8 +262,7 @@ fast_err fast__flows_unpack(fast_flows *flows, const fast_coded_options *o,
     } else {
         fast__coder_restart(flow->coder, words[WORD_SENT] & INT64_MAX);
     }
-    if (count > 0)
-        memcpy(floats, (const uint8_t *)record->data + sizeof words, size);
+    fast__vector_copy(count, (const uint8_t *)record->data + sizeof words, floats);
     return FAST_OK;
 }
 

@@ -345,11 +345,13 @@ fast_err fast_allreduce_sparse(fast_group *group, const fast_sparse *x, float *y
     if (!err)
         err = exchange(&s);
     if (!err && s.sum.dense && x->size > 0) {
-        memcpy(y, s.sum.value, (size_t)x->size * sizeof *y);
+        fast__vector_copy(x->size, s.sum.value, y);
     } else if (!err && x->size > 0) {
-        memset(y, 0, (size_t)x->size * sizeof *y);
+        float *to = fast__map(y, x->size, FAST_ACCESS_WRITE);
+        memset(to, 0, (size_t)x->size * sizeof *to);
         for (int64_t i = 0; i < s.sum.count; i++)
-            y[s.sum.index[i]] = s.sum.value[i];
+            to[s.sum.index[i]] = s.sum.value[i];
+        fast__unmap(y, x->size, FAST_ACCESS_WRITE);
     }
     fast_buffer_free(s.sum.buffer);
     return err ? fast__group_fail(group, err) : FAST_OK;

@@ -33,7 +33,8 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "comm/allreduces.h"
-#include "comm/sum.h"
+#include "tensor/sum.h"
+#include "tensor/vector.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -187,7 +188,7 @@ static bool post(direct_member *d, direct_op *op)
     own->slots[at] = (direct_slot){ .x = op->x, .count = op->count };
     if (is_small(d, op) && op->x && op->count > 0) {
         float *copy = d->copies + (int64_t)at * d->small;
-        memcpy(copy, op->x, (size_t)op->count * sizeof *op->x);
+        fast__vector_copy(op->count, op->x, copy);
         own->slots[at].x = copy;
     }
     /* A member that reads the new `posted` reads this too: no line is written twice for it. */

@@ -67,11 +67,13 @@ static fast_err native_run(fast_group *group, void *state, float *x, int64_t cou
         .ids = state,
         .count = group->size,
         .key = group->key,
-        .x = x,
+        .x = fast__map(x, count, FAST_ACCESS_UPDATE),
         .size = count,
         .deadline = fast__deadline(group->actor, deadline),
     };
-    return group->actor->world->transport->native(group->actor, &native);
+    const fast_err err = group->actor->world->transport->native(group->actor, &native);
+    fast__unmap(x, count, FAST_ACCESS_UPDATE);
+    return err;
 }
 
 /* The best known algorithm: an estimate, as the library decides. */

@@ -5,6 +5,7 @@
  */
 #include "base/memory.h"
 #include "comm/collective/moves.h"
+#include "tensor/vector.h"
 
 #include <string.h>
 
@@ -32,7 +33,7 @@ fast_err fast_alltoall(fast_group *group, const float *x, int64_t count, float *
     (void)fast__mul_size(count, group->size, &total);
     FAST_TRY(fast__group_check_count("alltoall", total));
     if (x && count > 0)
-        memcpy(y + group->rank * count, x + group->rank * count, (size_t)count * sizeof *x);
+        fast__vector_copy(count, x + group->rank * count, y + group->rank * count);
     return fast__collective_floats(group, "alltoall", alltoall_rounds, (fast_ask){ .count = count },
                                    x, y, deadline);
 }

@@ -65,6 +65,16 @@ static void retain(fast_collective *collective, fast_buffer *buffer)
     collective->retained = buffer;
 }
 
+/* Copy floats of any device, or bytes of the host: a vector is never cut inside an element. */
+static void copy(size_t size, const void *from, void *to)
+{
+    FAST_ASSERT(from != NULL && to != NULL);
+    if (size % sizeof(float) == 0)
+        fast__vector_copy((int64_t)(size / sizeof(float)), from, to);
+    else
+        memcpy(to, from, size);
+}
+
 /* Add the part of a SEND to its message. */
 static fast_err fill(fast_collective *collective, const fast_move *move, size_t size, fast_msg *msg)
 {
@@ -74,7 +84,7 @@ static fast_err fill(fast_collective *collective, const fast_move *move, size_t 
     } else {
         fast_buffer *buffer = NULL;
         FAST_TRY(fast_buffer_new(collective->group->actor, size, &buffer));
-        memcpy(fast_buffer_data(buffer), x + (size_t)move->offset * collective->element, size);
+        copy(size, x + (size_t)move->offset * collective->element, fast_buffer_data(buffer));
         retain(collective, buffer);
     }
     if (move->flags & FAST_MOVE_RETAIN) {
@@ -123,14 +133,14 @@ static void apply(fast_collective *collective, const fast_move *move, size_t siz
         }
         fast__vector_add(n, fast_msg_data(msg, 0), sum);
     } else if (move->kind == FAST_MOVE_COPY) {
-        memcpy(y, fast_msg_data(msg, 0), size);
+        copy(size, fast_msg_data(msg, 0), y);
     } else {
         FAST_ASSERT(move->kind == FAST_MOVE_MERGE && !fast_buffer_is_frozen(msg->parts[0].buffer));
         float *sum = fast_buffer_data(msg->parts[0].buffer);
         const unsigned char *x = collective->x;
         fast__vector_add(n, (const float *)(const void *)(x + at), sum);
         if (move->flags & FAST_MOVE_STORE)
-            memcpy(y, sum, size);
+            copy(size, sum, y);
     }
     if (move->flags & FAST_MOVE_RETAIN) {
         FAST_ASSERT(msg->parts[0].offset == 0);

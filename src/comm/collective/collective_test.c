@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: every collective, by every algorithm, gives the right numbers, to the bit, on real threads
- *   and in virtual time, for one to seventeen members and counts from none to many.
+ *   and in virtual time, for one to seventeen members and counts from none to many; and reads no
+ *   vector outside kernels.
  * Method: the program of tests/collectives.h, which compares to the bit.
  */
 #include "collectives.h"
 
 #include "base/err.h"
 #include "comm/allreduces.h"
+#include "tensor/device_check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -109,6 +111,29 @@ static void test_checked(void **state)
         }
 }
 
+/* Vectors on the device `check`: an access outside a kernel ends the test. */
+static void test_devices(void **state)
+{
+    (void)state;
+    static const int64_t few[] = { 0, 1, 7, 40 };
+    const char *algorithms[] = { "tree",   "butterfly", "ring:chunk=5",          "rabenseifner",
+                                 "direct", "auto",      "hierarchical:members=1" };
+    const char *laptop[] = { "transport=sim", "timeout=600", "cluster=laptop", NULL };
+    const fast_device *device = NULL;
+    assert_int_equal(fast__device_check_open(&device), FAST_OK);
+    for (int a = 0; a < 7; a++)
+        for (int t = 0; t < 2; t++)
+            for (int64_t n = 2; n <= 5; n += 3) {
+                collectives what = { algorithms[a], few, 4, 11, false, device };
+                const fast_role roles[] = { { "worker", n, collectives_main, &what } };
+                const fast_err err = fast_actors_run(t ? threads : laptop, roles, 1, NULL);
+                if (err)
+                    fail_msg("%s: %s", algorithms[a], fast_error_detail());
+            }
+    assert_true(fast__device_check_maps(device) > 0);
+    fast__device_check_close(device);
+}
+
 /* Ranks with one actor each, and with several. */
 static void test_mpi(void **state)
 {
@@ -131,7 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads), cmocka_unit_test(test_long),
         cmocka_unit_test(test_sim),     cmocka_unit_test(test_hierarchical),
-        cmocka_unit_test(test_checked),
+        cmocka_unit_test(test_checked), cmocka_unit_test(test_devices),
     };
     const struct CMUnitTest mpi_tests[] = { cmocka_unit_test(test_mpi) };
     /* Started by mpirun, all ranks run the programs on mpi. */

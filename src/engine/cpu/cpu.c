@@ -193,6 +193,8 @@ static void compute_loss(fast_cpu_run *run)
     float *dy = run->pass->grad ? fast__cpu_memory(run, value->grad) : NULL;
     float *labels = fast__cpu_memory(run, program->soft), *soft = labels + positions * L;
     const double rows = (double)(run->count * positions);
+    const float *weights = fast__loss_weights(graph, run->pass);
+    const double divisor = fast__loss_divisor(graph, run->pass);
     double sum = 0;
     int64_t correct = 0;
 
@@ -210,9 +212,9 @@ static void compute_loss(fast_cpu_run *run)
     for (int64_t p = 0; p < positions && graph->loss == FAST_LOSS_CROSS_ENTROPY; p++)
         program->loss->cross_entropy(
             K, L, run->count, y + p * K * L, batch->labels ? labels + p * L : NULL,
-            batch->targets ? soft + p * K * L : NULL, graph->label_smoothing, (float)(1.0 / rows),
-            dy ? dy + p * K * L : NULL, &sum, &correct);
-    run->pass->loss = sum / rows;
+            batch->targets ? soft + p * K * L : NULL, graph->label_smoothing, weights,
+            (float)(1.0 / divisor), dy ? dy + p * K * L : NULL, &sum, &correct);
+    run->pass->loss = sum / divisor;
     run->pass->correct = correct;
     run->pass->positions = run->count * positions;
 }

@@ -56,10 +56,12 @@ typedef struct fast_loss_kernels {
     /* dx = scale (softmax(x) - target) where lane < count, else 0; adds the summed loss of the
      * lanes and counts those whose largest output (the first of equals) is the label. Target: 1 -
      * smoothing at the label plus smoothing / classes everywhere; soft: [classes][lanes] or NULL.
-     * dx may be NULL. */
+     * weights [classes] multiply the targets, and then dx = scale (softmax(x) sum(target) -
+     * target); NULL: all 1. dx may be NULL. */
     void (*cross_entropy)(int64_t classes, int64_t lanes, int64_t count, const float *x,
-                          const float *labels, const float *soft, float smoothing, float scale,
-                          float *dx, double *loss, int64_t *correct);
+                          const float *labels, const float *soft, float smoothing,
+                          const float *weights, float scale, float *dx, double *loss,
+                          int64_t *correct);
     /* dx = scale (x - target); adds the sum of squares. */
     void (*squared)(int64_t rows, int64_t lanes, int64_t count, const float *x, const float *target,
                     float scale, float *dx, double *loss);

@@ -25,7 +25,9 @@ static void softmax(int64_t classes, int64_t lanes, const float *x, float *y)
         const fast_vec m = largest(classes, lanes, x + i);
         fast_vec s = vec_set(0);
         for (int64_t c = 0; c < classes; c++) {
-            const fast_vec e = vec_exp(vec_load(x + c * lanes + i) - m);
+            const fast_vec t = vec_load(x + c * lanes + i) - m;
+            /* e^-80 is as good as 0; smaller ones would become denormal when they are scaled. */
+            const fast_vec e = vec_select(t < -80.0f, vec_set(0), vec_exp(t));
             vec_store(y + c * lanes + i, e);
             s += e;
         }
@@ -68,10 +70,20 @@ static fast_vec exponentials(int64_t classes, int64_t lanes, const float *x, fas
     return s;
 }
 
+/* Targets of 16 lanes for class c, smoothed and weighted. */
+static fast_vec target_of(int64_t c, fast_vec label, const float *soft, fast_vec hit, fast_vec even,
+                          const float *weights)
+{
+    const fast_vec t = soft ? vec_load(soft) : vec_and(label == (float)c, vec_set(1));
+    const fast_vec q = t * hit + even;
+    return weights ? q * weights[c] : q;
+}
+
 /* dx holds the exponentials until their sum is known; then it becomes the gradient. */
 static void cross_entropy(int64_t classes, int64_t lanes, int64_t count, const float *x,
-                          const float *labels, const float *soft, float smoothing, float scale,
-                          float *dx, double *loss, int64_t *correct)
+                          const float *labels, const float *soft, float smoothing,
+                          const float *weights, float scale, float *dx, double *loss,
+                          int64_t *correct)
 {
     const fast_vec even = vec_set(smoothing / (float)classes), hit = vec_set(1 - smoothing);
 
@@ -80,7 +92,7 @@ static void cross_entropy(int64_t classes, int64_t lanes, int64_t count, const f
         const fast_vec m = largest(classes, lanes, x + i);
         const fast_vec label = labels ? vec_load(labels + i) : vec_set(-1);
         fast_vec best, top = vec_set(-1), wanted = label, weighted = vec_set(0);
-        fast_vec mass = vec_set(soft ? 0 : 1);
+        fast_vec mass = vec_set(soft || weights ? 0 : 1);
         fast_vec s = exponentials(classes, lanes, x + i, m, dx ? dx + i : NULL, &best);
         float log_s[FAST_VEC], term[FAST_VEC];
         const fast_vec inverse = 1.0f / s;
@@ -89,12 +101,12 @@ static void cross_entropy(int64_t classes, int64_t lanes, int64_t count, const f
             const fast_vec t = vec_load(soft + c * lanes + i);
             wanted = vec_select(t > top, vec_set((float)c), wanted);
             top = vec_max(t, top);
-            mass += t * hit + even;
         }
+        for (int64_t c = 0; (soft || weights) && c < classes; c++)
+            mass += target_of(c, label, soft ? soft + c * lanes + i : NULL, hit, even, weights);
         for (int64_t c = 0; c < classes; c++) {
             const int64_t at = c * lanes + i;
-            fast_vec t = soft ? vec_load(soft + at) : vec_and(label == (float)c, vec_set(1));
-            t = t * hit + even;
+            const fast_vec t = target_of(c, label, soft ? soft + at : NULL, hit, even, weights);
             weighted += t * (vec_load(x + at) - m);
             if (dx)
                 vec_store(dx + at,

@@ -177,15 +177,25 @@ static fast_err custom_plan(fast_cpu_compile *compile, fast_cpu_step *step)
                                   &step->buffer[LANES]);
 }
 
-/* Inputs to samples, the user's function, its output to lanes. */
+/* Return a weight, or a frozen tensor of the state, that the operator reads as one input more. */
+static const float *custom_operand(const fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const int64_t frozen = run->graph->nodes[step->node].state[0];
+
+    return frozen < 0 ? fast__cpu_param(run, step->node, FAST_W_WEIGHT)
+                      : run->pass->state + run->graph->state.segments[frozen].offset;
+}
+
+/* Inputs to samples, the operator's function, its output to lanes. */
 static void custom_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
     float *at = fast__cpu_memory(run, step->buffer[FORTH]);
-    const float *x[FAST_INPUTS_MAX];
+    const float *x[FAST_INPUTS_MAX + 1];
     int64_t sizes[FAST_INPUTS_MAX + 1];
 
     custom_count(run->graph, step, sizes);
+    x[step->in_count] = custom_operand(run, step);
     for (int i = 0; i < step->in_count; i++) {
         fast__cpu_to_samples(run, step->in_node[i], fast__cpu_in(run, step, i), at);
         x[i] = at;
@@ -199,8 +209,9 @@ static void custom_forward(fast_cpu_run *run, const fast_cpu_step *step)
 static void custom_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
-    const float *at = fast__cpu_memory(run, step->buffer[FORTH]), *x[FAST_INPUTS_MAX];
-    float *back = fast__cpu_memory(run, step->buffer[BACK]), *dx[FAST_INPUTS_MAX];
+    const float *at = fast__cpu_memory(run, step->buffer[FORTH]), *x[FAST_INPUTS_MAX + 1];
+    float *back = fast__cpu_memory(run, step->buffer[BACK]), *dx[FAST_INPUTS_MAX + 1];
+    float *grad = fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT);
     float *lanes = fast__cpu_memory(run, step->buffer[LANES]);
     int64_t sizes[FAST_INPUTS_MAX + 1];
     const int64_t count = custom_count(run->graph, step, sizes) * run->count;
@@ -212,6 +223,12 @@ static void custom_backward(fast_cpu_run *run, const fast_cpu_step *step)
         at += sizes[i] * run->count;
         back += sizes[i] * run->count;
     }
+    x[step->in_count] = custom_operand(run, step);
+    dx[step->in_count] = grad;
+    if (grad)
+        memset(grad, 0,
+               (size_t)run->graph->params.segments[node->weight[FAST_W_WEIGHT]].count *
+                   sizeof *grad);
     fast__cpu_to_samples(run, step->node, fast__cpu_out_grad(run, step), back);
     node->custom->backward(node->custom_config, run->count, sizes, x, at, back, dx);
     for (int i = 0; i < step->in_count; i++) {
@@ -223,6 +240,8 @@ static void custom_backward(fast_cpu_run *run, const fast_cpu_step *step)
         if (add)
             run->program->elem->add(sizes[i] * run->lanes, lanes, into);
     }
+    if (grad)
+        fast__cpu_report(run, step->node, FAST_W_WEIGHT);
 }
 
 const fast_cpu_op fast__cpu_custom = { .name = "custom",

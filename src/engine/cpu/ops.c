@@ -31,6 +31,16 @@ const fast_cpu_op *fast__cpu_op_find(fast_op op)
         [FAST_OP_LSTM] = &fast__cpu_recurrent,
         [FAST_OP_GRU] = &fast__cpu_recurrent,
         [FAST_OP_ATTENTION] = &fast__cpu_attention,
+        [FAST_OP_MAP] = &fast__cpu_custom,
+        [FAST_OP_ARITH] = &fast__cpu_custom,
+        [FAST_OP_SCALE] = &fast__cpu_custom,
+        [FAST_OP_SHIFT] = &fast__cpu_custom,
+        [FAST_OP_MATMUL] = &fast__cpu_custom,
+        [FAST_OP_TRANSPOSE] = &fast__cpu_custom,
+        [FAST_OP_RESHAPE] = &fast__cpu_custom,
+        [FAST_OP_SLICE] = &fast__cpu_custom,
+        [FAST_OP_REDUCE] = &fast__cpu_custom,
+        [FAST_OP_LOG_SOFTMAX] = &fast__cpu_custom,
         [FAST_OP_CUSTOM] = &fast__cpu_custom,
         [FAST_OP_FLATTEN] = &fast__cpu_permute, /* where it is a step at all */
     };

@@ -47,6 +47,16 @@ static const fast_ref_op *const ops[FAST_OP_COUNT] = {
     [FAST_OP_CONCAT] = &fast__ref_concat,
     [FAST_OP_LAST] = &fast__ref_last,
     [FAST_OP_FLATTEN] = &fast__ref_flatten,
+    [FAST_OP_MAP] = &fast__ref_custom,
+    [FAST_OP_ARITH] = &fast__ref_custom,
+    [FAST_OP_SCALE] = &fast__ref_custom,
+    [FAST_OP_SHIFT] = &fast__ref_custom,
+    [FAST_OP_MATMUL] = &fast__ref_custom,
+    [FAST_OP_TRANSPOSE] = &fast__ref_custom,
+    [FAST_OP_RESHAPE] = &fast__ref_custom,
+    [FAST_OP_SLICE] = &fast__ref_custom,
+    [FAST_OP_REDUCE] = &fast__ref_custom,
+    [FAST_OP_LOG_SOFTMAX] = &fast__ref_custom,
     [FAST_OP_CUSTOM] = &fast__ref_custom,
 };
 

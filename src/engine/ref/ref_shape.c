@@ -107,19 +107,39 @@ static void custom_sizes(const fast_ref_call *call, int64_t sizes[FAST_INPUTS_MA
     sizes[call->node->input_count] = call->node->count;
 }
 
-/* The user's function, on the samples as they are. */
+/* Pass a weight, or a frozen tensor of the state, as one input more. */
+static void custom_operand(fast_ref_call *call)
+{
+    const int k = call->node->input_count;
+    const int64_t frozen = call->node->state[0];
+    if (call->node->weight[FAST_W_WEIGHT] >= 0)
+        call->x[k] = fast__ref_weight(call, FAST_W_WEIGHT);
+    else if (frozen >= 0)
+        call->x[k] = call->pass->state + call->graph->state.segments[frozen].offset;
+}
+
+/* The operator's function, on the samples as they are. */
 static void custom_forward(fast_ref_call *call)
 {
     int64_t sizes[FAST_INPUTS_MAX + 1];
     custom_sizes(call, sizes);
+    custom_operand(call);
     call->node->custom->forward(call->node->custom_config, call->n, sizes, call->x, call->y);
 }
 
-/* The user's function adds to dx; entries are NULL where no gradient is needed. */
+/* The operator's function adds to dx; entries are NULL where no gradient is needed. */
 static void custom_backward(fast_ref_call *call)
 {
     int64_t sizes[FAST_INPUTS_MAX + 1];
+    float *grad = fast__ref_grad(call, FAST_W_WEIGHT);
     custom_sizes(call, sizes);
+    custom_operand(call);
+    if (grad) {
+        memset(grad, 0,
+               (size_t)fast__ref_weight_count(call->graph, call->node, FAST_W_WEIGHT) *
+                   sizeof *grad);
+        call->dx[call->node->input_count] = grad;
+    }
     call->node->custom->backward(call->node->custom_config, call->n, sizes, call->x, call->y,
                                  call->dy, call->dx);
 }

@@ -4,6 +4,7 @@
  *
  *   tensors    NAME                the parameters and the state, as in a file of weights
  *              optimizer/I/NAME    slot I of the update rule's state
+ *              best/NAME           the best model by the validation set, where it is retained
  *              worker/RANK         saved state of a worker (saved_states.c), where it has any
  *              server/RANK         saved state of a server, where it has any
  *   metadata   fast_checkpoint     version of this format: 1
@@ -12,6 +13,8 @@
  *              step_count          of the whole run
  *              sums                of the epoch so far: loss (bits), batches, correct, positions
  *              EVALUATION_KEY      the last evaluation: step, loss (bits), accuracy (bits)
+ *              validation          with a validation set: its last loss and accuracy (bits), the
+ *                                  best value (bits) and its step, evaluations since
  *              data_hash           of the training set's samples and labels
  *              network             hash of the network's text
  *              engine, plan_hash   what computed; another one is allowed, with a note
@@ -44,8 +47,10 @@
 #include "run/run.h"
 #include "run/team.h"
 #include "tensor/safetensors.h"
+#include "tensor/vector.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,6 +63,12 @@ static const char *const matching[] = {
     "topology", "accumulate", "then", /* old name of phases: files of this version have it */
     "codec",    "codec_down", "feedback", "codec_scope", "codec_small", NULL
 };
+
+/* Later options that must be the same, and later keys: written where they are not the default, so
+ * that files without them keep their hash. */
+static const char *const matching_later[] = { "validation", "monitor", "best", "class_weights",
+                                              NULL };
+static const char VALIDATION_KEY[] = "validation";
 
 /* Key of the last evaluation. */
 #define EVALUATION_KEY "judged" /* old name: files of this version have it */
@@ -122,7 +133,11 @@ uint64_t fast__run_data_hash(fast_run *run)
     if (!d) /* of a learner's own data only their number is known */
         return (uint64_t)run->foreign->kind.samples;
     uint64_t hash = (uint64_t)d->count;
-    hash = fast__hash(d->x, (size_t)(d->count * d->features) * fast__dtype_size(d->dtype), hash);
+    if (d->rows)
+        hash = fast__hash(&d->rows->hash, sizeof d->rows->hash, hash);
+    else
+        hash =
+            fast__hash(d->x, (size_t)(d->count * d->features) * fast__dtype_size(d->dtype), hash);
     if (d->labels)
         hash = fast__hash(d->labels, (size_t)(d->count * d->positions) * sizeof *d->labels, hash);
     if (d->targets)
@@ -136,6 +151,34 @@ uint64_t fast__run_data_hash(fast_run *run)
 static uint64_t network_hash(const fast_run *run)
 {
     return run->text.model ? fast__hash(run->text.model, strlen(run->text.model), 0) : 0;
+}
+
+/* The text that a file without this option stands for. */
+static const char *default_text(const fast_option *option)
+{
+    return strcmp(option->name, "best") == 0 ? "no" : option->standard; /* "auto" is resolved */
+}
+
+/* Does the run have an option's default value? */
+static bool is_default(const fast_run *run, const char *name)
+{
+    const fast_option *option = fast__options_find(fast__run_options, name);
+    char text[FAST_SPEC_MAX];
+
+    fast__config_text(option, &run->config, text, sizeof text);
+    return strcmp(text, default_text(option)) == 0;
+}
+
+/* Add an option that must be the same. */
+static void describe_option(const fast_run *run, const char *name, meta *m)
+{
+    char key[32];
+    char *value = m->values + (size_t)(META_MAX - 1) * VALUE_MAX;
+
+    snprintf(key, sizeof key, "option.%s", name);
+    fast__config_text(fast__options_find(fast__run_options, name), &run->config, value, VALUE_MAX);
+    if (value[0]) /* a missing key cannot be damaged */
+        meta_put(m, key, "%s", value);
 }
 
 /* Fill in all metadata but the hash. */
@@ -154,16 +197,18 @@ static void describe_run(fast_run *run, meta *m)
     meta_put(m, "network", "%016" PRIx64, network_hash(run));
     meta_put(m, "engine", "%s", run->config.engine);
     meta_put(m, "plan_hash", "%016" PRIx64, fast__run_plan_hash(run));
-    for (const char *const *name = matching; *name; name++) {
-        char key[32];
-        char *value = m->values + (size_t)(META_MAX - 1) * VALUE_MAX;
-        snprintf(key, sizeof key, "option.%s", *name);
-        fast__config_text(fast__options_find(fast__run_options, *name), &run->config, value,
-                          VALUE_MAX);
-        if (value[0] == '\0')
-            continue; /* a missing key cannot be damaged */
-        meta_put(m, key, "%s", value);
+    for (const char *const *name = matching; *name; name++)
+        describe_option(run, *name, m);
+    if (run->data.validation) {
+        const fast_run_best *best = &run->evaluation.best;
+        meta_put(m, VALIDATION_KEY,
+                 "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %" PRId64 " %" PRId64,
+                 bits_of(run->result.validation_loss), bits_of(run->result.validation_accuracy),
+                 bits_of(best->value), run->result.best_step, best->waited);
     }
+    for (const char *const *name = matching_later; *name; name++)
+        if (!is_default(run, *name))
+            describe_option(run, *name, m);
     FAST_ASSERT(m->count / 2 < META_MAX - 1);
 }
 
@@ -199,13 +244,22 @@ static uint64_t hash_meta(get_fn *get, const void *from)
         snprintf(key, sizeof key, "option.%s", *name);
         hash = fast__hash(get(from, key), strlen(get(from, key)), hash);
     }
+    const char *validation = get(from, VALIDATION_KEY);
+    if (validation[0])
+        hash = fast__hash(validation, strlen(validation), hash);
+    for (const char *const *name = matching_later; *name; name++) {
+        char key[32];
+        snprintf(key, sizeof key, "option.%s", *name);
+        if (get(from, key)[0])
+            hash = fast__hash(get(from, key), strlen(get(from, key)), hash);
+    }
     return hash;
 }
 
 /* Add a tensor's bytes to a hash. Its name is not hashed: a wrong name is a missing tensor. */
 static uint64_t hash_tensor(const fast_tensor *tensor, uint64_t hash)
 {
-    return fast__hash(tensor->data, (size_t)tensor->count * sizeof(float), hash);
+    return fast__vector_hash(tensor->count, tensor->data, hash);
 }
 
 /* Number of vectors of the optimizer's state that a checkpoint holds. */
@@ -217,27 +271,42 @@ static int slot_count(const fast_run *run)
     return count;
 }
 
-/* The list of weights, and behind it the saved states of actors. */
+/* Number of tensors of the best model that a checkpoint holds. */
+static int64_t best_count(const fast_run *run)
+{
+    const fast_learner *learner = run->learner;
+
+    return run->evaluation.best.model ? learner->params.segment_count + learner->state.segment_count
+                                      : 0;
+}
+
+/* The list of weights, then the best model, and behind it the saved states of actors. */
 static fast_err list_all(fast_run *run, fast_weights *weights)
 {
     const int64_t more = fast__saved_states_count(run);
+    const fast_learner *learner = run->learner;
+    const float *best = run->evaluation.best.model;
     fast_weights w = { 0 }, all = { 0 };
 
     FAST_TRY(fast__weights_list(run, slot_count(run), &w));
-    const int64_t count = w.count;
-    all.count = count + more;
-    fast_err err =
-        fast__alloc("tensors of a checkpoint", all.count, sizeof *all.tensors, &all.tensors);
+    const int64_t count = w.count + best_count(run) + more;
+    fast_err err = fast__alloc("tensors of a checkpoint", count, sizeof *all.tensors, &all.tensors);
     if (!err)
-        err = fast__alloc("names of a checkpoint", all.count, sizeof *all.names, &all.names);
+        err = fast__alloc("names of a checkpoint", count, sizeof *all.names, &all.names);
+    all.count = w.count;
     for (int64_t i = 0; i < w.count && !err; i++) {
         memcpy(all.names[i], w.names[i], sizeof *all.names);
         all.tensors[i] = w.tensors[i];
         all.tensors[i].name = all.names[i];
     }
     fast__weights_fini(&w);
+    if (!err && best) {
+        fast__weights_add(&all, &learner->params, best, FAST_BEST_PREFIX);
+        fast__weights_add(&all, &learner->state, best + learner->params.count, FAST_BEST_PREFIX);
+    }
     if (!err)
-        err = fast__saved_states_list(run, all.tensors + count, all.names + count);
+        err = fast__saved_states_list(run, all.tensors + all.count, all.names + all.count);
+    all.count += more;
     if (err)
         fast__weights_fini(&all);
     else
@@ -263,9 +332,15 @@ static fast_err save_described(fast_run *run, const char *path, meta *m)
 fast_err fast__checkpoint_save(fast_run *run, const char *path)
 {
     meta m = { .count = 0 };
+    /* After training the best model is in the place of the last one, from which a run continues. */
+    const bool swapped = run->evaluation.best.swapped;
     FAST_TRY(fast__alloc("checkpoint metadata", META_MAX, VALUE_MAX, &m.values));
+    if (swapped)
+        fast__best_swap(run);
     describe_run(run, &m);
     const fast_err err = save_described(run, path, &m);
+    if (swapped)
+        fast__best_swap(run);
     fast__free(m.values);
     return err;
 }
@@ -278,7 +353,33 @@ typedef struct saved {
     int64_t step_evaluated; /* of the last evaluation; -1 before the first */
     double test_loss;       /* of the last evaluation */
     double test_accuracy;   /* of the last evaluation */
+    /* With a validation set; else NAN, -1 and 0. */
+    double validation_loss;     /* of the last evaluation */
+    double validation_accuracy; /* of the last evaluation */
+    double best;                /* best value of the monitored figure */
+    int64_t best_step;          /* of that evaluation */
+    int64_t waited;             /* evaluations since */
 } saved;
+
+/* Parse the key of the validation set, which a file without one has not. */
+static bool read_validation(const fast_tensors *tensors, saved *out)
+{
+    const char *text = get_saved(tensors, VALIDATION_KEY);
+    uint64_t loss = 0, accuracy = 0, best = 0;
+
+    out->validation_loss = out->validation_accuracy = out->best = NAN;
+    out->best_step = -1;
+    out->waited = 0;
+    if (!text[0])
+        return true;
+    if (sscanf(text, "%" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNd64 " %" SCNd64, &loss, &accuracy,
+               &best, &out->best_step, &out->waited) != 5)
+        return false;
+    out->validation_loss = value_of(loss);
+    out->validation_accuracy = value_of(accuracy);
+    out->best = value_of(best);
+    return out->best_step >= -1 && out->waited >= 0;
+}
 
 /* Parse the metadata of a file. FAST_EINVAL if it is no checkpoint of this version, FAST_EFORMAT if
  * it is damaged. */
@@ -301,12 +402,31 @@ static fast_err read_meta(const char *path, const fast_tensors *tensors, saved *
                &out->sums.batches, &out->sums.correct, &out->sums.positions) == 4 &&
         sscanf(get_saved(tensors, EVALUATION_KEY), "%" SCNd64 " %" SCNx64 " %" SCNx64,
                &out->step_evaluated, &test_loss, &test_accuracy) == 3;
-    if (!whole || out->step < 0 || out->step > FAST_STEPS_MAX)
+    if (!whole || !read_validation(tensors, out) || out->step < 0 || out->step > FAST_STEPS_MAX)
         return fast__fail(FAST_EFORMAT, "%s: the checkpoint's metadata is damaged", path);
     out->sums.loss = value_of(loss);
     out->test_loss = value_of(test_loss);
     out->test_accuracy = value_of(test_accuracy);
     return FAST_OK;
+}
+
+/* Compare one option; `ours` has room for its text. */
+static fast_err check_option(const fast_run *run, const char *path, const fast_tensors *tensors,
+                             const char *name, char *ours)
+{
+    const fast_option *option = fast__options_find(fast__run_options, name);
+    char key[32];
+
+    snprintf(key, sizeof key, "option.%s", name);
+    const char *theirs = get_saved(tensors, key);
+    if (!theirs[0]) /* the default, or of a version that had no such option */
+        theirs = default_text(option);
+    fast__config_text(option, &run->config, ours, VALUE_MAX);
+    if (strcmp(theirs, ours) == 0)
+        return FAST_OK;
+    return fast__fail(FAST_EINVAL,
+                      "%s was saved with %s=%.100s, and this run has %s=%.100s; give the same",
+                      path, option->name, theirs, option->name, ours);
 }
 
 /* Compare the options of the file with the run's, as canonical text: lr=0.10 equals lr=0.1. Fails
@@ -316,20 +436,10 @@ static fast_err check_options(fast_run *run, const char *path, const fast_tensor
     char *ours = NULL;
     FAST_TRY(fast__alloc("an option's text", VALUE_MAX, 1, &ours));
     fast_err err = FAST_OK;
-    for (const char *const *name = matching; *name && !err; name++) {
-        char key[32];
-        snprintf(key, sizeof key, "option.%s", *name);
-        const fast_option *option = fast__options_find(fast__run_options, *name);
-        const char *theirs = get_saved(tensors, key);
-        if (!theirs[0]) /* of a version that had no such option */
-            theirs = option->standard;
-        fast__config_text(option, &run->config, ours, VALUE_MAX);
-        if (strcmp(theirs, ours) != 0)
-            err =
-                fast__fail(FAST_EINVAL,
-                           "%s was saved with %s=%.100s, and this run has %s=%.100s; give the same",
-                           path, option->name, theirs, option->name, ours);
-    }
+    for (const char *const *name = matching; *name && !err; name++)
+        err = check_option(run, path, tensors, *name, ours);
+    for (const char *const *name = matching_later; *name && !err; name++)
+        err = check_option(run, path, tensors, *name, ours);
     fast__free(ours);
     return err;
 }
@@ -362,8 +472,13 @@ static fast_err check_tensors(fast_run *run, const char *path, const fast_tensor
         fast__weights_slot_prefix(slot, prefix);
         FAST_TRY(fast__weights_check(path, tensors, &learner->params, prefix));
     }
+    if (run->evaluation.best.model) {
+        FAST_TRY(fast__weights_check(path, tensors, &learner->params, FAST_BEST_PREFIX));
+        FAST_TRY(fast__weights_check(path, tensors, &learner->state, FAST_BEST_PREFIX));
+    }
     const int64_t count = learner->params.segment_count * (1 + slots) +
-                          learner->state.segment_count + fast__saved_states_count(run);
+                          learner->state.segment_count + best_count(run) +
+                          fast__saved_states_count(run);
     for (int64_t i = 0; i < fast__tensors_count(tensors); i++)
         if (fast__tensors_at(tensors, i)->dtype != FAST_F32)
             return fast__fail(FAST_EINVAL, "%s: \"%s\" is not F32, as a checkpoint's tensors are",
@@ -437,7 +552,18 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
         fast__weights_copy(tensors, &learner->params, prefix,
                            fast__optimizer_slot(run->optimizer, slot));
     }
+    if (run->evaluation.best.model) {
+        float *best = run->evaluation.best.model;
+        fast__weights_copy(tensors, &learner->params, FAST_BEST_PREFIX, best);
+        fast__weights_copy(tensors, &learner->state, FAST_BEST_PREFIX,
+                           best + learner->params.count);
+    }
     FAST_TRY(fast__saved_states_load(run, tensors));
+    run->result.validation_loss = s.validation_loss;
+    run->result.validation_accuracy = s.validation_accuracy;
+    run->result.best_step = s.best_step;
+    run->evaluation.best.value = s.best;
+    run->evaluation.best.waited = s.waited;
     run->progress.sums = s.sums;
     run->progress.step_evaluated = s.step_evaluated;
     run->result.test_loss = s.test_loss;

@@ -49,6 +49,7 @@
 #include "run/team.h"
 #include "space/space_checkpoint.h"
 #include "tensor/safetensors.h"
+#include "tensor/vector.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -293,7 +294,7 @@ static void leave_out(const fast_run *run, fast_saved *saved)
     fast_pack_record r;
 
     if (find_record(saved, FAST_SAVED_WEIGHTS, &r) && r.size == size &&
-        memcmp(r.data, run->learner->w, size) == 0)
+        fast__vector_equal(run->learner->params.count, r.data, run->learner->w))
         saved->size = fast__pack_empty(saved->bytes, saved->size, FAST_SAVED_WEIGHTS);
 }
 

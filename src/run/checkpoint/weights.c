@@ -8,24 +8,28 @@
  *
  * The file: an 8-byte length, a JSON header, then the floats (tensor/safetensors.h).
  *
- *     {"__metadata__": {"format": "pt", "fast_model": NAME}, SEGMENT: {"dtype": "F32", ...}, ...}
+ *     {"__metadata__": {"format": "pt", "fast_model": NAME, ...}, SEGMENT: {"dtype": "F32", ...}}
  *
- * FAST_EINVAL, and the run unchanged: a segment is missing or has another shape or a dtype that is
- * not a float, or the file has a tensor that is neither the model's nor in the list of
- * check_foreign().
+ * Further metadata describe the network, its inputs and its training (model_meta.h).
+ *
+ * FAST_EINVAL, and the run unchanged: a segment is missing or has another shape, a dtype that is no
+ * float, or a value that is not finite; or the file has a tensor that is neither the model's nor in
+ * the list of check_foreign().
  */
 #include "base/memory.h"
+#include "model/onnx/onnx.h"
+#include "run/model_meta.h"
 #include "run/representative.h"
 #include "run/run.h"
 #include "tensor/safetensors.h"
 #include "tensor/vector.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Append the segments of a layout, over `vector`; `prefix` goes before their names. */
-static void describe(fast_weights *weights, const fast_layout *layout, const float *vector,
-                     const char *prefix)
+void fast__weights_add(fast_weights *weights, const fast_layout *layout, const float *vector,
+                       const char *prefix)
 {
     char(*names)[FAST_TENSOR_NAME_MAX] = weights->names + weights->count;
     fast_tensor *tensors = weights->tensors + weights->count;
@@ -91,6 +95,36 @@ fast_err fast__weights_check(const char *path, const fast_tensors *tensors,
     return FAST_OK;
 }
 
+/* Refuse a tensor with a value that is no finite float: such a model computes nothing but NaN. */
+static fast_err check_tensor_finite(const char *path, const fast_tensor *tensor)
+{
+    enum { CHUNK = 1024 };
+    const size_t size = fast__dtype_size(tensor->dtype);
+    float values[CHUNK];
+
+    for (int64_t done = 0; done < tensor->count; done += CHUNK) {
+        const int64_t count = tensor->count - done < CHUNK ? tensor->count - done : CHUNK;
+
+        fast__vector_convert(count, tensor->dtype, (const char *)tensor->data + (size_t)done * size,
+                             FAST_F32, values, 1.0f);
+        for (int64_t i = 0; i < count; i++)
+            if (!isfinite(values[i]))
+                return fast__fail(
+                    FAST_EINVAL, "%s: \"%s\" has %g at element %lld; weights are finite numbers",
+                    path, tensor->name, isinf(values[i]) ? (double)values[i] : (double)NAN,
+                    (long long)(done + i));
+    }
+    return FAST_OK;
+}
+
+fast_err fast__weights_check_finite(const char *path, const fast_tensors *tensors,
+                                    const fast_layout *layout)
+{
+    for (int64_t i = 0; i < layout->segment_count; i++)
+        FAST_TRY(check_tensor_finite(path, fast__tensors_find(tensors, layout->segments[i].name)));
+    return FAST_OK;
+}
+
 void fast__weights_copy(const fast_tensors *tensors, const fast_layout *layout, const char *prefix,
                         float *vector)
 {
@@ -115,14 +149,16 @@ static bool layout_has(const fast_layout *layout, const char *name)
 }
 
 /* A tensor that the model has not is a sign of the wrong file, but for what checkpoints hold of
- * optimizers, workers and servers, and for PyTorch's batch counters. */
+ * optimizers, workers, servers and the best model, and for PyTorch's batch counters. */
 static fast_err check_foreign(const char *path, const fast_tensors *tensors, const fast_run *run)
 {
     for (int64_t i = 0; i < fast__tensors_count(tensors); i++) {
         const char *name = fast__tensors_at(tensors, i)->name;
         const char *dot = strrchr(name, '.');
         if (strncmp(name, "optimizer/", 10) == 0 || strncmp(name, "worker/", 7) == 0 ||
-            strncmp(name, "server/", 7) == 0 || (dot && strcmp(dot, ".num_batches_tracked") == 0))
+            strncmp(name, "server/", 7) == 0 ||
+            strncmp(name, FAST_BEST_PREFIX, strlen(FAST_BEST_PREFIX)) == 0 ||
+            (dot && strcmp(dot, ".num_batches_tracked") == 0))
             continue;
         if (!layout_has(&run->learner->params, name) && !layout_has(&run->learner->state, name))
             return fast__fail(FAST_EINVAL, "%s has a tensor \"%s\", which the model has not", path,
@@ -138,6 +174,8 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
     FAST_TRY(fast__weights_check(path, tensors, &learner->params, ""));
     FAST_TRY(fast__weights_check(path, tensors, &learner->state, ""));
     FAST_TRY(check_foreign(path, tensors, run));
+    FAST_TRY(fast__weights_check_finite(path, tensors, &learner->params));
+    FAST_TRY(fast__weights_check_finite(path, tensors, &learner->state));
     fast__weights_copy(tensors, &learner->params, "", learner->w);
     fast__weights_copy(tensors, &learner->state, "", learner->s);
     return FAST_OK;
@@ -169,13 +207,14 @@ fast_err fast__weights_list(const fast_run *run, int slots, fast_weights *out)
         fast__weights_fini(&weights);
         return err;
     }
-    describe(&weights, &learner->params, learner->w, "");
+    fast__weights_add(&weights, &learner->params, learner->w, "");
     for (int slot = 0; slot < slots; slot++) {
         char prefix[FAST_SLOT_PREFIX_MAX];
         fast__weights_slot_prefix(slot, prefix);
-        describe(&weights, &learner->params, fast__optimizer_slot(run->optimizer, slot), prefix);
+        fast__weights_add(&weights, &learner->params, fast__optimizer_slot(run->optimizer, slot),
+                          prefix);
     }
-    describe(&weights, &learner->state, learner->s, "");
+    fast__weights_add(&weights, &learner->state, learner->s, "");
     FAST_ASSERT(weights.count == count);
     *out = weights;
     return FAST_OK;
@@ -188,13 +227,28 @@ void fast__weights_fini(fast_weights *weights)
     *weights = (fast_weights){ NULL, NULL, 0 };
 }
 
+/* Save the network with its weights as an ONNX file. A model of the caller's has no graph. */
+static fast_err save_onnx(const fast_run *run, const char *path)
+{
+    if (!run->graph)
+        return fast__fail(FAST_ENOTSUP, "only FAST's own networks can be saved as ONNX, not %s",
+                          run->config.model);
+    return fast__onnx_save(run->graph, run->learner->w, run->learner->s, path);
+}
+
 fast_err fast__weights_save(const fast_run *run, const char *path)
 {
-    const char *const meta[] = { "format", "pt", "fast_model", run->config.model, NULL };
+    fast_model_meta meta;
     fast_weights weights;
-    FAST_TRY(fast__weights_list(run, 0, &weights));
-    const fast_err err = fast__tensors_save(path, weights.tensors, weights.count, meta);
-    fast__weights_fini(&weights);
+    if (fast__onnx_path(path))
+        return save_onnx(run, path);
+    FAST_TRY(fast__model_meta_init(run, &meta));
+    fast_err err = fast__weights_list(run, 0, &weights);
+    if (!err) {
+        err = fast__tensors_save(path, weights.tensors, weights.count, meta.pairs);
+        fast__weights_fini(&weights);
+    }
+    fast__model_meta_fini(&meta);
     FAST_TRY(err);
     return fast__members_stand(run) ? fast__members_save(run, path) : FAST_OK;
 }

@@ -18,9 +18,11 @@
  * Files: save=model.safetensors also writes model.0.safetensors, model.1.safetensors, ... in the
  * order of ranks, without gaps for workers that were lost. FAST_EIO if a path is too long.
  */
+#include "run/model_meta.h"
 #include "run/representative.h"
 
 #include "base/memory.h"
+#include "learner/figures.h"
 #include "run/team.h"
 #include "tensor/safetensors.h"
 
@@ -78,6 +80,19 @@ static fast_err predict(fast_run *run, const fast_batch *batch)
     return FAST_OK;
 }
 
+/* Write the mean prediction of a batch as outputs of one model: logarithms of probabilities, or
+ * values. */
+static void put_outputs(const fast_run *run, const fast_batch *batch, float *outputs)
+{
+    const fast_graph *graph = run->graph;
+    const int64_t count = batch->count * graph->positions * graph->outputs;
+    const double *mean = run->team->representative.mean;
+
+    for (int64_t i = 0; i < count; i++)
+        outputs[i] = graph->loss == FAST_LOSS_CROSS_ENTROPY ? (float)log(fmax(mean[i], 1e-300))
+                                                            : (float)mean[i];
+}
+
 /* The loss of one row, and whether its largest probability is the label's. */
 static double evaluate_row(const fast_graph *graph, const double *p, const float *target,
                            int64_t label, int64_t *correct)
@@ -111,20 +126,36 @@ static int64_t largest(int64_t count, const float *x)
     return best;
 }
 
-fast_err fast__members_evaluate(fast_run *run, fast_evaluation *out)
+/* Give the figures the rows of a batch: what the members predict together, as outputs of one
+ * model. */
+static void add_figures(fast_run *run, const fast_batch *batch, fast_figure_sums *figures)
 {
+    fast_representative *r = &run->team->representative;
+
+    put_outputs(run, batch, r->outputs);
+    fast__figures_add(figures, batch->count * run->graph->positions, r->outputs, batch->labels,
+                      batch->targets);
+}
+
+fast_err fast__members_evaluate(fast_run *run, fast_evaluation *inout)
+{
+    fast_loader *loader = inout->validation ? run->data.validation_loader : run->data.test_loader;
     const fast_graph *graph = run->graph;
     const int64_t K = graph->outputs;
     const bool classes = graph->loss == FAST_LOSS_CROSS_ENTROPY;
     double loss = 0;
     int64_t correct = 0, rows = 0, samples = 0;
 
-    FAST_ASSERT(fast__members_stand(run) && run->data.test_loader != NULL);
-    for (int64_t i = 0; i < fast__loader_steps(run->data.test_loader); i++) {
+    FAST_ASSERT(fast__members_stand(run) && loader != NULL);
+    if (inout->figures)
+        fast__figures_clear(inout->figures);
+    for (int64_t i = 0; i < fast__loader_steps(loader); i++) {
         const fast_batch *batch = NULL;
 
-        FAST_TRY(fast__loader_get(run->data.test_loader, i, &batch));
+        FAST_TRY(fast__loader_get(loader, i, &batch));
         FAST_TRY(predict(run, batch));
+        if (inout->figures)
+            add_figures(run, batch, inout->figures);
         for (int64_t r = 0; r < batch->count * graph->positions; r++) {
             const float *target = batch->targets ? batch->targets + r * K : NULL;
             const int64_t label = target ? largest(K, target) : batch->labels[r];
@@ -136,22 +167,16 @@ fast_err fast__members_evaluate(fast_run *run, fast_evaluation *out)
         samples += batch->count;
     }
     FAST_ASSERT(rows > 0);
-    *out = (fast_evaluation){ .loss = loss / (double)rows,
-                              .accuracy = classes ? (double)correct / (double)rows : NAN,
-                              .samples = samples };
+    inout->loss = loss / (double)rows;
+    inout->accuracy = classes ? (double)correct / (double)rows : NAN;
+    inout->samples = samples;
     return FAST_OK;
 }
 
 fast_err fast__members_predict(fast_run *run, const fast_batch *batch, float *outputs)
 {
-    const fast_graph *graph = run->graph;
-    const int64_t count = batch->count * graph->positions * graph->outputs;
-    const double *mean = run->team->representative.mean;
-
     FAST_TRY(predict(run, batch));
-    for (int64_t i = 0; i < count; i++)
-        outputs[i] = graph->loss == FAST_LOSS_CROSS_ENTROPY ? (float)log(fmax(mean[i], 1e-300))
-                                                            : (float)mean[i];
+    put_outputs(run, batch, outputs);
     return FAST_OK;
 }
 
@@ -186,20 +211,26 @@ static void move_tensors(const fast_run *run, fast_weights *weights, const float
 
 fast_err fast__members_save(const fast_run *run, const char *path)
 {
-    const char *const meta[] = { "format", "pt", "fast_model", run->config.model, NULL };
     const fast_representative *r = &run->team->representative;
     const int64_t count = run->graph->params.count + run->graph->state.count;
     char text[FAST_PATH_MAX];
     fast_err err = FAST_OK;
 
+    fast_model_meta meta;
+
+    FAST_TRY(fast__model_meta_init(run, &meta));
     for (int64_t m = 0; m < r->member_count && !err; m++) {
         fast_weights weights;
 
-        FAST_TRY(member_path(path, m, text, sizeof text));
-        FAST_TRY(fast__weights_list(run, 0, &weights));
+        err = member_path(path, m, text, sizeof text);
+        if (!err)
+            err = fast__weights_list(run, 0, &weights);
+        if (err)
+            break;
         move_tensors(run, &weights, r->members + m * count);
-        err = fast__tensors_save(text, weights.tensors, weights.count, meta);
+        err = fast__tensors_save(text, weights.tensors, weights.count, meta.pairs);
         fast__weights_fini(&weights);
     }
+    fast__model_meta_fini(&meta);
     return err;
 }

@@ -5,6 +5,8 @@
  *
  *   x' = (x - mean[c]) * scale[c]     per channel c; tokens have mean 0 and scale 1
  *
+ * Values of a regression are on the scale of the source's targets.
+ *
  * A batch without labels and targets is a prediction: the engine computes no loss. An ensemble that
  * stands for the run predicts with all its members.
  *
@@ -38,15 +40,19 @@ fast_err fast_run_predict(fast_run *run, int64_t count, const float *x, float *o
         const fast_batch batch = { .count = left < run->config.batch ? left : run->config.batch,
                                    .x = run->data.predict_x };
         normalize(run->data.train, batch.count, x + done * inputs, run->data.predict_x);
-        fast_pass pass = { .params = run->learner->w,
-                           .state = run->learner->s,
+        fast_learner *model = run->learner;
+        fast_pass pass = { .params = fast__map(model->w, model->params.count, FAST_ACCESS_READ),
+                           .state = fast__map(model->s, model->state.count, FAST_ACCESS_READ),
                            .batch = &batch,
                            .seed = (uint64_t)run->config.seed,
                            .outputs = outputs + done * each };
-        if (fast__members_stand(run))
-            FAST_TRY(fast__members_predict(run, &batch, pass.outputs));
-        else
-            FAST_TRY(run->engine->run(run->program, run->workspace, &pass));
+        const fast_err err = fast__members_stand(run)
+                                 ? fast__members_predict(run, &batch, pass.outputs)
+                                 : run->engine->run(run->program, run->workspace, &pass);
+        fast__unmap(model->s, model->state.count, FAST_ACCESS_READ);
+        fast__unmap(model->w, model->params.count, FAST_ACCESS_READ);
+        FAST_TRY(err);
+        fast__data_restore_targets(run->data.train, batch.count * each, pass.outputs);
         done += batch.count;
     }
     return FAST_OK;

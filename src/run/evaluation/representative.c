@@ -43,6 +43,7 @@
 
 #include "base/memory.h"
 #include "run/team.h"
+#include "tensor/vector.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -268,12 +269,10 @@ void fast__vote_clear(const fast_team *team, fast_vote *vote, int64_t step)
 /* Add a part of a replica to the sums. */
 static void add_part(fast_vote *vote, double weight, const float *x, int64_t offset, int64_t count)
 {
-    const size_t size = (size_t)count * sizeof *x;
-
     if (vote->count == 0)
-        memcpy(vote->first + offset, x, size);
+        fast__vector_copy(count, x, vote->first + offset);
     else if (vote->same)
-        vote->same = memcmp(vote->first + offset, x, size) == 0;
+        vote->same = fast__vector_equal(count, vote->first + offset, x);
     for (int64_t i = 0; i < count; i++) {
         const double value = (double)x[i];
         const double distance = value - (double)vote->first[offset + i];
@@ -311,21 +310,20 @@ static bool is_better(const fast_team *team, const fast_vote *vote, const fast_v
 /* Keep a replica that may be taken as it is. */
 static void retain(const fast_team *team, fast_vote *vote, const fast_voter *replica)
 {
-    const size_t w_size = (size_t)team->run->learner->params.count * sizeof(float);
-    const size_t s_size = (size_t)team->run->learner->state.count * sizeof(float);
+    const int64_t params = team->run->learner->params.count;
     const int64_t count = replica_count(team);
     const fast_representative *r = &team->representative;
 
     if (is_better(team, vote, replica)) {
         vote->chosen = replica->rank;
         vote->loss = replica->loss;
-        memcpy(vote->middle, replica->w, w_size);
-        memcpy(vote->middle + team->run->learner->params.count, replica->s, s_size);
+        fast__vector_copy(params, replica->w, vote->middle);
+        fast__vector_copy(count - params, replica->s, vote->middle + params);
     }
     if (r->policy == FAST_POLICY_ENSEMBLE) {
-        memcpy(vote->members + replica->rank * count, replica->w, w_size);
-        memcpy(vote->members + replica->rank * count + team->run->learner->params.count, replica->s,
-               s_size);
+        fast__vector_copy(params, replica->w, vote->members + replica->rank * count);
+        fast__vector_copy(count - params, replica->s,
+                          vote->members + replica->rank * count + params);
     }
 }
 
@@ -339,14 +337,17 @@ void fast__vote_cast(const fast_team *team, fast_vote *vote, const fast_voter *r
     FAST_ASSERT(!vote->came[replica->rank]);
     if (r->policy == FAST_POLICY_AUTO && replica->centre &&
         replica->centre_version > vote->centre) {
-        memcpy(vote->middle, replica->centre, (size_t)learner->params.count * sizeof(float));
+        fast__vector_copy(learner->params.count, replica->centre, vote->middle);
         vote->centre = replica->centre_version;
     }
     if (r->policy == FAST_POLICY_BEST || r->policy == FAST_POLICY_WORKER ||
         r->policy == FAST_POLICY_ENSEMBLE)
         retain(team, vote, replica);
-    add_part(vote, weight, replica->w, 0, learner->params.count);
-    add_part(vote, weight, replica->s, learner->params.count, learner->state.count);
+    const int64_t count = learner->params.count, state = learner->state.count;
+    add_part(vote, weight, fast__map(replica->w, count, FAST_ACCESS_READ), 0, count);
+    add_part(vote, weight, fast__map(replica->s, state, FAST_ACCESS_READ), count, state);
+    fast__unmap(replica->s, state, FAST_ACCESS_READ);
+    fast__unmap(replica->w, count, FAST_ACCESS_READ);
     vote->came[replica->rank] = true;
     vote->count++;
 }
@@ -406,16 +407,20 @@ void fast__vote_count(fast_team *team, fast_vote *vote)
 
     FAST_ASSERT(vote->count > 0);
     team->measures.divergence = divergence(team, vote);
+    float *w = fast__map(learner->w, count, FAST_ACCESS_WRITE);
+    float *s = fast__map(learner->s, learner->state.count, FAST_ACCESS_WRITE);
     for (int64_t i = 0; i < count; i++)
-        learner->w[i] = vote->centre >= 0 ? vote->middle[i]
-                        : exact           ? exact[i]
-                                          : (float)((double)sum[i] * unit);
+        w[i] = vote->centre >= 0 ? vote->middle[i]
+               : exact           ? exact[i]
+                                 : (float)((double)sum[i] * unit);
     for (int64_t i = 0; i < learner->state.count; i++)
-        learner->s[i] = exact ? exact[count + i] : (float)((double)sum[count + i] * unit);
+        s[i] = exact ? exact[count + i] : (float)((double)sum[count + i] * unit);
     /* A replica too large for a vote has diverged, so a mean has no meaning: the run's
      * model becomes one that is not a number. */
     if (vote->saturated && !exact && vote->centre < 0)
-        learner->w[0] = NAN;
+        w[0] = NAN;
+    fast__unmap(learner->s, learner->state.count, FAST_ACCESS_WRITE);
+    fast__unmap(learner->w, count, FAST_ACCESS_WRITE);
     team->representative.member_count = 0;
     if (team->representative.policy == FAST_POLICY_ENSEMBLE && !vote->same) /* several, not one */
         take_members(team, vote);

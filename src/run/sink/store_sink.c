@@ -125,7 +125,10 @@ static void put_metric(fast_run *run, bool evaluated)
     m->bytes = r->bytes_sent;
     m->loss = r->loss;
     m->train_accuracy = r->train_accuracy;
-    if (evaluated) {
+    if (evaluated && run->evaluation.validated) {
+        m->validation_loss = r->validation_loss;
+        m->validation_accuracy = r->validation_accuracy;
+    } else if (evaluated) {
         m->test_loss = r->test_loss;
         m->test_accuracy = r->test_accuracy;
     }
@@ -224,6 +227,21 @@ static void say_trouble(fast_run *run)
     sink->feed.saying = false;
 }
 
+/* Queue the event of an evaluation, which names its set. */
+static void put_evaluation(fast_run *run)
+{
+    const fast_result *r = &run->result;
+    const bool validated = run->evaluation.validated;
+    const double accuracy = validated ? r->validation_accuracy : r->test_accuracy;
+    char text[48] = "";
+
+    if (isfinite(accuracy))
+        snprintf(text, sizeof text, ", accuracy %.2f%%", 100 * accuracy);
+    put_event(run->sinks.store, "evaluate", r->time_s, run->step, "%s loss %.4f%s%s",
+              validated ? "validation" : "test", validated ? r->validation_loss : r->test_loss,
+              text, validated && r->best_step == run->step ? ", the best so far" : "");
+}
+
 void fast__store_sink_event(fast_run *run, fast_event_kind kind, const char *text)
 {
     fast_store_sink *sink = run->sinks.store;
@@ -242,8 +260,7 @@ void fast__store_sink_event(fast_run *run, fast_event_kind kind, const char *tex
         break;
     case FAST_EVENT_EVALUATE:
         put_metric(run, true);
-        put_event(sink, "evaluate", r->time_s, run->step, "test loss %.4f, accuracy %.2f%%",
-                  r->test_loss, 100 * r->test_accuracy);
+        put_evaluation(run);
         break;
     case FAST_EVENT_SAVE:
         put_event(sink, "save", r->time_s, run->step, "%s", text);

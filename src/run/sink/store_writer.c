@@ -114,6 +114,7 @@ static void take_metric(fast_store_sink *sink, const fast_stored_metric *m)
         now->test_accuracy = m->test_accuracy;
         sink->writer.news = true;
     }
+    sink->writer.news = sink->writer.news || isfinite(m->validation_loss);
 }
 
 /* Write one item of the queue: an event, or a row of metrics. */

@@ -208,7 +208,10 @@ void fast__tensorboard_event(fast_run *run, fast_event_kind kind)
     put_scalar(board, "train/accuracy", r->train_accuracy);
     put_scalar(board, "train/lr", fast__schedule_lr(run->schedule, run->step));
     put_scalar(board, "speed/samples_per_s", r->samples_per_s);
-    if (kind == FAST_EVENT_EVALUATE) {
+    if (kind == FAST_EVENT_EVALUATE && run->evaluation.validated) {
+        put_scalar(board, "validation/loss", r->validation_loss);
+        put_scalar(board, "validation/accuracy", r->validation_accuracy);
+    } else if (kind == FAST_EVENT_EVALUATE) {
         put_scalar(board, "test/loss", r->test_loss);
         put_scalar(board, "test/accuracy", r->test_accuracy);
     }

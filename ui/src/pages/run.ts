@@ -7,6 +7,7 @@ import { appendMetrics, emptyMetrics } from "../axis.ts";
 import { showSplit, showStaleness } from "../bars.ts";
 import { Curves } from "../curves.ts";
 import { command, h, notice, put, refill, toast, type Child } from "../dom.ts";
+import { showEvaluation } from "../evaluation.ts";
 import { showEvents, showFigures, showWorkers, values } from "../facts.ts";
 import { count, runTitle } from "../format.ts";
 import { Gantt } from "../gantt.ts";
@@ -91,6 +92,7 @@ class View {
     private readonly split = h("section", { class: "panel" });
     private readonly workers = h("section", { class: "panel" });
     private readonly events = h("section", { class: "panel" });
+    private readonly evaluation = h("section", { class: "panel", hidden: true });
     private readonly more = h("div", { class: "stack" });
     private hasSpans: boolean | null = null; /* null: nobody knows yet */
 
@@ -100,7 +102,7 @@ class View {
         this.curves = new Curves(run.transport === "sim", signal);
         this.gantt = new Gantt(signal);
         this.element = h("div", { class: "stack" }, this.head.element, this.progress, this.banner, this.figures,
-            this.curves.element, this.timeline,
+            this.curves.element, this.evaluation, this.timeline,
             h("div", { class: "two" }, this.graph.element, h("div", { class: "stack" }, this.split, this.staleness)),
             h("div", { class: "two" }, this.workers, this.events),
             h("section", { class: "panel" }, h("h2", null, "Repeat it"), command(run.command), traceHint(run)),
@@ -117,7 +119,8 @@ class View {
         this.progress.value = progressOf(run) ?? 0;
         refill(this.banner, ...warnings(run));
         showFigures(this.figures, run);
-        this.curves.draw(this.metrics, events);
+        this.curves.draw(this.metrics, [...events, ...bestOf(this.detail)]);
+        showEvaluation(this.evaluation, this.detail.result);
         this.graph.show(workers.map((worker) => worker.name ?? `worker ${worker.rank}`), links);
         showStaleness(this.staleness, staleness, run.staleness_mean);
         showSplit(this.split, workers);
@@ -128,7 +131,8 @@ class View {
     /* Show the parts that do not change while the run trains. */
     finish(): void {
         const { options, result, machine } = this.detail;
-        put(this.more, values("Options", options), values("Result", result), values("Machine", machine));
+        const { figures: _, ...rest } = result; /* shown above */
+        put(this.more, values("Options", options), values("Result", rest), values("Machine", machine));
     }
 
     showSpans(spans: Spans): void {
@@ -143,6 +147,12 @@ class View {
     lost(isLost: boolean): void {
         this.head.element.classList.toggle("lost", isLost);
     }
+}
+
+/* The evaluation of the best model, as a mark for the curves. */
+function bestOf({ events, result }: RunDetail): Event[] {
+    const best = events.find((event) => event.kind === "evaluate" && event.step === result["best_step"]);
+    return best ? [{ ...best, kind: "best" }] : [];
 }
 
 function warnings(run: Run): Child[] {
