@@ -8,8 +8,9 @@
  *
  * A crash or a full disk at any point leaves the old file or the new one, never a mixture. A
  * failure that the program survives also removes the temporary file; after a killed process the
- * next replacement removes it. Writes go through a buffer of 64 KB. Only regular files are
- * replaced: a device or a pipe of that name is refused.
+ * next replacement, or fast__file_sweep(), removes it. The writer holds a lock on it, which the
+ * system releases when the process dies, on any machine that sees the folder. Writes go through a
+ * buffer of 64 KB. Only regular files are replaced: a device or a pipe of that name is refused.
  */
 #include "base/file.h"
 
@@ -19,12 +20,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -168,6 +168,15 @@ fast_err fast__file_put(void *to, const void *bytes, size_t size)
     return FAST_OK;
 }
 
+/* Lock a new temporary file. False if a sweep has removed it before it was locked. A file system
+ * without locks is no error. */
+static bool temporary_lock(int fd)
+{
+    struct stat info;
+    flock(fd, LOCK_EX | LOCK_NB);
+    return fstat(fd, &info) != 0 || info.st_nlink > 0;
+}
+
 /* Create a new file beside `path`. Two processes that replace one file at once get different
  * names. */
 static fast_err temporary_open(const char *path, char temporary[FAST_PATH_MAX], int *fd_out)
@@ -178,11 +187,13 @@ static fast_err temporary_open(const char *path, char temporary[FAST_PATH_MAX], 
         if (length < 0 || length >= FAST_PATH_MAX)
             return fast__fail(FAST_EINVAL, "the path \"%.64s...\" is too long", path);
         const int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0) {
+        if (fd >= 0 && temporary_lock(fd)) {
             *fd_out = fd;
             return FAST_OK;
         }
-        if (errno != EEXIST)
+        if (fd >= 0)
+            close(fd);
+        else if (errno != EEXIST)
             break;
     }
     return fast__fail(errno == ENOENT || errno == ENOTDIR ? FAST_ENOENT : FAST_EIO,
@@ -212,27 +223,33 @@ static fast_err folder_sync(const char *path)
     return FAST_OK;
 }
 
-/* Tell whether a file name is a temporary of `name`, NAME.PID.N.tmp, whose process no longer
- * exists. */
-static bool is_left_behind(const char *name, const char *entry)
+/* Tell whether a file name is a temporary of `name`: NAME.PID.N.tmp. */
+static bool is_temporary(const char *name, const char *entry)
 {
     const size_t length = strlen(name);
     char *end;
     if (strncmp(entry, name, length) != 0 || entry[length] != '.')
         return false;
-    const long pid = strtol(entry + length + 1, &end, 10);
-    if (pid <= 0 || *end != '.')
+    if (strtol(entry + length + 1, &end, 10) <= 0 || *end != '.')
         return false;
     strtol(end + 1, &end, 10);
-    return strcmp(end, ".tmp") == 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+    return strcmp(end, ".tmp") == 0;
 }
 
-/* Remove temporaries that killed processes left beside `path`. A process on another machine that
- * shares the folder looks dead too, so only files older than an hour are removed. Errors are
- * ignored. */
-static void sweep(const char *path)
+/* Remove a temporary file that no process has locked. */
+static void sweep_entry(int folder, const char *entry)
 {
-    enum { OLD_S = 3600 };
+    struct stat info;
+    const int fd = openat(folder, entry, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        unlinkat(folder, entry, 0);
+    close(fd);
+}
+
+void fast__file_sweep(const char *path)
+{
     const char *slash = strrchr(path, '/');
     char folder[FAST_PATH_MAX];
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 1,
@@ -240,14 +257,10 @@ static void sweep(const char *path)
     DIR *open_folder = opendir(folder);
     if (!open_folder)
         return;
-    const int fd = dirfd(open_folder);
     const char *name = slash ? slash + 1 : path;
-    for (struct dirent *entry; (entry = readdir(open_folder)) != NULL;) {
-        struct stat info;
-        if (is_left_behind(name, entry->d_name) && fstatat(fd, entry->d_name, &info, 0) == 0 &&
-            S_ISREG(info.st_mode) && time(NULL) - info.st_mtime > OLD_S)
-            unlinkat(fd, entry->d_name, 0);
-    }
+    for (struct dirent *entry; (entry = readdir(open_folder)) != NULL;)
+        if (is_temporary(name, entry->d_name))
+            sweep_entry(dirfd(open_folder), entry->d_name);
     closedir(open_folder);
 }
 
@@ -259,7 +272,7 @@ fast_err fast__file_replace(const char *path, fast_file_write_fn *write_fn, void
     if (!stat(path, &info) && !S_ISREG(info.st_mode))
         return fast__fail(FAST_EINVAL, "\"%s\" is not a regular file; it is not replaced", path);
 
-    sweep(path);
+    fast__file_sweep(path);
     file_stream *stream;
     FAST_TRY(fast__alloc("a file's buffer", 1, sizeof *stream, &stream));
     char temporary[FAST_PATH_MAX];

@@ -28,6 +28,10 @@ fast_err fast__file_read(const char *path, size_t size_max, void *out, size_t *s
 typedef fast_err fast_file_write_fn(void *ctx, void *stream);
 fast_err fast__file_replace(const char *path, fast_file_write_fn *write, void *ctx);
 
+/* Remove temporary files that processes which were killed have left beside `path`. Files that
+ * another process is writing stay. Errors are ignored. */
+void fast__file_sweep(const char *path);
+
 /* Append bytes to the stream passed to a fast_file_write_fn. */
 fast_err fast__file_put(void *stream, const void *bytes, size_t size);
 

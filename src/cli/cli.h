@@ -16,6 +16,7 @@
  *   commands.c, flags.c     tables of commands and flags; the reader of command lines
  *   cmd_*.c, help.c         one command each; runs_*.c are the verbs of `fast runs`
  *   cli_page.c, cli_json.c  output for people and for programs
+ *   launcher.c              mpirun or srun, which started this process
  *   progress.c, busy.c      lines on standard error that are redrawn while work is done
  *   manual.c, markdown.c, complete.c   fast(1), docs/options.md and completion scripts
  */
@@ -75,6 +76,13 @@ bool cli_packed(int *argc, char ***argv, int *code_out);
 /* Help on a command or a topic, to standard output. */
 int cli_help_topic(const char *topic);
 
+/* Number of ranks that a launcher (mpirun, srun) has started, 1 without one; this one's number. */
+int cli_ranks(void);
+int cli_rank(void);
+/* Write the launcher's own words, for a command that is to be run again: "mpirun -n 2 "; nothing
+ * without one. argv[0] is the command's name. */
+void cli_put_launcher(FILE *file, int argc, char **argv);
+
 /* Print the options of this name, of all commands and parts, after an empty line where `behind`;
  * false if there is no such option. */
 bool cli_help_option(const char *word, bool behind);
@@ -84,7 +92,8 @@ bool cli_help_option(const char *word, bool behind);
 const char *cli_other_word(const char *word, const char **how_out);
 
 /* Say one sentence of trouble on standard error: "fast: ...", and return `code`. Control characters
- * of names and files are written as "?": a terminal would obey them. */
+ * of names and files are written as "?": a terminal would obey them. One of several ranks
+ * also says which it is and on which machine. */
 int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Say why a call of the library failed; the exit code for it: CLI_USAGE where the user's words or

@@ -41,7 +41,7 @@ void cli_list_free(cli_list *list)
 static void (*volatile cancel_call)(void *object);
 static void *volatile cancel_object;
 
-/* Signals SIGINT (Ctrl-C) and SIGTERM:
+/* Signals SIGINT (Ctrl-C), SIGTERM, and SIGUSR1, which mpirun passes on to all ranks:
  *
  *   first    cancel(object) sets a flag of the work, which ends at its next safe point
  *   second   the default action: the program ends at once, without saving
@@ -79,6 +79,7 @@ void cli_on_interrupt(void (*cancel)(void *object), void *object)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
 }
 
 /* A comma before each group of three digits from the right: 669706 gives "669,706". All

@@ -4,9 +4,9 @@
  * flags are the options of fast_part_list("train"), with hyphens, and --json and --quiet. Talk
  * goes to standard error; with --json one object is the last line of standard output.
  *
- * The first Ctrl-C (or SIGTERM) asks the run to stop: it finishes its step, saves, says how to
- * continue, and the program exits 75. A second one ends the program at once; files are replaced
- * atomically, so the last checkpoint stays whole.
+ * The first Ctrl-C (or SIGTERM, or SIGUSR1, which mpirun passes on) asks the run to stop: it
+ * finishes its step, saves, says how to continue, and the program exits 75. A second one ends the
+ * program at once; files are replaced atomically, so the last checkpoint stays whole.
  *
  * Flow: read flags into "name=value" options; fast_run_open() reads the data and prepares (with a
  * sign of life on a terminal if that takes more than a second); header; fast_run_train(), whose
@@ -24,8 +24,8 @@
  * Exit codes:
  *
  *     0  trained to the end or to the target
- *     1  training failed or diverged, most workers were lost, or the checkpoint of a stopped run
- *        could not be saved
+ *     1  training failed or diverged, most workers were lost, or a file could not be saved where it
+ *        was asked for
  *     2  an option, or a file that it names, is wrong; found before the first step
  *    75  stopped by a signal and saved
  *   130  stopped by a signal; the strategy has state that a checkpoint does not hold
@@ -57,6 +57,7 @@ typedef struct train_show {
     fast_run *run;           /* the run */
     cli_progress progress;   /* its line on the terminal */
     char checkpoint[4096];   /* where the last one was saved; "" */
+    int64_t saved_step;      /* of which step it is */
     bool first;              /* this process speaks for the run */
     bool confusion;          /* show the classes and the confusion matrix at the end */
     fast_exporter *exporter; /* of --metrics-port; or NULL */
@@ -161,9 +162,10 @@ static void on_event(void *ctx, const fast_event *event)
         break;
     case FAST_EVENT_SAVE:
         cli_progress_clear(&show->progress);
-        if (strcmp(event->text, fast_run_option(show->run, "save")) != 0)
+        if (strcmp(event->text, fast_run_option(show->run, "save")) != 0) {
             snprintf(show->checkpoint, sizeof show->checkpoint, "%s", event->text);
-        else if (!show->progress.quiet)
+            show->saved_step = event->step;
+        } else if (!show->progress.quiet)
             fprintf(show->progress.file, "weights saved in %s\n", event->text);
         break;
     case FAST_EVENT_PROGRESS:
@@ -181,7 +183,9 @@ static void on_event(void *ctx, const fast_event *event)
  */
 static void say_again(FILE *file, int argc, char **argv, const char *checkpoint)
 {
-    fputs("continue with: fast train", file);
+    fputs("continue with: ", file);
+    cli_put_launcher(file, argc, argv);
+    fputs("fast train", file);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--resume") == 0 || strcmp(argv[i], "--load") == 0) {
             i++;
@@ -394,6 +398,12 @@ static void say_summary(const train_show *show, const fast_result *r)
     fputs(id ? "\n" : "", file);
 }
 
+/* True if a checkpoint holds the last step of the run. */
+static bool is_saved(const train_show *show)
+{
+    return show->checkpoint[0] && show->saved_step == fast_run_result(show->run)->steps;
+}
+
 /* After a cancel: where the run is saved, and how to continue it. The run may have saved a
  * checkpoint itself, where --checkpoint asked for one; else one is saved now in FAST's own folder.
  *
@@ -406,7 +416,7 @@ static int finish_canceled(train_show *show, int argc, char **argv)
     const fast_result *r = fast_run_result(show->run);
     if (!show->first)
         return CLI_AGAIN;
-    if (!show->checkpoint[0]) {
+    if (!is_saved(show)) {
         const fast_err err = fast_run_checkpoint(show->run, NULL);
         if (err == FAST_ENOTSUP) { /* nobody asked for one */
             fprintf(show->progress.file,
@@ -443,6 +453,52 @@ static int open_exporter(const train_line *line, train_show *show)
     return CLI_DONE;
 }
 
+/* Say what ranks of a launcher do that have no worker, since nothing else shows it. */
+static void say_ranks(const train_show *show)
+{
+    const int ranks = cli_ranks();
+    const long long workers = strtoll(fast_run_option(show->run, "workers"), NULL, 10);
+    const bool shared = strcmp(fast_run_option(show->run, "transport"), "mpi") == 0;
+
+    if (ranks < 2 || (shared && workers >= ranks) || !(shared ? show->first : cli_rank() == 0))
+        return;
+    fprintf(stderr,
+            shared ? "note: %d ranks were started for %lld worker(s), so some have none; give "
+                     "--workers %d\n"
+                   : "note: %d ranks were started, and each trains all of this run (workers %lld, "
+                     "not on mpi); to share it give --workers %d --transport mpi\n",
+            ranks, workers, ranks);
+}
+
+/* Report a run that has ended and return the exit code. A run that came to its end and could not
+ * save its files (a full disk) has a result all the same; a checkpoint that is in FAST's own folder
+ * instead continues it, which saves them again. */
+static int finish(train_show *show, const train_line *line, fast_err err, int argc, char **argv)
+{
+    const fast_result *result = fast_run_result(show->run);
+    int code = CLI_DONE;
+
+    if (err) {
+        cli_fail_err(err);
+        code = CLI_FAILED;
+        if (!result->stop[0])
+            return code;
+    }
+    if (!line->quiet && show->first)
+        say_summary(show, result);
+    const int64_t workers = strtoll(fast_run_option(show->run, "workers"), NULL, 10);
+    if (strcmp(result->stop, "diverged") == 0 || 2 * result->workers_lost > workers)
+        code = CLI_FAILED;
+    else if (result->canceled)
+        code = finish_canceled(show, argc, argv);
+    else if (err && is_saved(show))
+        say_again(show->progress.file, argc, argv, show->checkpoint);
+    const char *json = line->json && show->first ? fast_run_json(show->run) : NULL;
+    if (json)
+        printf("%s\n", json);
+    return code;
+}
+
 /* Open the run, train it and report. The exit code is 75 where a stopped run was saved. */
 static int train(const train_line *line, int argc, char **argv)
 {
@@ -465,31 +521,13 @@ static int train(const train_line *line, int argc, char **argv)
     }
     if (show.first)
         fast_run_watch(show.run, on_event, &show);
+    say_ranks(&show);
     cli_on_interrupt(cancel_run, show.run);
     err = fast_run_train(show.run);
     cli_progress_clear(&show.progress);
     if (show.exporter)
         fast_exporter_update(show.exporter, fast_run_result(show.run));
-    if (err) {
-        cli_fail_err(err);
-        code = CLI_FAILED;
-        /* A checkpoint that cannot be saved where the user asked goes into FAST's own folder. */
-        show.checkpoint[0] = '\0';
-        if (fast_run_result(show.run)->canceled)
-            code = finish_canceled(&show, argc, argv);
-    } else {
-        const fast_result *result = fast_run_result(show.run);
-        if (!line->quiet && show.first)
-            say_summary(&show, result);
-        const int64_t workers = strtoll(fast_run_option(show.run, "workers"), NULL, 10);
-        if (strcmp(result->stop, "diverged") == 0 || 2 * result->workers_lost > workers)
-            code = CLI_FAILED;
-        else if (result->canceled)
-            code = finish_canceled(&show, argc, argv);
-        const char *json = line->json && show.first ? fast_run_json(show.run) : NULL;
-        if (json)
-            printf("%s\n", json);
-    }
+    code = finish(&show, line, err, argc, argv);
     cli_on_interrupt(NULL, NULL);
     fast_exporter_close(show.exporter);
     fast_run_close(show.run);

@@ -30,18 +30,23 @@ enum { NOTE_MAX = 512, SENTENCE_MAX = 8192 };
 /* One line on standard error, for example:
  *
  *   fast: no option --modle; did you mean --model?
+ *   fast: rank 1 on node7: cannot read "run.safetensors": No such file or directory
  */
 int cli_fail(int code, const char *format, ...)
 {
     char text[SENTENCE_MAX];
     va_list arguments;
+    char host[64] = "?";
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127)
             *c = '?';
-    fprintf(stderr, "fast: %s\n", text);
+    fputs("fast: ", stderr);
+    if (cli_ranks() > 1 && gethostname(host, sizeof host - 1) == 0)
+        fprintf(stderr, "rank %d on %s: ", cli_rank(), host);
+    fprintf(stderr, "%s\n", text);
     return code;
 }
 

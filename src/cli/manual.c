@@ -188,9 +188,13 @@ int cli_manual(FILE *out)
         put_topic(out, topic);
     fputs(".SH EXIT STATUS\n", out);
     put_entry(out, "0", "done", NULL);
-    put_entry(out, "1", "failed", NULL);
+    put_entry(out, "1",
+              "failed, diverged, or a file could not be saved where it was asked for; after the "
+              "last step the result is printed nevertheless, with the place of the files",
+              NULL);
     put_entry(out, "2", "the command line, or a file that it names, is wrong; nothing ran", NULL);
     put_entry(out, "75", "stopped and saved: run it again with --resume", NULL);
+    put_entry(out, "130", "stopped and not saved: the strategy cannot be resumed", NULL);
     fputs(".SH ENVIRONMENT\n", out);
     put_entry(out, "FAST_HOME", "folder of the plan file and of saved runs", "~/.cache/fast");
     put_entry(out, "NO_COLOR", "no colours", NULL);

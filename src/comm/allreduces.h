@@ -24,6 +24,8 @@ typedef struct fast_algorithm {
     const fast_option
         *options;   /* of its configuration, at most FAST_ALLREDUCE_CONFIG bytes; NULL */
     bool canonical; /* adds in the canonical order: `auto` may choose it */
+    bool by_place;  /* the order of an element's additions depends on its place in the vector: sums
+                       of other ranges have other bits */
 
     /* Prepare it for a group, the same at all members, without talking to them. Called once for a
      * group and a configuration, when it is first needed. FAST_ENOTSUP says why this group cannot.
@@ -61,6 +63,9 @@ typedef struct fast_algorithm {
 #define FAST_ALLREDUCE_DECLARE(name) extern const fast_algorithm fast__allreduce_##name;
 FAST_ALLREDUCES(FAST_ALLREDUCE_DECLARE)
 #undef FAST_ALLREDUCE_DECLARE
+
+/* True if the bits of the group's sums depend on how a vector is cut into ranges (`by_place`). */
+bool fast__group_is_by_place(const fast_group *group);
 
 /* All of them; the last is NULL. */
 extern const fast_algorithm *const fast__allreduces[];

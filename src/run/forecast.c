@@ -32,6 +32,8 @@
  *
  * Only the sum of the last part is seen: the other is hidden behind the gradient.
  *
+ * Between processes alpha, beta and gamma are measured before the first step, by all workers.
+ *
  * Order: worker 0 forecasts its sums at the end of its program, while its group exists, under the
  * team's mutex; the rest is computed by the caller's thread while the world is still open. NAN
  * stands for a figure that is not known: a strategy that tells no costs, or no step that was timed.
@@ -180,8 +182,8 @@ static double time_memory(void)
     return best / (12.0 * BUS_FLOATS);
 }
 
-/* `group` may be NULL: its costs are unknown. */
-static forecast_machine machine_of(const fast_team *team, const fast_group *group)
+/* The links between processes cost as measured by fast__forecast_network(). */
+static forecast_machine machine_of(const fast_team *team)
 {
     forecast_machine m = { .sim = NULL };
 
@@ -192,8 +194,8 @@ static forecast_machine machine_of(const fast_team *team, const fast_group *grou
     }
     m.memory = team->workers + team->servers > 1 ? time_memory() : 0;
     m.cost = (fast_comm_cost){ .alpha = LOCAL_ALPHA, .beta = 2 * m.memory, .gamma = 12 * m.memory };
-    if (!team->place.alone && group && group->cost)
-        m.cost = *group->cost;
+    if (team->costs.network.alpha > 0)
+        m.cost = team->costs.network;
     m.server = (fast_comm_cost){ .alpha = m.cost.alpha, .beta = m.cost.beta };
     return m;
 }
@@ -207,12 +209,45 @@ static double sum_seconds(fast_group *group, const forecast_machine *m, bool loc
     return fast__model_at(group, &m->cost, count);
 }
 
+/* Set an actor's counters back to an earlier copy. Called by the actor, their only writer. */
+static void uncount(fast_counters *now, const fast_counters *before)
+{
+    fast__count(&now->messages_sent, before->messages_sent - now->messages_sent);
+    fast__count(&now->bytes_sent, before->bytes_sent - now->bytes_sent);
+    fast__count(&now->messages_received, before->messages_received - now->messages_received);
+    fast__count(&now->compute_ns, before->compute_ns - now->compute_ns);
+    fast__count(&now->wait_ns, before->wait_ns - now->wait_ns);
+    fast__count(&now->waits, before->waits - now->waits);
+}
+
+/* A group of its own: if the measurement fails, that of the strategy is still usable. Costs a few
+ * milliseconds, once a run; later groups recall it. Its messages are not counted as the run's. */
+void fast__forecast_network(fast_team_actor *self)
+{
+    fast_team *team = self->team;
+    fast_actor *actor = self->context.trainer.actor;
+    fast_counters *counters = &actor->counters;
+    fast_group *group = NULL;
+
+    if (team->place.alone || team->run->clock.is_virtual || fast_actor_life(actor) > 0)
+        return;
+    const fast_counters before = *counters;
+    if (!fast_group_all(actor, "worker", &group) && !fast__model_fit(group, FAST_SOON) &&
+        self->context.trainer.rank == 0 && group->cost) {
+        fast__mutex_lock(&team->mutex);
+        team->costs.network = *group->cost;
+        fast__mutex_unlock(&team->mutex);
+    }
+    uncount(counters, &before);
+    fast_group_free(group);
+}
+
 /* Called by worker 0 while its group exists; the result is read when the run is over. */
 void fast__forecast_sums(fast_team_actor *self)
 {
     fast_team *team = self->team;
     fast_group *group = self->context.trainer.group;
-    const forecast_machine m = machine_of(team, group);
+    const forecast_machine m = machine_of(team);
 
     fast__mutex_lock(&team->mutex);
     for (int64_t i = 0; i < team->costs.cost.bucket_count && team->costs.cost.buckets; i++)
@@ -318,7 +353,7 @@ static double exchange(const fast_team *team, const forecast_machine *m, double 
 /* Forecast a step, if the trainer told its costs and a worker of this process was timed. */
 static void forecast_team(const fast_team *team, fast_result *r)
 {
-    const forecast_machine m = machine_of(team, NULL);
+    const forecast_machine m = machine_of(team);
     double mean, slowest;
 
     if (team->costs.known)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "comm/allreduces.h"
 #include "fast/strategy.h"
 #include "run/run.h"
 #include "trainer/host.h"
@@ -75,6 +76,7 @@ typedef struct fast_team_costs {
     double part_s[FAST_COST_PARTS]; /* seconds of each */
     double small_s;                 /* seconds of a sum of one number: its latency */
     double sum_s;                   /* seconds of a sum of all parameters; NAN: unknown */
+    fast_comm_cost network;         /* measured between processes; alpha is 0 if it was not */
 } fast_team_costs;
 
 /* Bring the measures of several workers in the run's result up to date, or the computing time of a
@@ -97,6 +99,9 @@ void fast__measure_end(struct fast_team *team);
 
 /* Take the time of a step. */
 void fast__first_add(fast_first *first, double seconds);
+/* Of all workers before their first step: measure the links between processes, for the forecast. A
+ * failure leaves them unknown. */
+void fast__forecast_network(struct fast_team_actor *self);
 /* Of a worker whose group is still there: forecast the times of its sums by the transport's
  * costs. */
 void fast__forecast_sums(struct fast_team_actor *self);

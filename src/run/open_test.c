@@ -25,6 +25,7 @@
 static char path[256];   /* a checkpoint */
 static char resume[300]; /* the option for it */
 static char gone[256];   /* a folder that goes away */
+static char folder[200]; /* of all of them */
 
 static const char *const options[] = { "engine=ref",   "model=mlp:hidden=4",
                                        "batch=8",      "data=digits:train=16,test=8",
@@ -218,6 +219,54 @@ static void checkpoint_cannot_be_written(void **state)
     fast_run_close(run);
 }
 
+/* The folder of both files goes away while the run trains. */
+static void remove_gone(void *ctx, const fast_event *event)
+{
+    (void)ctx;
+    if (event->kind == FAST_EVENT_START)
+        assert_int_equal(rmdir(gone), 0);
+}
+
+/* Files that cannot be saved at the end are in FAST's own folder; the call fails and says where. */
+static void files_are_saved_elsewhere(void **state)
+{
+    (void)state;
+    char checkpoint[300], save[300], home[300], load[FAST_PATH_MAX + 16];
+    snprintf(checkpoint, sizeof checkpoint, "checkpoint=%s/c.safetensors", gone);
+    snprintf(save, sizeof save, "save=%s/w.safetensors", gone);
+    snprintf(home, sizeof home, "%s/home", folder);
+    assert_int_equal(setenv("FAST_HOME", home, 1), 0);
+    const char *job[] = { "engine=ref",
+                          "model=mlp:hidden=4",
+                          "data=digits:train=80,test=8",
+                          "batch=8",
+                          "plan=no",
+                          "checkpoint_every=end",
+                          checkpoint,
+                          save,
+                          NULL };
+    assert_int_equal(mkdir(gone, 0700), 0);
+    fast_run *run, *again;
+    assert_int_equal(fast_run_open(job, &run), FAST_OK);
+    fast_run_watch(run, remove_gone, NULL);
+    assert_int_equal(fast_run_train(run), FAST_ENOENT);
+    assert_string_equal(fast_run_result(run)->stop, "done");
+    assert_non_null(strstr(fast_error_detail(), run->text.checkpoint));
+    assert_non_null(strstr(fast_run_json(run), run->text.weights));
+    job[5] = "seed=1";
+    job[7] = NULL;
+    for (int i = 0; i < 2; i++) {
+        snprintf(load, sizeof load, "%s=%s", i ? "load" : "resume",
+                 i ? run->text.weights : run->text.checkpoint);
+        job[6] = load;
+        if (fast_run_open(job, &again))
+            fail_msg("%s: %s", load, fast_error_detail());
+        assert_int_equal(again->step, i ? 0 : run->step);
+        fast_run_close(again);
+    }
+    fast_run_close(run);
+}
+
 /* A child that writes checkpoints until it dies. */
 _Noreturn static void write_forever(void)
 {
@@ -231,6 +280,8 @@ _Noreturn static void write_forever(void)
 
 static void killed_while_saving(void **state)
 {
+    char command[300];
+
     (void)state;
     fast_run *run;
     assert_int_equal(fast_run_open(options, &run), FAST_OK);
@@ -249,10 +300,10 @@ static void killed_while_saving(void **state)
         if (fast_run_open(options_resume, &run) != FAST_OK)
             fail_msg("after kill %d: %s", i, fast_error_detail());
         fast_run_close(run);
+        snprintf(command, sizeof command, "test -z \"$(ls '%s' | grep tmp)\"", folder);
+        assert_int_equal(system(command), 0); /* nothing half written is left behind */
     }
 }
-
-static char folder[200];
 
 static int make_folder(void **state)
 {
@@ -282,6 +333,7 @@ int main(void)
         cmocka_unit_test(weights_of_other_types),
         cmocka_unit_test(steps_are_bounded),
         cmocka_unit_test(checkpoint_cannot_be_written),
+        cmocka_unit_test(files_are_saved_elsewhere),
         cmocka_unit_test(killed_while_saving),
         cmocka_unit_test(methods_fit_some_convolutions),
     };

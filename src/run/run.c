@@ -400,6 +400,30 @@ typedef struct own_parts {
 /* A run that is opened inside the opening of another: codec=auto. */
 static fast_err open_like(void *ctx, const char *const *options, fast_run **out);
 
+/* Refuse a file that cannot be read before processes synchronise: a rank that does not find it, on
+ * a machine of its own, ends at once and says so. "" is allowed. */
+static fast_err check_file(const char *path)
+{
+    int fd = -1;
+    int64_t size = 0;
+
+    if (!path[0])
+        return FAST_OK;
+    FAST_TRY(fast__file_open(path, &fd, &size));
+    close(fd);
+    return FAST_OK;
+}
+
+/* Remove temporary files that killed processes have left beside the files of this run. */
+static void sweep_files(const fast_run_config *c)
+{
+    const char *const paths[] = { c->checkpoint, c->resume, c->save };
+
+    for (int i = 0; i < 3; i++)
+        if (paths[i][0])
+            fast__file_sweep(paths[i]);
+}
+
 /* Open everything in the order in which the parts need each other. The first failure ends it;
  * fast_run_close() frees what is open. */
 static fast_err open_parts(fast_run *run, const char *const *options, const own_parts *own)
@@ -431,6 +455,9 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
         const own_parts same = { own->network, run->data.train, NULL, NULL, own->strategy };
         FAST_TRY(fast__run_codec_auto(run, options, open_like, (void *)(uintptr_t)&same));
     }
+    sweep_files(&run->config);
+    FAST_TRY(check_file(run->config.load));
+    FAST_TRY(check_file(run->config.resume));
     FAST_TRY(fast__team_new(run, &run->team));
     FAST_TRY(fast__run_evaluation_open(run));
     FAST_TRY(open_texts(run));

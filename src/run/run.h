@@ -191,6 +191,9 @@ typedef struct fast_run_text {
     char codec_note[512];  /* told at the start: what codec=auto chose, and why; "" */
     char *model;           /* the network in its language; NULL for a network of the caller's */
     char *command;         /* the words that repeat the run, quoted for a shell */
+    char checkpoint[FAST_PATH_MAX]; /* file of the last checkpoint of this process; "" before */
+    char weights[FAST_PATH_MAX];    /* file of the weights at the end; "" before */
+    char error[FAST_DETAIL_MAX];    /* why the files of the end could not be saved; "" */
 } fast_run_text;
 
 /* Data sets and their loaders. */
@@ -343,8 +346,9 @@ uint64_t fast__run_data_hash(fast_run *run);
 fast_err fast__checkpoint_save(fast_run *run, const char *path);
 /* Continue from a checkpoint. FAST_EINVAL, and nothing changed, if it is of another run. */
 fast_err fast__checkpoint_load(fast_run *run, const char *path);
-/* A path of FAST's own for a run without one: CACHE/checkpoints/MODEL-HASH.safetensors. */
-fast_err fast__checkpoint_path(const fast_run *run, char *path, size_t size);
+/* A path of FAST's own for a run without one: CACHE/checkpoints/MODEL-HASH.safetensors for a
+ * checkpoint, MODEL-HASH-weights.safetensors for the weights alone. */
+fast_err fast__checkpoint_path(const fast_run *run, bool weights, char *path, size_t size);
 
 /* Weights alone. Loading takes checkpoints too, and files of other programs: names and shapes must
  * be the model's. Nothing changes on failure. */

@@ -151,6 +151,17 @@ static void put_job(json_t **o, const fast_run *run, const fast_result *r)
     put_real(o, "implicit_momentum_error", r->momentum_error);
 }
 
+/* Files that the run has left, and why one is not where it was asked for. */
+static void put_files(json_t **o, const fast_run *run)
+{
+    if (run->text.checkpoint[0])
+        put_text(o, "checkpoint", run->text.checkpoint);
+    if (run->text.weights[0])
+        put_text(o, "weights", run->text.weights);
+    if (run->text.error[0])
+        put_text(o, "error", run->text.error);
+}
+
 /* Measures of several workers follow those of every run: readers of older logs find their keys in
  * the same places. */
 fast_err fast__run_json_log(const fast_result *result, bool several, FILE *file)
@@ -227,6 +238,7 @@ fast_err fast__run_json_result(const fast_run *run, char **out)
     }
     if (fast_run_figures(run))
         fast__json_set(&o, "figures", fast__figures_json(fast_run_figures(run), MATRIX_MAX));
+    put_files(&o, run);
     return fast__json_print(&o, out);
 }
 

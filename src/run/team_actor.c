@@ -338,6 +338,7 @@ fast_err fast__team_worker(fast_actor *actor, void *ctx)
     if (fast_actor_life(actor) > 0)
         fast__monitor_return(self);
     note_end(self, false, false);
+    fast__forecast_network(self);
     fast__team_compare(self, "begins");
     if (!err)
         err = team->strategy->worker(t, team->config);

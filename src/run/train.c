@@ -20,8 +20,9 @@
  *     measures, last row of the store
  *
  * Errors of a learner or an evaluation end the call. A checkpoint in mid-run that fails is a note,
- * told once until one succeeds; the checkpoint and the weights at the end fail the call, since the
- * user would lose them. A log that cannot be written is closed with a note.
+ * told once until one succeeds; the checkpoint and the weights at the end are saved in FAST's own
+ * folder if they cannot be saved where the user asked, and fail the call all the same. A log that
+ * cannot be written is closed with a note.
  */
 #include "run/run.h"
 
@@ -150,8 +151,31 @@ static fast_err save(fast_run *run, const char *path)
     if (err)
         return err;
     run->progress.step_saved = run->step;
+    snprintf(run->text.checkpoint, sizeof run->text.checkpoint, "%s", path);
     fast__run_tell(run, FAST_EVENT_SAVE, path);
     return FAST_OK;
+}
+
+/* Save the weights at the end. */
+static fast_err save_weights(fast_run *run, const char *path)
+{
+    FAST_TRY(fast__weights_save(run, path));
+    snprintf(run->text.weights, sizeof run->text.weights, "%s", path);
+    return FAST_OK;
+}
+
+/* The file of the end could not be written, and hours of training are not to be lost: save it in
+ * FAST's own folder instead. Returns the error, whose detail says where. */
+static fast_err save_instead(fast_run *run, bool weights, fast_err err)
+{
+    char own[FAST_PATH_MAX], why[FAST_DETAIL_MAX];
+
+    snprintf(why, sizeof why, "%s", fast_error_detail());
+    if (fast__checkpoint_path(run, weights, own, sizeof own) ||
+        (weights ? save_weights(run, own) : save(run, own)))
+        return fast__fail(err, "%s, and %s", why, fast_error_detail());
+    return fast__fail(err, "%s; %s in %s instead", why,
+                      weights ? "the weights are" : "the checkpoint is", own);
 }
 
 /* A checkpoint in mid-run that cannot be written does not end hours of training: the user is told,
@@ -201,6 +225,7 @@ static fast_err write_files(fast_run *run)
         return FAST_OK;
     }
     const char *path = run->config.checkpoint;
+    fast_err err = FAST_OK;
     if (!fast_run_is_first(run))
         return FAST_OK;
     if (!path[0] && run->result.canceled)
@@ -211,13 +236,20 @@ static fast_err write_files(fast_run *run)
             "the run ends where each worker has a replica of its own: the last checkpoint "
             "is of the strategy before");
     else if (path[0] && run->step != run->progress.step_saved)
-        FAST_TRY(save(run, path));
+        err = save(run, path);
+    if (err)
+        err = save_instead(run, false, err);
+    char why[FAST_DETAIL_MAX];
+    snprintf(why, sizeof why, "%s", err ? fast_error_detail() : "");
     FAST_TRY(fast__run_finish(run));
-    if (run->config.save[0]) {
-        FAST_TRY(fast__weights_save(run, run->config.save));
+    if (!run->config.save[0])
+        return err ? fast__fail(err, "%s", why) : FAST_OK;
+    const fast_err failed = save_weights(run, run->config.save);
+    if (!failed)
         fast__run_tell(run, FAST_EVENT_SAVE, run->config.save);
-    }
-    return FAST_OK;
+    else if (save_instead(run, true, failed) && err) /* both are said */
+        return fast__fail(err, "%s; %s", why, fast_error_detail());
+    return err ? fast__fail(err, "%s", why) : failed;
 }
 
 /* May be called again after a cancel: the run continues where it stopped. */
@@ -242,8 +274,10 @@ fast_err fast_run_train(fast_run *run)
     if (run->step == run->progress.step_evaluated) /* by the run that this one resumes */
         fast__run_look(run);
     fast_err err = fast__team_train(run->team);
-    if (err == FAST_OK)
+    if (err == FAST_OK) {
         err = write_files(run);
+        snprintf(run->text.error, sizeof run->text.error, "%s", err ? fast_error_detail() : "");
+    }
     if (run->progress.times.start_ns)
         run->progress.times.total_ns += fast__run_now(run) - run->progress.times.start_ns;
     run->progress.times.start_ns = 0;

@@ -9,7 +9,8 @@
  *
  * Everything is bounded: connections, memory of a connection, headers, the body, and the time until
  * a request is whole. libmicrohttpd's own timeout starts again with each byte, so a client that
- * sends one byte a second (slowloris) would stay: here the whole request has one deadline.
+ * sends one byte a second (slowloris) would stay: here the whole request has one deadline. Before
+ * that, connections that have not shown the token take a third of the places at most.
  *
  * A connection that sleeps is not watched by libmicrohttpd; each tick looks whether its client has
  * left.
@@ -99,6 +100,24 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **sl
     fast__free(request);
 }
 
+/* Shut down the oldest connection that has not shown the token, if there are too many of them. They
+ * cannot take all places: one of the user is accepted at any time. */
+static void limit_strangers(fast_http *http)
+{
+    http_peer *oldest = NULL;
+    int count = 0;
+
+    for (http_peer *peer = http->peers; peer; peer = peer->next) /* the newest is first */
+        if (!peer->known && !peer->ended && peer->fd >= 0) {
+            oldest = peer;
+            count++;
+        }
+    if (count <= FAST_HTTP_STRANGERS)
+        return;
+    oldest->ended = true;
+    shutdown(oldest->fd, SHUT_RDWR); /* libmicrohttpd reads the end, and closes */
+}
+
 /* A connection opens or closes. */
 static void on_connection(void *ctx, struct MHD_Connection *connection, void **slot,
                           enum MHD_ConnectionNotificationCode what)
@@ -119,6 +138,7 @@ static void on_connection(void *ctx, struct MHD_Connection *connection, void **s
             http->peers->prev = peer;
         http->peers = peer;
         *slot = peer;
+        limit_strangers(http);
     } else if (peer) {
         if (peer->prev)
             peer->prev->next = peer->next;
@@ -233,6 +253,8 @@ static void begin(fast_http_request *request)
     const char *token;
     const int status = fast__guard_check(&http->guard, &facts, &request->access, &why);
 
+    if (request->peer && !status && request->access != FAST_HTTP_STRANGER)
+        request->peer->known = true;
     if (headers > FAST_HTTP_HEADERS)
         fast__reply_error(request, 431, "a request has at most %d headers", FAST_HTTP_HEADERS);
     else if (twice)

@@ -16,6 +16,7 @@ typedef struct fast_http_request fast_http_request;
 enum {
     FAST_HTTP_BODY_MAX = 65536, /* bytes of a request's body */
     FAST_HTTP_CONNECTIONS = 96, /* at once */
+    FAST_HTTP_STRANGERS = 32,   /* connections without the token; a new one closes the oldest */
     FAST_HTTP_HEADERS = 64,     /* of a request */
     FAST_HTTP_MEMORY = 32768,   /* bytes of a connection: the request line and the headers */
     FAST_HTTP_PATIENCE_S = 10,  /* until a request is whole, and between requests */

@@ -14,6 +14,8 @@ typedef struct http_peer {
     int fd;                 /* its socket, which libmicrohttpd owns */
     int64_t since;          /* when it opened, or its last request ended; nanoseconds */
     bool busy;              /* a whole request is being answered */
+    bool known;             /* a request of it had the token */
+    bool ended;             /* it was shut down to make room, and will close */
 } http_peer;
 
 /* A server. Everything is used by the thread of fast__http_wait() only. */

@@ -543,6 +543,24 @@ static void test_new_store(void **state)
     stage_close(&own);
 }
 
+/* Clients without a token that never finish a request leave room for one that has it. */
+static void test_slow_clients(void **state)
+{
+    enum { SLOW = 200, ANSWER_MS = 4000 };
+    stage *s = *state;
+    int fds[SLOW];
+
+    for (int i = 0; i < SLOW; i++) {
+        fds[i] = dial(s->port);
+        send_bytes(fds[i], "GET / HTTP/1.1\r\nHo", 18);
+    }
+    const int64_t begin = fast__clock_ns();
+    assert_int_equal(ask(s, "GET", "/api/runs", NULL), 200);
+    assert_true(fast__clock_ns() - begin < ANSWER_MS * INT64_C(1000000));
+    for (int i = 0; i < SLOW; i++)
+        close(fds[i]);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -551,7 +569,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_spans),     cmocka_unit_test(test_live),
         cmocka_unit_test(test_watch),     cmocka_unit_test(test_launch),
         cmocka_unit_test(test_memory),    cmocka_unit_test(test_memory_of_answers),
-        cmocka_unit_test(test_new_store),
+        cmocka_unit_test(test_new_store), cmocka_unit_test(test_slow_clients),
     };
 
     if (argc > 1 && strcmp(argv[1], "train") == 0)

@@ -15,6 +15,7 @@
 #include "store/sql.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -212,6 +213,18 @@ static fast_err connect(fast_store *store, const char *name, int flags)
     return err;
 }
 
+/* Make the file of a new store, for its owner alone: options and commands of runs may hold what
+ * other users are not to read. SQLite gives its log the same mode. An existing file stays as it is;
+ * what cannot be made here fails in SQLite. True if it was made. */
+static bool make_private(const char *path)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
 /* Apply the migrations that an older store lacks, for a reader: after an upgrade the runs of before
  * can be listed at once. */
 static fast_err bring_up_to_date(fast_store *store)
@@ -233,8 +246,15 @@ static fast_err connect_any(fast_store *store)
     char wal[FAST_PATH_MAX + 8];
     struct stat info;
 
-    if (store->write)
-        return connect(store, store->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    if (store->write) {
+        const bool made = make_private(store->path);
+        const fast_err failed =
+            connect(store, store->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+
+        if (failed && made && stat(store->path, &info) == 0 && info.st_size == 0)
+            unlink(store->path);
+        return failed;
+    }
     fast_err err = connect(store, store->path, SQLITE_OPEN_READONLY);
     if (err == FAST_EFORMAT && store->older && access(store->path, W_OK) == 0) {
         FAST_TRY(bring_up_to_date(store));

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Rows of one kind as they come. */
@@ -276,6 +277,22 @@ static void readers_see_commits(void **state)
     fast_store_close(reader);
 }
 
+/* Other users read neither the store nor its log. */
+static void files_are_private(void **state)
+{
+    static const char *const ends[] = { "", "-wal", "-shm" };
+    fixture *f = *state;
+    char path[128];
+    struct stat info;
+
+    add_run(f->store, "mlp", 0.5, 1);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s%s", f->path, ends[i]);
+        assert_int_equal(stat(path, &info), 0);
+        assert_int_equal(info.st_mode & 0777, 0600);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +303,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(rows_of_a_run, setup, teardown),
         cmocka_unit_test_setup_teardown(tags_and_deletion, setup, teardown),
         cmocka_unit_test_setup_teardown(readers_see_commits, setup, teardown),
+        cmocka_unit_test_setup_teardown(files_are_private, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

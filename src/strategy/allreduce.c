@@ -19,6 +19,7 @@
  * algorithms that are optimal in bandwidth.
  */
 #include "base/err.h"
+#include "comm/allreduces.h"
 #include "strategy/overlap.h"
 #include "strategy/priority.h"
 #include "tensor/vector.h"
@@ -42,7 +43,8 @@ static const fast_option options[] = {
     FAST_OPT_TEXT(allreduce_options, algorithm, "auto", "allreduce",
                   "collective that sums the gradients; auto: the fastest by measurement"),
     FAST_OPT_CHOICE(allreduce_options, overlap, "auto", "auto|yes|no",
-                    "start sums during the backward pass; auto: if workers are on several nodes"),
+                    "start sums during the backward pass; auto: if workers are on several nodes, "
+                    "or the algorithm is ring"),
     FAST_OPT_INT(allreduce_options, bucket, "131072", 4, 1e12,
                  "bytes of gradients in one sum, with overlap or priority"),
     FAST_OPT_CHOICE(allreduce_options, share, "auto", "auto|yes|no",
@@ -75,6 +77,16 @@ static bool has_network(const fast_trainer *t)
             fast_actor_node(t->actor, t->worker_ids[0]))
             return true;
     return false;
+}
+
+/* True if sums start during the backward pass. An algorithm whose bits depend on the buckets gets
+ * them on every transport: the bits follow from the model and the options alone, not from the place
+ * of the workers. */
+static bool starts_early(const allreduce_options *c, const fast_trainer *t)
+{
+    FAST_ASSERT(c->overlap >= OVERLAP_AUTO);
+    return c->overlap == OVERLAP_YES ||
+           (c->overlap == OVERLAP_AUTO && (has_network(t) || fast__group_is_by_place(t->group)));
 }
 
 /* True if workers are to share one weight vector, whose sums are made as by `direct`. */
@@ -156,8 +168,7 @@ static fast_err worker(fast_trainer *t, const void *config)
 {
     const allreduce_options *c = config;
     const bool coded = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
-    const fast_overlap_options overlap = {
-        .early = c->overlap == OVERLAP_YES || (c->overlap == OVERLAP_AUTO && has_network(t)),
+    fast_overlap_options overlap = {
         .bucket = c->bucket / (int64_t)sizeof(float),
         .factors = c->factors,
         .native = strncmp(c->algorithm, "native", 6) == 0,
@@ -166,6 +177,7 @@ static fast_err worker(fast_trainer *t, const void *config)
 
     FAST_ASSERT(c != NULL && c->bucket >= (int64_t)sizeof(float));
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
+    overlap.early = starts_early(c, t);
     if (t->workers == 1)
         return train_alone(t);
     if (c->priority) {

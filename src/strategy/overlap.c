@@ -13,7 +13,8 @@
  *             soon as the layer is done; the other layers are summed as above.
  *
  * The first step sums after the gradient: it counts the buckets, and the group may measure before
- * it chooses an algorithm.
+ * it chooses an algorithm. Only where the bits depend on the buckets (a ring) a run that continues
+ * cuts them from its first step on: it has to repeat the sums of a run without a stop.
  *
  * Cost per worker and step: an allreduce for each bucket, and P - 1 messages for each layer that
  * travels as factors.
@@ -22,6 +23,7 @@
 
 #include "base/err.h"
 #include "base/memory.h"
+#include "comm/allreduces.h"
 
 #include <stdio.h>
 
@@ -56,6 +58,22 @@ typedef struct overlap {
     int64_t *started;          /* [piece_count]: indices of started pieces, in their order */
 } overlap;
 
+/* Make room for twice the buckets. Happens in the first step of a resumed run only; later steps
+ * have the same number. */
+static fast_err grow(overlap *o)
+{
+    overlap_bucket *more = NULL;
+
+    FAST_ASSERT(o->count == o->room);
+    FAST_TRY(fast__alloc("buckets of gradients", 2 * o->room + 8, sizeof *more, &more));
+    for (int64_t i = 0; i < o->count; i++)
+        more[i] = o->buckets[i];
+    fast__free(o->buckets);
+    o->buckets = more;
+    o->room = 2 * o->room + 8;
+    return FAST_OK;
+}
+
 /* Start the sum of the range that is final; without memory for buckets only count it. */
 static void start_bucket(overlap *o)
 {
@@ -64,8 +82,9 @@ static void start_bucket(overlap *o)
     if (o->err || o->low == o->high)
         return;
     FAST_ASSERT(o->low < o->high && o->high <= o->t->count);
-    FAST_ASSERT(!o->buckets || o->count < o->room);
-    if (o->buckets) {
+    if (o->buckets && o->count == o->room)
+        o->err = grow(o);
+    if (o->buckets && !o->err) {
         b = &o->buckets[o->count];
         *b = (overlap_bucket){ NULL, o->low, o->high - o->low };
         o->err = fast_trainer_sum_range_start(o->t, o->t->group, b->offset, b->count, &b->request);
@@ -319,6 +338,9 @@ fast_err fast__overlap_train(fast_trainer *t, const fast_overlap_options *option
     FAST_ASSERT(options->bucket > 0);
     /* A native collective cannot be started, and a codec starts its own pieces. */
     o.early = options->early && !coded && !options->native;
+    /* Without counting: the step is not the first of the run. */
+    if (!err && o.early && t->step > 0 && fast__group_is_by_place(t->group))
+        err = grow(&o);
     if (!err)
         err = open_factors(t, options->factors, coded, &o);
     if (!err)

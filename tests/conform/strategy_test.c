@@ -719,11 +719,11 @@ static void every_allocation_may_fail(void **state)
 static void same_bits_on_ranks(void **state)
 {
     static const char *const specs[] = { "strategy=allreduce", "strategy=ps:slack=0",
-                                         "strategy=local:period=5", "strategy=quorum:servers=2" };
-
+                                         "strategy=local:period=5", "strategy=quorum:servers=2",
+                                         "strategy=allreduce:algorithm=ring,bucket=64" };
     (void)state;
     for (int n = 2; n <= WORKERS_MAX; n++)
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 5; i++) {
             char workers[256];
             const char *w = text(workers, "workers=%d", n);
             const fast_result here = result_of(LIST(w, specs[i], "transport=threads"));

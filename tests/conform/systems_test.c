@@ -161,6 +161,28 @@ static void every_system_trains_and_repeats(void **state)
     }
 }
 
+/* The bits of a preset with a model of several buckets. */
+static uint64_t train_on(const char *name, const char *transport)
+{
+    fast_run *run = NULL;
+
+    if (open_system(name, transport, "model=mlp:hidden=64", &run) || fast_run_train(run))
+        fail_msg("%s on %s: %s", name, transport, fast_error_detail());
+    const uint64_t hash = fast_run_result(run)->params_hash;
+    fast_run_close(run);
+    return hash;
+}
+
+static void allreduce_has_the_same_bits_on_threads(void **state)
+{
+    (void)state;
+    for (int64_t i = 0; i < count; i++)
+        if (strncmp(systems[i].flags, "strategy=allreduce", 18) == 0 &&
+            train_on(systems[i].name, "transport=threads") !=
+                train_on(systems[i].name, "transport=sim"))
+            fail_msg("%s has other bits on threads than on sim", systems[i].name);
+}
+
 static void given_options_win(void **state)
 {
     fast_run *run = NULL;
@@ -227,6 +249,7 @@ int main(void)
         cmocka_unit_test(columns_are_filled),
         cmocka_unit_test(aliases_are_equal_and_others_differ),
         cmocka_unit_test(every_system_trains_and_repeats),
+        cmocka_unit_test(allreduce_has_the_same_bits_on_threads),
         cmocka_unit_test(given_options_win),
         cmocka_unit_test(named_options_count),
         cmocka_unit_test(contradictions_are_refused),

@@ -98,6 +98,12 @@ fast_err fast_group_algorithm(fast_group *group, const char *spec)
     return FAST_OK;
 }
 
+bool fast__group_is_by_place(const fast_group *group)
+{
+    FAST_ASSERT(group != NULL);
+    return group->algorithm >= 0 && fast__allreduces[group->algorithm]->by_place;
+}
+
 /* Choose the algorithm for this call. */
 static fast_err pick(fast_group *group, int64_t count, bool blocking, int64_t *deadline, int *out)
 {

@@ -91,6 +91,7 @@ const fast_algorithm fast__allreduce_native = {
     .name = "native",
     .summary = "the transport's own, on mpi; adds in an order of its own",
     .canonical = false,
+    .by_place = true,
     .open = native_open,
     .close = native_close,
     .run = native_run,

@@ -88,6 +88,7 @@ const fast_algorithm fast__allreduce_ring = {
     .name = "ring",
     .summary = "pass segments around twice, adding: for long vectors and few members",
     .options = ring_options,
+    .by_place = true,
     .rounds = ring_rounds,
     .seconds = ring_seconds,
 };

@@ -581,7 +581,7 @@ fast_err fast__checkpoint_load(fast_run *run, const char *path)
     return err;
 }
 
-fast_err fast__checkpoint_path(const fast_run *run, char *path, size_t size)
+fast_err fast__checkpoint_path(const fast_run *run, bool weights, char *path, size_t size)
 {
     char folder[FAST_PATH_MAX];
     FAST_TRY(fast__file_cache_folder(folder, sizeof folder));
@@ -595,9 +595,9 @@ fast_err fast__checkpoint_path(const fast_run *run, char *path, size_t size)
                           sizeof text);
         hash = fast__hash(text, strlen(text), hash);
     }
-    const int length =
-        snprintf(path, size, "%s/%.*s-%08" PRIx64 ".safetensors", folder,
-                 (int)strcspn(run->config.model, ":"), run->config.model, hash & 0xffffffff);
+    const int length = snprintf(path, size, "%s/%.*s-%08" PRIx64 "%s.safetensors", folder,
+                                (int)strcspn(run->config.model, ":"), run->config.model,
+                                hash & 0xffffffff, weights ? "-weights" : "");
     if (length < 0 || (size_t)length >= size)
         return fast__fail(FAST_EIO, "the path of FAST's cache folder is too long");
     return FAST_OK;
@@ -611,10 +611,11 @@ fast_err fast_run_checkpoint(fast_run *run, const char *path)
     if (!run->team->saved.open)
         FAST_TRY(fast__saved_states_open(run->team));
     if (!path) {
-        FAST_TRY(fast__checkpoint_path(run, own, sizeof own));
+        FAST_TRY(fast__checkpoint_path(run, false, own, sizeof own));
         path = own;
     }
     FAST_TRY(fast__checkpoint_save(run, path));
+    snprintf(run->text.checkpoint, sizeof run->text.checkpoint, "%s", path);
     fast__run_tell(run, FAST_EVENT_SAVE, path);
     return FAST_OK;
 }

@@ -11,6 +11,7 @@
  */
 #include "base/memory.h"
 #include "fast/run.h"
+#include "run/team.h"
 #include "strategy/strategy.h"
 
 #include <setjmp.h>
@@ -80,6 +81,7 @@ static const job jobs[] = {
     { "strategy=ps:slack=0", "codec_down=int8", "codec=dgc:ratio=0.05,momentum=0.5" },
     { "strategy=ps:slack=0,servers=2", "model=resnet8:width=4", "codec=none" },
     { "strategy=distill:teach=0.7", "optimizer=momentum", "codec=none" },
+    { "strategy=allreduce:algorithm=ring,bucket=64", "seed=1", "codec=none" },
 };
 
 /* Who cancels a run at evaluations. */
@@ -414,7 +416,8 @@ static bool is_first; /* this process has worker 0 */
 /* Ranks see one folder; the model of the run is at the first. */
 static void ranks_are_resumed(void **state)
 {
-    static const size_t some[] = { 1, 4, 6, 8, 12, 13, 17, 19, 20, 21, 23, 24, 25, 26, 28, 32, 34 };
+    static const size_t some[] = { 1,  4,  6,  8,  12, 13, 17, 19, 20,
+                                   21, 23, 24, 25, 26, 28, 32, 34, 39 };
 
     (void)state;
     for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
@@ -433,6 +436,24 @@ static void ranks_are_resumed(void **state)
             fail_msg("%s %s: the end on ranks is another one in sim", j->strategy, j->codec);
         is_first = first;
     }
+}
+
+/* A step between processes costs their network, whatever makes the sum. */
+static void ranks_forecast_the_network(void **state)
+{
+    static const job tree = { "strategy=allreduce:algorithm=tree,overlap=no", "seed=1",
+                              "codec=none" };
+    const char *const mpi[] = { "transport=mpi", NULL };
+    fast_run *run = open_job(&tree, mpi);
+
+    (void)state;
+    assert_int_equal(fast_run_train(run), FAST_OK);
+    const double alpha = run->team->costs.network.alpha;
+    assert_true(alpha > 0 || !fast_run_is_first(run));
+    assert_true(fast_run_result(run)->predicted_exchange_s >= 2 * alpha || !fast_run_is_first(run));
+    /* The vectors of the measurement are no bytes of the run: 16 sums of at most 40 kB. */
+    assert_true(fast_run_result(run)->bytes_sent < 4 * STEPS * 2 * 45000);
+    fast_run_close(run);
 }
 
 static int make_folder(void **state)
@@ -455,7 +476,8 @@ static int remove_folder(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest on_ranks[] = { cmocka_unit_test(ranks_are_resumed) };
+    const struct CMUnitTest on_ranks[] = { cmocka_unit_test(ranks_forecast_the_network),
+                                           cmocka_unit_test(ranks_are_resumed) };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_canceled_run_continues),
         cmocka_unit_test(a_resumed_run_has_the_same_bits),

@@ -35,19 +35,24 @@ typedef struct join_message {
 static atomic_llong worlds;
 
 /* Return the verdict as an error with its detail. */
-static fast_err verdict_error(const join_message *verdict)
+static fast_err verdict_error(const fast_mpi_process *process, const join_message *verdict)
 {
+    const char *host = process->hosts[verdict->rank];
+
     if (verdict->err == FAST_OK)
         return FAST_OK;
     if (verdict->err == FAST_EINVAL)
-        return fast__fail(FAST_EINVAL,
-                          "mpi: rank %lld runs other actors, another seed or another build than "
-                          "rank 0; start the same program with the same options on every rank",
-                          (long long)verdict->rank);
-    return fast__fail(FAST_ETIMEDOUT,
-                      "mpi: rank %lld did not come; every rank must run the actors, at about the "
-                      "same time (option timeout)",
-                      (long long)verdict->rank);
+        return fast__fail(
+            FAST_EINVAL,
+            "mpi: rank %lld runs other actors, another seed or another build than "
+            "rank 0 (on %s); start the same program with the same options on every rank",
+            (long long)verdict->rank, host);
+    return fast__fail(
+        FAST_ETIMEDOUT,
+        "mpi: rank %lld did not come (on %s); every rank must run the actors, at about "
+        "the same time (option timeout), and find its files (--resume, --load, data) "
+        "on its own machine",
+        (long long)verdict->rank, host);
 }
 
 /* Rank 0: receive all hellos until `until`, and decide the verdict. */
@@ -105,7 +110,7 @@ static fast_err lead(const fast_mpi_process *process, const join_message *mine, 
                 "joining");
     }
     if (!err)
-        err = verdict_error(&verdict);
+        err = verdict_error(process, &verdict);
     fast__free(requests);
 undo_hellos:
     fast__free(hellos);
@@ -128,10 +133,10 @@ static fast_err follow(const fast_mpi_process *process, const join_message *mine
             MPI_Cancel(&request);
             MPI_Wait(&request, MPI_STATUS_IGNORE);
             verdict = (join_message){ .err = FAST_ETIMEDOUT };
-            return err == FAST_ETIMEDOUT ? verdict_error(&verdict) : err;
+            return err == FAST_ETIMEDOUT ? verdict_error(process, &verdict) : err;
         }
     } while (verdict.world < mine->world);
-    return verdict_error(&verdict);
+    return verdict_error(process, &verdict);
 }
 
 fast_err fast__mpi_join(const fast_mpi_process *process, uint64_t hash, int64_t until,

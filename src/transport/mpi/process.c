@@ -11,6 +11,7 @@
 #include "transport/mpi/process.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/thread.h"
 
 #include <pthread.h>
@@ -106,6 +107,21 @@ static fast_err level_check(int level)
     return FAST_OK;
 }
 
+/* Tell all ranks the name of this machine, for errors that name a rank. The names last as long as
+ * the process. */
+static fast_err hosts_gather(fast_mpi_process *process, int64_t until)
+{
+    char name[FAST_MPI_HOST_MAX] = "";
+    MPI_Request request = MPI_REQUEST_NULL;
+    FAST_TRY(fast__alloc("names of machines", process->ranks, sizeof name, &process->hosts));
+    if (gethostname(name, sizeof name - 1))
+        name[0] = '?';
+    FAST_TRY(fast__mpi_check(MPI_Iallgather(name, sizeof name, MPI_CHAR, process->hosts,
+                                            sizeof name, MPI_CHAR, process->base, &request),
+                             "the start"));
+    return fast__mpi_await(&request, until, "the start");
+}
+
 /* Make a communicator for FAST alone, and count the ranks of this machine. */
 static fast_err communicator_make(fast_mpi_process *process, int64_t until)
 {
@@ -121,7 +137,7 @@ static fast_err communicator_make(fast_mpi_process *process, int64_t until)
         "the start"));
     MPI_Comm_size(beside, &process->beside);
     MPI_Comm_free(&beside);
-    return FAST_OK;
+    return hosts_gather(process, until);
 }
 
 /* Initialise MPI if needed and fill state.process. The mutex is held. */

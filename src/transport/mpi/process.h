@@ -5,6 +5,8 @@
 
 #include <mpi.h>
 
+enum { FAST_MPI_HOST_MAX = 64 };
+
 /*
  * MPI in this process, for all worlds: its rank, and a communicator for FAST alone. MPI can be
  * initialised once in the life of a process.
@@ -17,6 +19,7 @@ typedef struct fast_mpi_process {
     int cores;     /* cores that this process may use */
     bool bound;    /* the launcher bound it to some of the machine's cores */
     int level;     /* thread level: MPI_THREAD_SERIALIZED if FAST initialised MPI */
+    char (*hosts)[FAST_MPI_HOST_MAX]; /* [ranks]: machine of each, cut if it is longer */
 } fast_mpi_process;
 
 /* Initialise MPI at the first call, unless the program has done so. MPI's own start waits for all

@@ -1,0 +1,96 @@
+"""`fast train` under mpirun, as a script sees it: exit codes, the command that continues, ranks without a
+worker, and a checkpoint that only one machine has.
+
+Usage: launch.py FAST LAUNCHER... The launcher ends with its flag for the number of ranks.
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+fast, launcher = os.path.abspath(sys.argv[1]), sys.argv[2:]
+home = tempfile.mkdtemp(prefix="fast-launch-")
+os.chdir(home)
+env = dict(os.environ, FAST_HOME=home)
+SMALL = ["train", "--engine", "ref", "--model", "mlp:hidden=8", "--data", "digits:train=64,test=16", "--batch", "8",
+         "--store", "none"]
+SHARED = ["--workers", "2", "--transport", "mpi"]
+QUICK = 60
+
+
+def start(command):
+    return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def run(*flags):
+    job = start([*launcher, "2", fast, *SMALL, *flags])
+    out, said = job.communicate(timeout=QUICK)
+    return job.returncode, out, said
+
+
+def wait_for(path):
+    for _ in range(QUICK * 50):
+        if os.path.exists(path):
+            return
+        time.sleep(0.02)
+    sys.exit(f"{path} did not come")
+
+
+def check(holds, *why):
+    if not holds:
+        sys.exit("\n".join(map(str, why)))
+
+
+# SIGUSR1 goes through mpirun to all ranks: 75, and a command that continues with mpirun.
+job = start([*launcher, "2", fast, *SMALL, *SHARED, "--steps", "100000000", "--evaluate", "no", "--checkpoint",
+             "c.safetensors", "--checkpoint-every", "5steps", "--json"])
+wait_for("c.safetensors")
+job.send_signal(signal.SIGUSR1)
+out, said = job.communicate(timeout=QUICK)
+check(job.returncode == 75, "SIGUSR1: exit code", job.returncode, said)
+check(json.loads(out)["stop"] == "canceled" and json.loads(out)["checkpoint"] == "c.safetensors", out)
+again = re.search("^continue with: (.*)$", said, re.M)
+check(again and again[1].startswith(" ".join([*launcher, "2"]) + " fast train "), said)
+
+# Ctrl-C is a signal that mpirun answers itself, with 1: the run is saved all the same.
+job = start([*launcher, "2", fast, *SMALL, *SHARED, "--steps", "100000000", "--evaluate", "no", "--checkpoint",
+             "i.safetensors", "--checkpoint-every", "5steps"])
+wait_for("i.safetensors")
+job.send_signal(signal.SIGINT)
+out, said = job.communicate(timeout=QUICK)
+check(job.returncode != 0 and "saved in i.safetensors" in said, "SIGINT:", job.returncode, said)
+
+# The script of docs/mpi.md turns Ctrl-C into 75.
+page = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "mpi.md")).read()
+script = re.search("```bash\n(.*?)```", page, re.S)[1]
+line = " ".join([*launcher, "2", fast, *SMALL, *SHARED, "--steps 100000000 --evaluate no --checkpoint s.safetensors",
+                 "--checkpoint-every 5steps"])
+check("mpirun -n 4 fast train ..." in script, script)
+job = start(["bash", "-c", script.replace("mpirun -n 4 fast train ...", line)])
+wait_for("s.safetensors")
+job.send_signal(signal.SIGINT)
+out, said = job.communicate(timeout=QUICK)
+check(job.returncode == 75, "the script: exit code", job.returncode, said)
+
+# Ranks without a worker are mentioned, once.
+code, out, said = run("--steps", "3")
+check(code == 0 and said.count("note: 2 ranks were started, and each trains all of this run") == 1, code, said)
+code, out, said = run("--steps", "3", "--transport", "mpi")
+check(code == 0 and said.count("note: 2 ranks were started for 1 worker(s)") == 1, code, said)
+code, out, said = run("--steps", "3", *SHARED)
+check(code == 0 and "note" not in said, code, said)
+
+# A checkpoint that one rank does not find: it says so at once, with its machine, and the job ends.
+os.mkdir("a"), os.mkdir("b")
+os.rename("c.safetensors", "a/c.safetensors")
+flags = [*SMALL, *SHARED, "--steps", "100000000", "--evaluate", "no", "--resume", "c.safetensors", "--timeout", "600"]
+begin = time.monotonic()
+job = start([*launcher, "1", "-wdir", home + "/a", fast, *flags, ":", *launcher[1:], "1", "-wdir", home + "/b", fast,
+             *flags])
+out, said = job.communicate(timeout=QUICK)
+check(job.returncode != 0 and re.search(r'rank 1 on \S+: cannot read "c.safetensors"', said), job.returncode, said)
+check(time.monotonic() - begin < QUICK / 2, "a lost checkpoint takes", time.monotonic() - begin)
