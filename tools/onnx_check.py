@@ -186,6 +186,7 @@ def pool_args(a):
 
 
 EVALUATOR = {
+    "Constant": lambda a: torch.tensor(onnx.numpy_helper.to_array(a["value"])),
     "Conv": lambda a, x, w, b=None: F.conv2d(x, w, b, a["strides"], a["pads"][:2], a["dilations"], a["group"]),
     "Gemm": lambda a, x, w, b=None: x @ (w.T if a.get("transB") else w) + (0 if b is None else b),
     "MatMul": lambda a, x, y: x @ y, "Add": lambda a, x, y: x + y, "Sub": lambda a, x, y: x - y,

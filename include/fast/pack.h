@@ -35,7 +35,7 @@ extern "C" {
 typedef struct fast_pack_options {
     size_t size;                /* bytes of this struct, as in fast.h; 0 means sizeof */
     const char *runtime;        /* program to put it behind */
-    const char *out;            /* program to write; replaced if it exists */
+    const char *out;            /* program to write; replaced if it is one */
     const char *settings;       /* JSON object for the program, given back by fast_pack_read() */
     const char *const *options; /* options of a run, which is opened to check them and to find the
                                    files that it reads; NULL: no run */
@@ -50,7 +50,8 @@ typedef struct fast_pack_result {
 } fast_pack_result;
 
 /* Write a packed program. Fails as fast_run_open() does; FAST_ENOENT without `runtime` or a file,
- * FAST_EFORMAT if `runtime` is packed already, FAST_EIO. */
+ * FAST_EFORMAT if `runtime` is packed already, FAST_EINVAL if `out` is a file but no program, or if
+ * the data are a folder or shards and not left out; FAST_EIO. */
 FAST_API FAST_MUST_CHECK fast_err fast_pack_write(const fast_pack_options *options,
                                                   fast_pack_result *out);
 

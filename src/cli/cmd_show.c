@@ -84,8 +84,10 @@ static void print_object(cli_page *page, const char *title, json_t *object)
 }
 
 /* The columns of a table: the kind of each, its categories, and the number of a missing field. */
-static void print_columns(cli_page *page, const json_t *columns)
+static void print_columns(cli_page *page, const json_t *source)
 {
+    const json_t *columns = json_object_get(source, "columns");
+    const json_int_t target = json_integer_value(json_object_get(source, "target"));
     size_t i;
     json_t *column;
 
@@ -95,12 +97,13 @@ static void print_columns(cli_page *page, const json_t *columns)
     json_array_foreach(columns, i, column)
     {
         const char *name = json_string_value(json_object_get(column, "name"));
+        const char *kind = json_string_value(json_object_get(column, "kind"));
         json_t *rest = json_copy(column);
 
         json_object_del(rest, "name");
         json_object_del(rest, "kind");
         if (i < LIST_MAX && name)
-            print_column(page, name, json_string_value(json_object_get(column, "kind")), rest);
+            print_column(page, name, (json_int_t)i == target ? "target" : kind, rest);
         json_decref(rest);
     }
     if (i > LIST_MAX)
@@ -159,8 +162,7 @@ static int print_text(const char *file, const char *text)
     print_object(&page, "Training", json_object_get(tree, "training"));
     print_object(&page, "Inputs and answers", json_object_get(tree, "data"));
     print_object(&page, "Source", json_object_get(json_object_get(tree, "data"), "source"));
-    print_columns(&page, json_object_get(json_object_get(json_object_get(tree, "data"), "source"),
-                                         "columns"));
+    print_columns(&page, json_object_get(json_object_get(tree, "data"), "source"));
     print_network(&page, json_object_get(tree, "network"));
     print_tensors(&page, json_object_get(tree, "tensors"));
     if (json_is_null(json_object_get(tree, "data")))

@@ -49,7 +49,7 @@ static int say_what(const json_t *settings)
     }
     if (model)
         printf("  ./%s predict DATA [OPTIONS]     predictions of %s\n"
-               "  ./%s evaluate [DATA]            its figures\n"
+               "  ./%s evaluate DATA [OPTIONS]    its figures\n"
                "  ./%s show                       what it is\n",
                name, model, name, name);
     printf("  ./%s help                       every other command of fast\n", name);

@@ -238,9 +238,10 @@ static fast_err check_options(const fast_data *data, const fast_loader_options *
     if (o->shard == FAST_SHARD_DIRICHLET && !(o->alpha > 0 && o->alpha <= 1e6))
         return fast__fail(FAST_EINVAL, "alpha=%g is not in (0, 1e6]", o->alpha);
     if (!o->partial && o->batch > data->count / sharers(o) / o->accumulate)
-        return fast__fail(
-            FAST_EINVAL, "a batch of %lld for each of %lld workers does not fit in %lld samples",
-            (long long)(o->batch * o->accumulate), (long long)sharers(o), (long long)data->count);
+        return fast__fail(FAST_EINVAL,
+                          "a batch of %lld for each of %lld worker%s does not fit in %lld samples",
+                          (long long)(o->batch * o->accumulate), (long long)sharers(o),
+                          sharers(o) == 1 ? "" : "s", (long long)data->count);
     return FAST_OK;
 }
 

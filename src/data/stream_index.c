@@ -5,11 +5,12 @@
  *   {"format": "fast-shards", "version": 1, "dtype": "u8", "shape": [1, 28, 28], "classes": 10,
  *    "outputs": 10, "positions": 1, "tokens": false, "vocabulary": 0, "channels": 1,
  *    "mean": [0], "scale": [0.0039215688], "class_names": [...], "alphabet": [97, 98],
- *    "recipe": "...",
+ *    "recipe": "...", "target_mean": 387836.3, "target_scale": 6.75e-6,
  *    "rows": 10699, "compression": "none",
  *    "train": {"count": 12000, "answers": [48000, "3f..."], "shards": [[8388016, "9a..."], ...]},
  *    "test": {...}}
  *
+ * target_mean and target_scale are of a regression whose targets were standardised, else left out.
  * A file is [bytes, checksum]. An index comes from elsewhere: every number is checked before it is
  * used.
  */
@@ -193,6 +194,18 @@ static fast_err get_texts(const char *path, const json_t *root, fast_data *form)
     return FAST_OK;
 }
 
+/* Read how the targets of a regression were standardised; without it they were not. */
+static fast_err get_targets(const char *path, const json_t *root, fast_data *form)
+{
+    if (!json_object_get(root, "target_scale"))
+        return FAST_OK;
+    form->target_mean = (float)fast__json_number(root, "target_mean");
+    form->target_scale = (float)fast__json_number(root, "target_scale");
+    if (!isfinite(form->target_mean) || !isfinite(form->target_scale) || !(form->target_scale > 0))
+        return bad(path, "target_scale");
+    return FAST_OK;
+}
+
 /* Read the form of a sample. Sizes are limited so that products of two of them do not overflow. */
 static fast_err get_form(const char *path, const json_t *root, fast_data *form)
 {
@@ -225,6 +238,7 @@ static fast_err get_form(const char *path, const json_t *root, fast_data *form)
         return bad(path, "outputs");
     FAST_TRY(get_floats(path, root, "mean", form->channels, &form->mean));
     FAST_TRY(get_floats(path, root, "scale", form->channels, &form->scale));
+    FAST_TRY(get_targets(path, root, form));
     return get_texts(path, root, form);
 }
 
@@ -354,6 +368,10 @@ static json_t *index_json(const fast_stream_index *index)
     fast__json_set(&root, "channels", json_integer(form->channels));
     fast__json_set(&root, "mean", floats_json(form->mean, form->channels));
     fast__json_set(&root, "scale", floats_json(form->scale, form->channels));
+    if (form->target_scale != 1) {
+        fast__json_set(&root, "target_mean", fast__json_exact((double)form->target_mean));
+        fast__json_set(&root, "target_scale", fast__json_exact((double)form->target_scale));
+    }
     set_texts(&root, form);
     fast__json_set(&root, "rows", json_integer(index->rows));
     fast__json_set(&root, "compression", fast__json_text(index->compressed ? "zstd" : "none"));

@@ -130,6 +130,7 @@ static void expect_equal(const fast_data *a, const fast_data *b)
     }
     assert_memory_equal(a->mean, b->mean, (size_t)a->channels * sizeof(float));
     assert_memory_equal(a->scale, b->scale, (size_t)a->channels * sizeof(float));
+    assert_true(a->target_mean == b->target_mean && a->target_scale == b->target_scale);
     if (a->labels != NULL)
         assert_memory_equal(a->labels, b->labels, (size_t)(a->count * a->positions) * 4);
     else
@@ -154,6 +155,31 @@ static void every_kind_of_set_comes_back(void **state)
         fast_data_free(b);
         fast_data_free(b_test);
     }
+}
+
+/* Predictions are on the scale of the source: its constants come back with the targets. */
+static void standardised_targets_come_back(void **state)
+{
+    (void)state;
+    char table[160];
+    fast_data *a, *a_test, *b, *b_test;
+    FILE *file = fopen(path_of("houses.csv"), "w");
+    assert_non_null(file);
+    fprintf(file, "area,worth\n");
+    for (int i = 0; i < 50; i++)
+        fprintf(file, "%d.5,%d.25\n", i, 100000 + 3000 * i);
+    assert_int_equal(fclose(file), 0);
+    snprintf(table, sizeof table, "csv:file=%s", path_of("houses.csv"));
+    open_well(table, &a, &a_test);
+    assert_true(a->target_scale < 0.01F);
+    write_shards(table, "4k", "set", "none");
+    open_well(spec(""), &b, &b_test);
+    expect_equal(a, b);
+    expect_equal(a_test, b_test);
+    fast_data_free(a);
+    fast_data_free(a_test);
+    fast_data_free(b);
+    fast_data_free(b_test);
 }
 
 static void a_large_cache_gives_the_order_of_memory(void **state)
@@ -437,15 +463,11 @@ static void shards_open_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_are_permutations),
-        TEST(every_kind_of_set_comes_back),
-        TEST(a_large_cache_gives_the_order_of_memory),
-        TEST(small_caches_deliver_every_sample),
-        TEST(options_that_do_not_fit_are_refused),
-        TEST(damaged_shards_end_the_run),
-        TEST(hostile_indexes_are_refused),
-        TEST(tokens_of_shards_are_checked),
-        TEST(threads_share_a_cache),
+        cmocka_unit_test(windows_are_permutations), TEST(every_kind_of_set_comes_back),
+        TEST(standardised_targets_come_back),       TEST(a_large_cache_gives_the_order_of_memory),
+        TEST(small_caches_deliver_every_sample),    TEST(options_that_do_not_fit_are_refused),
+        TEST(damaged_shards_end_the_run),           TEST(hostile_indexes_are_refused),
+        TEST(tokens_of_shards_are_checked),         TEST(threads_share_a_cache),
         TEST(shards_open_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

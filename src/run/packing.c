@@ -4,18 +4,21 @@
  * reads, and write a program with those files behind it. So no part needs to say which of its
  * options are files, and a part of a plugin can be packed too.
  *
- * Files of a folder that is listed, as of pictures, are not found by their names in the packed
- * program; such data are refused.
+ * Files of a folder that is listed, as of pictures, or that are read in the middle of a run, as
+ * shards, are not found in the packed program; such data are refused.
  */
 #include "fast/pack.h"
 
 #include "base/embedded.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "model/onnx/onnx.h"
 #include "run/run.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Paths to pack. */
 typedef struct pack_list {
@@ -67,18 +70,49 @@ static void free_list(pack_list *list)
 /* Remove the paths of option data: all but those of the network and of the weights. */
 static void drop_data(const fast_run_config *c, pack_list *list)
 {
+    const char *model = strchr(c->model, ':');
     int64_t count = 0;
 
+    model = model ? model + 1 : "";
+    fast__onnx_spec(c->model, &model);
     for (int64_t i = 0; i < list->count; i++) {
         char *path = list->paths[i];
-        const char *colon = strchr(c->model, ':');
-        const bool stays = strcmp(path, c->load) == 0 || (colon && strcmp(path, colon + 1) == 0);
+        const bool stays = strcmp(path, c->load) == 0 || strcmp(path, model) == 0;
         if (stays)
             list->paths[count++] = path;
         else
             fast__free(path);
     }
     list->count = count;
+}
+
+/* Refuse data whose files a packed program does not find. */
+static fast_err check_data(const fast_run_config *c)
+{
+    static const char *const folders[] = { "folder:", "shards:" };
+
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        if (strncmp(c->data, folders[i], strlen(folders[i])) == 0)
+            return fast__fail(FAST_EINVAL,
+                              "a program cannot hold %s; pack it with --without-data and put the "
+                              "folder beside it, or train from an NPY file",
+                              c->data);
+    return FAST_OK;
+}
+
+/* Refuse to replace a file that is no program, such as a table or a saved model. */
+static fast_err check_out(const char *path)
+{
+    char magic[4] = { 0 };
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+    if (fd < 0)
+        return FAST_OK; /* a file that cannot be written is an error later */
+    const ssize_t size = read(fd, magic, sizeof magic);
+    close(fd);
+    if (size > 0 && memcmp(magic, "\177ELF", sizeof magic) != 0)
+        return fast__fail(FAST_EINVAL, "%s exists and is no program; give another name", path);
+    return FAST_OK;
 }
 
 /* Find the files that a run of these options reads before its first step. The plan is the
@@ -102,10 +136,13 @@ static fast_err find_files(const fast_pack_options *o, pack_list *list)
     const fast_err err = fast_run_open(options, &run);
     fast__file_watch(NULL, NULL);
     FAST_TRY(err);
+    fast_err data = FAST_OK;
     if (o->without_data)
         drop_data(&run->config, list);
+    else
+        data = check_data(&run->config);
     fast_run_close(run);
-    return list->err;
+    return data ? data : list->err;
 }
 
 fast_err fast_pack_write(const fast_pack_options *options, fast_pack_result *out)
@@ -117,6 +154,7 @@ fast_err fast_pack_write(const fast_pack_options *options, fast_pack_result *out
     memcpy(&o, options, options->size && options->size < sizeof o ? options->size : sizeof o);
     if (!o.runtime || !o.out || !o.settings)
         return fast__fail(FAST_EINVAL, "packing needs a runtime, an output and settings");
+    FAST_TRY(check_out(o.out));
     if (o.options)
         err = find_files(&o, &list);
     for (int64_t i = 0; !err && o.files && o.files[i]; i++)

@@ -319,8 +319,9 @@ static fast_err tensors_new(const char *where, const unsigned char *bytes, size_
         return fast__fail(FAST_EFORMAT, "%s: %zu bytes are too few for a header", where, size);
     memcpy(&header_size, bytes, sizeof header_size);
     if (header_size > HEADER_SIZE_MAX)
-        return fast__fail(FAST_EFORMAT, "%s: a header of %llu bytes; at most %d are read", where,
-                          (unsigned long long)header_size, HEADER_SIZE_MAX);
+        return fast__fail(FAST_EFORMAT,
+                          "%s is no safetensors file: a header of %llu bytes; at most %d are read",
+                          where, (unsigned long long)header_size, HEADER_SIZE_MAX);
     if (header_size > size - sizeof header_size)
         return fast__fail(FAST_EFORMAT, "%s: a header of %llu bytes in a file of %zu", where,
                           (unsigned long long)header_size, size);

@@ -83,6 +83,28 @@ def main():
         code, _, said = alone(root, "bare", "train")
         check(f"without its data: {said}", code == 2 and "points.csv" in said)
 
+        # The network stays inside where data are left out, whatever file it is.
+        csv[3] = f"csv:file={home}/gone.csv"
+        code, _, said = run([fast, "train", *csv, "--store", "none", "--save", f"{home}/net.onnx"])
+        check(f"save ONNX: {said}", code == 0)
+        for model in f"{home}/net.onnx", f"onnx:{home}/net.onnx", f"onnx:file={home}/net.onnx":
+            code, _, said = run([fast, "pack", f"{root}/net", "--runtime", runtime, "--without-data", "--model", model, *csv[2:]])
+            check(f"pack {model}: {said}", code == 0 and "1 file inside" in said)
+
+        # Files that a folder lists are not found inside.
+        code, _, said = run([fast, "shard", csv[3], "--out", f"{home}/shards"])
+        check(f"shard: {said}", code == 0)
+        shards = ["--data", f"shards:dir={home}/shards", "--model", "mlp:hidden=8"]
+        code, _, said = run([fast, "pack", f"{root}/shards", "--runtime", runtime, *shards])
+        check(f"pack shards: {said}", code == 2 and "--without-data" in said)
+        code, _, said = run([fast, "pack", f"{root}/shards", "--runtime", runtime, "--without-data", *shards])
+        check(f"pack without shards: {said}", code == 0 and "0 files inside" in said)
+
+        # A file that is no program is not replaced.
+        code, _, said = run([fast, "pack", f"{home}/gone.csv", "--runtime", runtime, *JOB, *digits])
+        check(f"pack over a table: {said}", code == 2 and "gone.csv exists and is no program" in said)
+        check("the table is damaged", open(f"{home}/gone.csv").read(4) == "x,y,")
+
         # A damaged program says so.
         with open(f"{root}/points", "r+b") as file:
             file.seek(-40, 2)

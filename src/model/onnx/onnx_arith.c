@@ -280,6 +280,23 @@ static fast_err add_layers(onnx_import *im, const fast_onnx_node *node, const im
     return FAST_OK;
 }
 
+/* Write a function of a layer and one number. It is no weight, but for an initialiser [1] that is
+ * added to the product of a dense layer with one output: its bias. */
+static fast_err import_one(onnx_import *im, const fast_onnx_node *node, const import_value *x,
+                           const import_value *constant, bool left)
+{
+    fast_onnx_tensor c = constant->tensor;
+    bool done = false;
+
+    c.trainable = c.type == FAST_ONNX_FLOAT && c.rank > 0 && constant->origin.size > 0;
+    if (c.trainable && fast__span_is(node->op, "Add"))
+        FAST_TRY(try_bias(im, x, &c, &done));
+    if (!done)
+        return add_number(im, node, x, c.values[0], left);
+    fast__import_set(im, node, 0, x->line, x->rank, x->shape);
+    return FAST_OK;
+}
+
 /* Import Add, Sub, Mul, Div, Pow, Max and Min of two inputs, at least one of them a layer. A
  * division by a frozen tensor multiplies by its inverse; one by a weight would train another thing
  * and is refused. */
@@ -299,7 +316,7 @@ static fast_err import_binary(onnx_import *im, const fast_onnx_node *node)
     if (c->rank > x->rank)
         return fast__onnx_fail(FAST_ENOTSUP, node, "its constant has more dimensions than x");
     if (c->count == 1)
-        return add_number(im, node, x, c->values[0], left);
+        return import_one(im, node, x, constant, left);
     if (fast__span_is(node->op, "Div") && !left && !c->trainable) {
         const fast_onnx_node product = { .index = node->index,
                                          .name = node->name,

@@ -50,7 +50,7 @@ onnx_name fast__export_new(onnx_export *ex)
     return name;
 }
 
-/* Begin an attribute: its name and the type of its value (1 float, 2 int, 7 ints). */
+/* Begin an attribute: its name and the type of its value (1 float, 2 int, 4 tensor, 7 ints). */
 static fast_proto_out attribute(const char *name, int type)
 {
     fast_proto_out out = { 0 };
@@ -109,33 +109,55 @@ onnx_name fast__export_node(onnx_export *ex, const char *op, onnx_name output, .
     return output;
 }
 
-/* Write an initialiser of `bytes` bytes as raw_data. FAST runs on little-endian machines, whose
- * memory is the format's order. */
-static void put_tensor(onnx_export *ex, const char *name, int type, int rank, const int64_t *shape,
-                       const void *values, size_t bytes)
+/* Make a tensor of `bytes` bytes as raw_data. FAST runs on little-endian machines, whose memory is
+ * the format's order. */
+static fast_proto_out tensor(const char *name, int type, int rank, const int64_t *shape,
+                             const void *values, size_t bytes)
 {
     fast_proto_out out = { 0 };
 
     for (int d = 0; d < rank; d++)
-        fast__proto_put_int(&out, 1, shape[d]);     /* dims */
-    fast__proto_put_int(&out, 2, type);             /* data_type */
-    fast__proto_put_text(&out, 8, name);            /* name */
-    fast__proto_put_bytes(&out, 9, values, bytes);  /* raw_data */
-    fast__proto_put_message(&ex->tensors, 5, &out); /* initializer */
+        fast__proto_put_int(&out, 1, shape[d]);    /* dims */
+    fast__proto_put_int(&out, 2, type);            /* data_type */
+    fast__proto_put_text(&out, 8, name);           /* name */
+    fast__proto_put_bytes(&out, 9, values, bytes); /* raw_data */
+    return out;
 }
 
-/* A tensor of rank 0 is a number. */
-onnx_name fast__export_floats(onnx_export *ex, const char *name, int rank, const int64_t *shape,
-                              const float *values)
+/* Make a tensor of floats; one of rank 0 is a number. */
+static fast_proto_out floats(const char *name, int rank, const int64_t *shape, const float *values)
 {
-    onnx_name result;
     int64_t count = 1;
 
     for (int d = 0; d < rank; d++)
         count *= shape[d];
+    return tensor(name, TYPE_FLOAT, rank, shape, values, (size_t)count * sizeof *values);
+}
+
+/* An import trains initialisers of floats. */
+onnx_name fast__export_floats(onnx_export *ex, const char *name, int rank, const int64_t *shape,
+                              const float *values)
+{
+    fast_proto_out out = floats(name, rank, shape, values);
+    onnx_name result;
+
     snprintf(result.text, sizeof result.text, "%s", name);
-    put_tensor(ex, name, TYPE_FLOAT, rank, shape, values, (size_t)count * sizeof *values);
+    fast__proto_put_message(&ex->tensors, 5, &out); /* initializer */
     return result;
+}
+
+/* An import does not train what a node gives. */
+onnx_name fast__export_constant(onnx_export *ex, const char *name, int rank, const int64_t *shape,
+                                const float *values)
+{
+    fast_proto_out value = floats(name, rank, shape, values);
+    fast_proto_out out = attribute("value", 4);
+    onnx_name result;
+
+    snprintf(result.text, sizeof result.text, "%s", name);
+    fast__proto_put_message(&out, 5, &value); /* t */
+    fast__proto_put_message(&ex->attrs, 5, &out);
+    return fast__export_node(ex, "Constant", result, NULL);
 }
 
 /* Shapes, starts, ends and axes are tensors of whole numbers in newer versions. */
@@ -144,7 +166,10 @@ onnx_name fast__export_shape(onnx_export *ex, int count, const int64_t *values)
     const onnx_name name = fast__export_new(ex);
     const int64_t size = count;
 
-    put_tensor(ex, name.text, TYPE_INT64, 1, &size, values, (size_t)count * sizeof *values);
+    fast_proto_out out =
+        tensor(name.text, TYPE_INT64, 1, &size, values, (size_t)count * sizeof *values);
+
+    fast__proto_put_message(&ex->tensors, 5, &out); /* initializer */
     return name;
 }
 

@@ -44,6 +44,10 @@ onnx_name fast__export_floats(onnx_export *ex, const char *name, int rank, const
 onnx_name fast__export_shape(onnx_export *ex, int count, const int64_t *values);
 onnx_name fast__export_number(onnx_export *ex, float value);
 
+/* Write a node `Constant` of floats that are not trained. Returns its name. */
+onnx_name fast__export_constant(onnx_export *ex, const char *name, int rank, const int64_t *shape,
+                                const float *values);
+
 /* Write a segment of a weight as it is; a matrix [out, in] transposed. */
 onnx_name fast__export_segment(onnx_export *ex, const fast_segment *segment, const float *values);
 onnx_name fast__export_transposed(onnx_export *ex, const fast_segment *segment,

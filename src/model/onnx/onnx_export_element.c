@@ -87,16 +87,15 @@ static void put_operand(onnx_export *ex, const fast_node *node, const fast_eleme
 {
     const fast_segment *w = fast__export_weight(ex, FAST_W_WEIGHT);
     const int front = 3 - node->rank;
-    const float *values = NULL;
+    onnx_name z = { "" };
 
     /* A trained weight is a parameter, a frozen one is in the state. */
     if (w) {
-        values = ex->params + w->offset;
+        z = fast__export_floats(ex, w->name, node->rank, e->z + front, ex->params + w->offset);
     } else {
         w = &ex->graph->state.segments[node->state[0]];
-        values = ex->state + w->offset;
+        z = fast__export_constant(ex, w->name, node->rank, e->z + front, ex->state + w->offset);
     }
-    const onnx_name z = fast__export_floats(ex, w->name, node->rank, e->z + front, values);
     fast__export_node(ex, node->op == FAST_OP_SCALE ? "Mul" : "Add", y, x.text, z.text, NULL);
 }
 

@@ -212,7 +212,7 @@ static onnx_name put_mask(onnx_export *ex, int64_t T)
     for (int64_t i = 0; !ex->err && i < T * T; i++)
         mask[i] = i % T > i / T ? -1e30F : 0;
     if (!ex->err)
-        fast__export_floats(ex, name.text, 2, (int64_t[]){ T, T }, mask);
+        fast__export_constant(ex, name.text, 2, (int64_t[]){ T, T }, mask);
     fast__free(mask);
     return name;
 }

@@ -224,6 +224,35 @@ static void layers_are_saved(void **state)
     unlink(path);
 }
 
+/* After an export and an import the same tensors are trained: a causal mask and a frozen tensor are
+ * not, and a bias of one number is. */
+static void weights_stay_weights(void **state)
+{
+    static const char *const texts[] = {
+        "input 6 tokens=9\nembed 8 position=yes\nattention 2\ndense 7\n",
+        "input 2 3\nshift 2x3 frozen=yes\nscale 2x3 frozen=yes\nshift 1x3\nflatten\ndense 2\n",
+        "input 4 3\ndense 1\nflatten\ndense 2\n",
+    };
+    char path[] = "/tmp/fast_onnx_XXXXXX";
+
+    (void)state;
+    close(mkstemp(path));
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        imported m = { 0 };
+        if (fast__graph_parse(texts[i], &m.graph))
+            fail_msg("%s", fast_error_detail());
+        m.w = calloc((size_t)(m.graph->params.count + m.graph->state.count) + 1, sizeof(float));
+        fast__graph_init(m.graph, 7, m.w, m.w + m.graph->params.count);
+        if (fast__onnx_save(m.graph, m.w, m.w + m.graph->params.count, path))
+            fail_msg("%s", fast_error_detail());
+        imported again = import(path);
+        assert_int_equal(again.graph->params.count, m.graph->params.count);
+        forget(&m);
+        forget(&again);
+    }
+    unlink(path);
+}
+
 /* Hostile and unsupported files: a sentence with the right words, and little memory. */
 static void hostile_files_are_refused(void **state)
 {
@@ -302,9 +331,10 @@ static void specs_are_told_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outputs_survive),    cmocka_unit_test(text_is_readable),
-        cmocka_unit_test(layers_are_saved),   cmocka_unit_test(hostile_files_are_refused),
-        cmocka_unit_test(memory_may_run_out), cmocka_unit_test(specs_are_told_apart),
+        cmocka_unit_test(outputs_survive),      cmocka_unit_test(text_is_readable),
+        cmocka_unit_test(layers_are_saved),     cmocka_unit_test(hostile_files_are_refused),
+        cmocka_unit_test(memory_may_run_out),   cmocka_unit_test(specs_are_told_apart),
+        cmocka_unit_test(weights_stay_weights),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

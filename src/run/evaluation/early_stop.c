@@ -17,8 +17,11 @@
  */
 #include "run/run.h"
 
+#include "tensor/vector.h"
+
 #include <math.h>
-#include <string.h>
+
+enum { BLOCK = 4096 }; /* floats that change places at once */
 
 /* Is a value of the monitored figure better than the best so far? */
 static bool is_better(const fast_run *run, double value)
@@ -47,20 +50,21 @@ void fast__best_look(fast_run *run, double value)
     run->result.best_step = run->step;
     if (!best->model)
         return;
-    memcpy(best->model, learner->w, (size_t)learner->params.count * sizeof(float));
-    if (learner->state.count > 0)
-        memcpy(best->model + learner->params.count, learner->s,
-               (size_t)learner->state.count * sizeof(float));
+    fast__vector_copy(learner->params.count, learner->w, best->model);
+    fast__vector_copy(learner->state.count, learner->s, best->model + learner->params.count);
 }
 
-/* Exchange two vectors. */
+/* Exchange two vectors, of any device, by blocks. */
 static void exchange(int64_t count, float *a, float *b)
 {
-    for (int64_t i = 0; i < count; i++) {
-        const float value = a[i];
+    float block[BLOCK];
 
-        a[i] = b[i];
-        b[i] = value;
+    for (int64_t at = 0; at < count; at += BLOCK) {
+        const int64_t n = count - at < BLOCK ? count - at : BLOCK;
+
+        fast__vector_copy(n, a + at, block);
+        fast__vector_copy(n, b + at, a + at);
+        fast__vector_copy(n, block, b + at);
     }
 }
 

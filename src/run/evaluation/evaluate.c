@@ -183,6 +183,17 @@ fast_err fast__run_evaluate(fast_run *run)
     return FAST_OK;
 }
 
+/* Compute the figures of the test set. Errors of a regression are on the scale of the source, also
+ * where its targets are standardised. */
+static void compute_figures(fast_run *run)
+{
+    fast_figures *figures = &run->evaluation.figures;
+
+    fast__figures_compute(run->evaluation.test, figures);
+    figures->mae /= (double)run->data.train->target_scale;
+    figures->rmse /= (double)run->data.train->target_scale;
+}
+
 fast_err fast__run_finish(fast_run *run)
 {
     fast_run_evaluation *e = &run->evaluation;
@@ -196,7 +207,7 @@ fast_err fast__run_finish(fast_run *run)
         }
     }
     if (e->test && e->tested)
-        fast__figures_compute(e->test, &e->figures);
+        compute_figures(run);
     return FAST_OK;
 }
 
