@@ -2,8 +2,8 @@
 /*
  * PNG by libpng: all bit depths and colour types become 8 bits of grey or RGB; palettes are looked
  * up, 16 bits scaled, alpha dropped. Ancillary chunks (colour profiles, texts) expand to at most
- * CHUNK_MAX bytes. Rows arrive in order; an interlaced picture needs all of
- * them in memory, up to FAST_PICTURE_WHOLE_PIXELS_MAX pixels.
+ * CHUNK_MAX bytes, and take no more memory than the file has. Rows arrive in order; an interlaced
+ * picture needs all of them in memory, up to FAST_PICTURE_WHOLE_PIXELS_MAX pixels.
  *
  * Colours are taken as they are: gamma and profiles are not applied, as in other readers of
  * training pictures. A transparent pixel has the colour that is stored below its alpha.
@@ -22,6 +22,7 @@
 #include <string.h>
 
 enum { CHUNK_MAX = 1 << 20, CHUNKS_MAX = 16 }; /* bytes and number of ancillary chunks */
+enum { ROW_MAX = 16 << 20 };                   /* bytes of a row, and of zlib's state, at most */
 
 /* One file that is being decoded. */
 typedef struct png_work {
@@ -61,12 +62,18 @@ static void png_feed(png_structp png, uint8_t *out, size_t size)
     w->at += size;
 }
 
-/* Memory of libpng, which is counted as all other. */
+/* Memory of libpng, which is counted as all other. It allocates a text by the length that its chunk
+ * claims, before it reads a byte of it. */
 static void *png_take(png_structp png, size_t size)
 {
     png_work *w = png_get_mem_ptr(png);
     void *memory = NULL;
-    const fast_err err = fast__alloc("a PNG file", (int64_t)size, 1, &memory);
+    fast_err err;
+    if (w != NULL && size > w->work->size + ROW_MAX)
+        err = fast__fail(FAST_EFORMAT, "%s is a damaged PNG file: a chunk claims %zu bytes",
+                         w->work->name, size);
+    else
+        err = fast__alloc("a PNG file", (int64_t)size, 1, &memory);
     if (err && w != NULL)
         w->err = err;
     return memory;

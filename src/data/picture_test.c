@@ -217,6 +217,11 @@ static void png_bombs_are_refused(void **state)
     png_make(&(png_made){ 4, 4, PNG_COLOR_TYPE_GRAY, 8, true }, rows, &file);
     claim_size(200, 200);
     decode_badly(&form, "damaged PNG");
+    /* The chunk after the header becomes a text of 1.6 GB. */
+    const uint8_t text[8] = { 0x60, 0, 0, 0, 't', 'E', 'X', 't' };
+    png_make(&(png_made){ 4, 4, PNG_COLOR_TYPE_RGB, 8, false }, rows, &file);
+    memcpy(file.at + 33, text, sizeof text);
+    decode_badly(&form, "damaged PNG");
 }
 #endif
 
