@@ -174,13 +174,35 @@ static fast_err check_weights(const model_file *file, const fast_graph *graph)
     return FAST_OK;
 }
 
+/* Return the values of one sample in all layers; attention also has a weight for each pair of
+ * positions. INT64_MAX where they overflow. */
+static int64_t count_values(const fast_graph *graph)
+{
+    int64_t values = 0;
+
+    for (int i = 0; i < graph->node_count; i++) {
+        const fast_node *node = &graph->nodes[i];
+        int64_t pairs = 0;
+
+        if (node->op == FAST_OP_ATTENTION &&
+            (!fast__mul_size(node->shape[0], node->shape[0], &pairs) ||
+             !fast__mul_size(pairs, node->heads, &pairs)))
+            return INT64_MAX;
+        if (!fast__add_size(values, node->count, &values) ||
+            !fast__add_size(values, pairs, &values))
+            return INT64_MAX;
+    }
+    return values;
+}
+
 /* The batch that was asked for, or of the training; smaller where activations would be too large.
  */
 static fast_err choose_batch(const model_file *file, const fast_predictor *p, int64_t *out)
 {
     const char *text = fast__tensors_meta(file->tensors, "fast_training");
     json_t *training = NULL;
-    int64_t batch = file->options->batch, values = 0;
+    const int64_t values = count_values(p->graph);
+    int64_t batch = file->options->batch;
 
     if (batch < 0 || batch > BATCH_MAX)
         return fast__fail(FAST_EINVAL, "a batch has 1 to %d samples, not %lld", BATCH_MAX,
@@ -192,9 +214,6 @@ static fast_err choose_batch(const model_file *file, const fast_predictor *p, in
     }
     if (batch < 1 || batch > BATCH_MAX)
         batch = BATCH_DEFAULT;
-    for (int i = 0; i < p->graph->node_count; i++)
-        if (!fast__add_size(values, p->graph->nodes[i].count, &values))
-            values = INT64_MAX;
     if (values > ACTIVATIONS_MAX)
         return fast__fail(FAST_EFORMAT,
                           "%s: one sample takes %lld values in its layers; at most "

@@ -267,6 +267,34 @@ static void wrong_descriptions_are_refused(void **state)
     fast_run_close(run);
 }
 
+/* Attention weighs all pairs of positions, and a longer sequence needs no larger file. */
+static void long_sequences_are_refused(void **state)
+{
+    (void)state;
+    static const char layers[] = "embed 2\nattention 1\ndense 6\nloss cross_entropy\n";
+    static const char data[] = "{\"version\": 1, \"shape\": [30000], \"dtype\": \"U8\", "
+                               "\"mean\": [0], \"scale\": [1], \"classes\": 6, \"outputs\": 6, "
+                               "\"positions\": 30000, \"vocabulary\": 6, "
+                               "\"source\": {\"kind\": \"array\"}}";
+    char file[] = "/tmp/fast-predict-net-XXXXXX", model[64], network[128];
+    const int fd = mkstemp(file);
+    fast_predictor *predictor = NULL;
+
+    assert_true(fd >= 0 && dprintf(fd, "input 12 tokens=6\n%s", layers) > 0);
+    close(fd);
+    snprintf(model, sizeof model, "model=file:%s", file);
+    snprintf(network, sizeof network, "input 30000 tokens=6\n%s", layers);
+    fast_run *run = train("engine=ref", model, "data=copy:train=48,test=16,length=6,symbols=4");
+    save_with(run, (const char *const[]){ "fast_network", network, "fast_data", data, NULL });
+    fast__alloc_largest();
+    const fast_predictor_options options = { .engine = "ref", .plan = "no" };
+    assert_int_equal(fast_predictor_open(path, &options, &predictor), FAST_EFORMAT);
+    assert_non_null(strstr(fast_error_detail(), "one sample takes"));
+    assert_true(fast__alloc_largest() < 1 << 24);
+    fast_run_close(run);
+    unlink(file);
+}
+
 /* Opening fails with each allocation in turn, and leaks nothing. */
 static void openings_survive_missing_memory(void **state)
 {
@@ -351,6 +379,7 @@ int main(void)
         cmocka_unit_test(models_open_from_memory),
         cmocka_unit_test(older_files_need_model_and_data),
         cmocka_unit_test(wrong_descriptions_are_refused),
+        cmocka_unit_test(long_sequences_are_refused),
         cmocka_unit_test(openings_survive_missing_memory),
         cmocka_unit_test(text_is_generated_and_repeats),
     };
