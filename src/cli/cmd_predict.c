@@ -16,6 +16,7 @@
 #include "cli_json.h"
 #include "cli_page.h"
 #include "cli_tables.h"
+#include "cmd_runs.h"
 #include "predict_rows.h"
 
 #include <errno.h>
@@ -323,18 +324,20 @@ int cli_predict(int argc, char **argv)
     return code == CLI_HELPED ? CLI_DONE : code;
 }
 
-/* Rows by class: how many there are, and precision, recall, F1 and AUC of each. */
+/* Rows by class: how many there are, and precision, recall, F1 and AUC of each. Names are of the
+ * model's file, which may be hostile. */
 static void print_classes(const fast_predictor *predictor, const fast_figures *f)
 {
     printf("\n%-20s %8s %9s %9s %9s %9s\n", "class", "samples", "precision", "recall", "F1", "AUC");
     for (int64_t i = 0; i < f->classes && i < CLASSES_SHOWN; i++) {
         const fast_class_figures *c = &f->by_class[i];
         const char *name = fast_predictor_class(predictor, i);
-        char number[32];
+        char number[32], safe[CLI_SAFE_MAX];
 
         snprintf(number, sizeof number, "%lld", (long long)i);
-        printf("%-20.20s %8lld %9.4f %9.4f %9.4f %9.4f\n", name ? name : number,
-               (long long)c->actual, c->precision, c->recall, c->f1, c->auc);
+        printf("%-20s %8lld %9.4f %9.4f %9.4f %9.4f\n",
+               cli_text_safe(name ? name : number, 20, safe), (long long)c->actual, c->precision,
+               c->recall, c->f1, c->auc);
     }
     if (f->classes > CLASSES_SHOWN)
         printf("... and %lld more; --json has all\n", (long long)(f->classes - CLASSES_SHOWN));

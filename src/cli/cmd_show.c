@@ -6,6 +6,7 @@
  */
 #include "cli_page.h"
 #include "cli_tables.h"
+#include "cmd_runs.h"
 
 #include "fast/predict.h"
 
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMN = 18, LIST_MAX = 64 };
+enum { COLUMN = 18, LIST_MAX = 64, NAME_WIDTH = 256 };
 
 /* One command line, read. */
 typedef struct show_line {
@@ -39,6 +40,7 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
  * printed. */
 static void print_member(cli_page *page, const char *name, const json_t *value)
 {
+    char safe[CLI_SAFE_MAX];
     char *text = json_is_string(value)
                      ? strdup(json_string_value(value))
                      : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
@@ -47,7 +49,7 @@ static void print_member(cli_page *page, const char *name, const json_t *value)
         if ((unsigned char)*c < ' ' || *c == 127)
             *c = ' ';
     if (text && value && !json_is_null(value))
-        cli_page_row(page, 2, COLUMN, name, text);
+        cli_page_row(page, 2, COLUMN, cli_text_safe(name, NAME_WIDTH, safe), text);
     free(text);
 }
 
@@ -135,10 +137,11 @@ static void print_tensors(cli_page *page, const json_t *tensors)
     cli_page_title(page, "Tensors");
     json_array_foreach(tensors, i, tensor)
     {
-        char *shape = json_dumps(json_object_get(tensor, "shape"), 0);
+        const char *name = json_string_value(json_object_get(tensor, "name"));
+        char *shape = json_dumps(json_object_get(tensor, "shape"), 0), safe[CLI_SAFE_MAX];
 
         if (i < LIST_MAX)
-            printf("  %-24s %-5s %s\n", json_string_value(json_object_get(tensor, "name")),
+            printf("  %-24s %-5s %s\n", cli_text_safe(name, NAME_WIDTH, safe),
                    json_string_value(json_object_get(tensor, "dtype")), shape ? shape : "");
         free(shape);
     }
