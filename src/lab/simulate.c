@@ -38,6 +38,7 @@
 #include "lab/simulate.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "comm/allreduces.h"
 #include "lab/bench.h"
@@ -420,6 +421,17 @@ static fast_err config_parse(const char *const *options, fast_simulate_config *o
     return FAST_OK;
 }
 
+/* Tell what a large simulation takes: a stack, a mailbox and a vector for each actor. */
+static void tell_memory(const fast_simulate_config *config)
+{
+    enum { ACTOR = 32 << 10, LARGE = 1 << 30 };
+    const double bytes = (double)config->workers * (ACTOR + (double)config->size);
+
+    if (bytes > LARGE)
+        fast__log(FAST_LOG_INFO, "%lld simulated workers take about %.1f GB of memory",
+                  (long long)config->workers, bytes / 1e9);
+}
+
 fast_err fast_simulate(const char *const *options, fast_simulate_fn *report, void *ctx)
 {
     FAST_ASSERT(report != NULL);
@@ -427,6 +439,7 @@ fast_err fast_simulate(const char *const *options, fast_simulate_fn *report, voi
     char faults[sizeof config.faults];
     bool more = true;
     FAST_TRY(config_parse(options, &config));
+    tell_memory(&config);
     bool shrink = config.shrink;
     FAST_TRY(fast__simulate_faults(&config, faults, sizeof faults));
     for (int64_t i = 0; i < config.seeds && more; i++) {

@@ -25,7 +25,9 @@
 typedef fast_run_config C;
 
 const fast_option fast__run_options[] = {
-    FAST_OPT_TEXT(C, model, "lenet", "model", "what to train: a model by name, or file:PATH"),
+    FAST_OPT_TEXT(C, model, "auto", "model",
+                  "what to train: a model by name, file:PATH or onnx:PATH; auto: lenet for images, "
+                  "lstm for sequences, else mlp"),
     FAST_OPT_TEXT(C, data, "auto", "data", "what to train it on: a data set by name"),
     FAST_OPT_TEXT(C, engine, "auto", "engine", "what computes; auto is the fastest in this build"),
     FAST_OPT_CHOICE(C, device, "host", "host|check",

@@ -195,6 +195,18 @@ static fast_err open_foreign(fast_run *run, const fast_learner_kind *kind)
     return FAST_OK;
 }
 
+/* Return the model that "auto" stands for: lenet for images that are large enough for it, lstm for
+ * sequences, mlp for everything else. */
+static const char *auto_model(const fast_model_input *input)
+{
+    enum { SIDE_MIN = 16 }; /* pixels that lenet needs */
+
+    if (input->tokens || input->rank == 2 || input->positions > 1)
+        return "lstm";
+    return input->rank == 3 && input->shape[1] >= SIDE_MIN && input->shape[2] >= SIDE_MIN ? "lenet"
+                                                                                          : "mlp";
+}
+
 /* A graph, by name or of the caller's. The model's level checks that it fits the data. */
 static fast_err open_graph(fast_run *run, const fast_network *network)
 {
@@ -210,6 +222,8 @@ static fast_err open_graph(fast_run *run, const fast_network *network)
         snprintf(run->config.model, sizeof run->config.model, "own");
         FAST_TRY(fast__network_fit(network, &input, &run->graph));
     } else {
+        if (strcmp(run->config.model, "auto") == 0)
+            snprintf(run->config.model, sizeof run->config.model, "%s", auto_model(&input));
         FAST_TRY(fast__model_open(run->config.model, &input, &run->graph, &run->text.model));
     }
     return fast__onnx_path(run->config.save) ? fast__onnx_check(run->graph) : FAST_OK;

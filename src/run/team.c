@@ -34,6 +34,7 @@
  */
 #include "run/team.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "run/sink/store_sink.h"
 #include "tensor/vector.h"
@@ -250,6 +251,29 @@ static fast_err look_around(fast_team *team)
     return err;
 }
 
+/* Refuse workers of one process that the machine has no memory for, and tell what many of them
+ * take: w, g and two slots of the rule, contributions by worker, a stack. Replicas that share one
+ * vector take less. */
+static fast_err check_workers_memory(const fast_team *team)
+{
+    enum { LARGE = 1 << 30, STACK = 64 << 10, VECTORS = 4, SHARES = 3 };
+    const double params = (double)team->run->learner->params.count, workers = (double)team->workers;
+    const double each = params * VECTORS * sizeof(float) + STACK +
+                        (team->strategy->identical ? 0 : workers * SHARES * sizeof(double));
+    const double bytes = each * workers, available = (double)fast__memory_available();
+
+    if (bytes < LARGE || strcmp(team->run->config.transport, "mpi") == 0)
+        return FAST_OK;
+    if (bytes > 2 * available) /* an estimate: only what is clearly too much is refused */
+        return fast__fail(FAST_ENOMEM,
+                          "%lld workers take about %.1f GB, and %.1f GB of memory are free: take "
+                          "fewer, or a smaller model",
+                          (long long)team->workers, bytes / 1e9, available / 1e9);
+    fast__log(FAST_LOG_INFO, "%lld workers take about %.1f GB of memory", (long long)team->workers,
+              bytes / 1e9);
+    return FAST_OK;
+}
+
 fast_err fast__team_new(fast_run *run, fast_team **out)
 {
     const fast_run_config *c = &run->config;
@@ -266,6 +290,8 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
     fast__mutex_init(&team->mutex);
     fast__shared_model_init(&team->shared);
     err = open_strategy(team);
+    if (!err)
+        err = check_workers_memory(team);
     if (!err)
         err = open_memory(team);
     if (!err)
