@@ -228,6 +228,10 @@ static void mistakes_are_named(void **state)
         { "\n \n", "", FAST_EFORMAT, "is empty" },
         { "a,b\n", ",header=yes", FAST_EFORMAT, "no samples" },
         { "1\n2\n", "", FAST_EFORMAT, "one column" },
+        { "1,2,0\n1,2,1\n", ",drop=2", FAST_EINVAL, "drop= names column 2, which is the target" },
+        { "1,a\n1,b\n1,c\n1,d\n1,e\n1,f\n1,g\n1,h\n1,i\n1,j\n1,k\n1,l\n1,m\n1,n\n1,o\n1,p\n1,q\n"
+          "1,r\n1,s\n1,t\n1,u\n",
+          "", FAST_EFORMAT, "21 different texts in 21 rows" },
         { "1,2,0\n1,2\n", "", FAST_EFORMAT, ":2: 2 fields, expected 3" },
         { "1,2,0\n1,2,3,4\n", "", FAST_EFORMAT, ":2: 4 fields, expected 3" },
         { "1,2,0\n1,,0\n", ",missing=refuse", FAST_EFORMAT, ":2: column 1 is empty" },

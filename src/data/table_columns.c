@@ -74,7 +74,9 @@ static fast_err mark_list(const fast_table_fit *fit, const char *option, const c
     return FAST_OK;
 }
 
-/* Mark the columns to use, then those to leave out, then those to read as text. */
+/* Mark the columns to use, then those to leave out, then those to read as text. The target is no
+ * input, whatever the lists say; to leave it out is a mistake, most likely about which column it
+ * is. */
 static fast_err choose_columns(const fast_table_config *c, fast_table_fit *fit, column_facts *facts)
 {
     fast_table *table = fit->table;
@@ -85,6 +87,12 @@ static fast_err choose_columns(const fast_table_config *c, fast_table_fit *fit, 
     fast_err err = mark_list(fit, "columns", c->columns, marks);
     if (!err)
         err = mark_list(fit, "drop", c->drop, drop);
+    if (!err && drop[table->target])
+        err =
+            fast__fail(FAST_EINVAL,
+                       "%s: drop= names column %lld, which is the target; choose another one with "
+                       "target=",
+                       fit->view.name, (long long)table->target);
     if (!err)
         err = mark_list(fit, "categorical", c->categorical, text);
     for (int64_t i = 0; i < table->column_count && !err; i++) {

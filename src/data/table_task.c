@@ -2,7 +2,8 @@
 /*
  * Classes or regression? The answers decide, unless the task is given:
  *
- *   texts                                     a class each, in sorted order
+ *   texts                                     a class each, in sorted order; many texts that
+ *                                             hardly repeat (names, dates) are an error
  *   whole numbers from 0 to 999, few of them  a class each, with the number as its place
  *   -1 and 1, or -1, 0 and 1                  classes, in that order
  *   other numbers                             regression
@@ -130,7 +131,9 @@ static fast_err make_values(fast_table_fit *fit)
     return err;
 }
 
-/* Decide in the order of the list above: texts, places, signs, and regression for the rest. */
+/* Decide in the order of the list above: texts, places, signs, and regression for the rest. A class
+ * with one or two rows cannot be learned: a target of such texts is taken for a mistake, since a
+ * run on it ends with an accuracy of 0 and no reason. */
 fast_err fast__table_fit_task(const fast_table_config *config, fast_table_fit *fit)
 {
     fast_table *table = fit->table;
@@ -152,8 +155,17 @@ fast_err fast__table_fit_task(const fast_table_config *config, fast_table_fit *f
     table->numbers = !table->regression && f.words == 0;
     if (table->regression)
         return FAST_OK;
-    if (f.words > 0)
-        return make_words(fit);
+    if (f.words > 0) {
+        FAST_TRY(make_words(fit));
+        const int64_t classes = table->classes.count;
+        return given || classes <= FEW || 2 * classes <= f.words
+                   ? FAST_OK
+                   : fast__fail(FAST_EFORMAT,
+                                "%s: the target has %lld different texts in %lld rows, such as "
+                                "names or dates, which are no classes; choose another one with "
+                                "target=, or give task=classes",
+                                fit->view.name, (long long)classes, (long long)f.words);
+    }
     if (places)
         return name_numbers(NULL, (int64_t)f.top + 1, &table->classes);
     return make_values(fit);
