@@ -422,7 +422,11 @@ static fast_err take_gradient(quorum_server *s, int64_t i, fast_msg **move)
         return FAST_OK;
     FAST_TRY(fast__quorum_msg(s->t, FAST_QUORUM_UP, FAST_QUORUM_HAVE,
                               c->gradient->words[FAST_QUORUM_ROUND], i, NULL, &note));
-    return fast_send(s->t->actor, s->t->server_ids[0], &note);
+    const fast_err err = fast_send(s->t->actor, s->t->server_ids[0], &note);
+    /* The leader has ended once every worker has left it; this gradient is then too late. A leader
+     * that is lost is found by the next wait. */
+    fast_msg_free(note);
+    return err == FAST_EPEER ? FAST_OK : err;
 }
 
 /* Leader: a worker asks to join. The worker that is furthest ahead, which has applied all rounds
