@@ -191,13 +191,14 @@ static bool is_lost(const fast_team_actor *self)
     return self->over && self->lost;
 }
 
-/* Add row i of the contributions to the column means, or to the sum of completeness. */
+/* Add a replica's contributions, times its share, to the column means. */
 static void add_row(const double *c, int64_t workers, double share, double *mean)
 {
     for (int64_t j = 0; j < workers; j++)
         mean[j] += c[j] * share;
 }
 
+/* Sum min(1, c_j / mean_j) of one replica; columns that nobody contributed to count 0. */
 static double row_sum(const double *c, int64_t workers, const double *mean)
 {
     double sum = 0;
