@@ -164,6 +164,17 @@ fast_err fast__ps_read(ps_writer *wr, bool last)
 
 /* Steps. */
 
+/* w <- w - lr g, plainly, whatever rule the servers apply to the gradients (Downpour's client). */
+static fast_err step_locally(const ps_writer *wr)
+{
+    fast_trainer *t = wr->t;
+    const double n = (double)t->count;
+
+    FAST_ASSERT(wr->step > 0 && wr->c->send == PS_SEND_GRADIENTS);
+    fast__vector_axpy(t->count, -(float)fast_trainer_lr(t, wr->step - 1), wr->g, t->w);
+    return fast_charge(t->actor, 2 * n, 12 * n);
+}
+
 fast_err fast__ps_gradient(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
@@ -176,7 +187,9 @@ fast_err fast__ps_gradient(ps_writer *wr)
     FAST_TRY(fast__ps_arrive(wr));
     wr->step = t->step;
     fast__ps_collect(wr);
-    return wr->base ? fast_trainer_update(t, t->g, 1) : FAST_OK;
+    if (wr->base)
+        return fast_trainer_update(t, t->g, 1);
+    return wr->c->fetch > 1 ? step_locally(wr) : FAST_OK;
 }
 
 void fast__ps_collect(ps_writer *wr)
