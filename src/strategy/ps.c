@@ -13,8 +13,9 @@
  *                than (P - 1)(s + 1) updates late
  *   warm         epochs of worker 0 before the other workers start (Downpour's warm start)
  *   eager        servers send new values to all readers when the slowest worker has ticked; a read
- *                takes the newest values that arrived, if they are new enough: they may lack the
- *                worker's own last s updates (ESSP: Dai et al. 2015)
+ *                takes the newest values that arrived, if they are new enough, and adds those of
+ *                the worker's own last s updates that they lack (ESSP: Dai et al. 2015;
+ *                ps_unseen.c)
  *   stalest      a server answers the request of the worker that is furthest behind first
  *   value v      a worker waits while its updates that other workers have not read move a weight
  *                by more than v / sqrt(t) (VAP: ps_consistency.c)

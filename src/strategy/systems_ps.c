@@ -114,7 +114,8 @@ const fast_system fast__systems_ps[] = {
         .row = 15,
         .flags = "strategy=ps:servers=0,slack=3,eager=yes optimizer=sgd lr=0.025 batch=8",
         COLUMNS("MP + DP", "bounded", "ad hoc, eager", "distributed PS", "bounded"),
-        .remarks = "Pioneered delay bounds; eager pushes lower the mean staleness.",
+        .remarks = "Pioneered delay bounds; eager pushes lower the mean staleness; a worker sees "
+                   "its own updates at once.",
         .missing = "model parallelism",
     },
     {
@@ -167,7 +168,8 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:slack=3,eager=yes optimizer=sgd lr=0.0125 batch=4",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks =
-            "Servers push fresh values to readers at every clock, so that a read seldom waits.",
+            "Servers push fresh values to readers at every clock, so that a read seldom waits; a "
+            "worker adds its own updates that they lack (read-my-writes).",
     },
     {
         .name = "geeps",
