@@ -63,8 +63,10 @@ const fast_option fast__run_options[] = {
     FAST_OPT_TEXT(C, class_weights, "none", NULL,
                   "weights of the classes in the training loss, like 1,2.5,1; balanced: rare "
                   "classes count as much as frequent ones"),
-    FAST_OPT_CHOICE(C, shard, "sample", "sample|contiguous|label|dirichlet|all",
-                    "how the training set is split among workers; all: each has the whole of it"),
+    FAST_OPT_CHOICE(
+        C, shard, "sample", "sample|contiguous|label|dirichlet|all|ring",
+        "how the training set is split among workers; all: each has the whole of it; ring: "
+        "ranges that move to the next worker after each epoch"),
     FAST_OPT_REAL(C, alpha, "0.5", 1e-6, 1e6, "shard dirichlet: small is uneven"),
     FAST_OPT_TEXT(C, augment, "no", NULL,
                   "change images at random, like shift:2+flip+crop:4+noise:0.1"),
