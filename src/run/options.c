@@ -115,6 +115,9 @@ const fast_option fast__run_options[] = {
                     "encode each layer by itself, or all at once; auto: as the codec is used"),
     FAST_OPT_INT(C, codec_small, "0", 0, 1e12,
                  "by layer: tensors with fewer elements go as they are"),
+    FAST_OPT_TEXT(C, codec_sum, "auto", NULL,
+                  "how encoded messages are summed: gather, stripes, double, split, "
+                  "butterfly:4x2; sparse: double or split; auto: the cheapest"),
     FAST_OPT_TEXT(C, transport, "auto", "transport", "what runs the workers; auto: threads"),
     FAST_OPT_TEXT(C, cluster, "", "cluster", "transport sim: the cluster, a preset or a file"),
     FAST_OPT_TEXT(C, faults, "", NULL, "transport sim: a schedule of faults, random, or a file"),
@@ -202,11 +205,13 @@ static fast_err check_codec(C *c)
     const bool none = strcmp(c->codec, "none") == 0 && strcmp(c->codec_down, "none") == 0 &&
                       !strstr(c->phases, "codec=");
 
-    if (none && (c->feedback != 0 || c->codec_scope != 0 || c->codec_small != 0))
+    if (none && (c->feedback != 0 || c->codec_scope != 0 || c->codec_small != 0 ||
+                 strcmp(c->codec_sum, "auto") != 0))
         return fast__fail(FAST_EINVAL, "%s says how a codec is used: give codec=NAME too",
                           c->feedback != 0      ? "feedback"
                           : c->codec_scope != 0 ? "codec_scope"
-                                                : "codec_small");
+                          : c->codec_small != 0 ? "codec_small"
+                                                : "codec_sum");
     if (c->codec_small > 0 && c->codec_scope == 2)
         return fast__fail(FAST_EINVAL,
                           "codec_small=%lld is of layers, and codec_scope=model encodes all at "
