@@ -591,6 +591,15 @@ int64_t fast__space_sent(const fast_space *space, int64_t owner, int64_t *seen_o
     return space->map.owners[owner].sent;
 }
 
+bool fast__space_is_idle(const fast_space *space)
+{
+    FAST_ASSERT(space->map.owner_count > 0);
+    for (int64_t i = 0; i < space->map.owner_count; i++)
+        if (space->map.owners[i].acked < space->map.owners[i].sent)
+            return false;
+    return true;
+}
+
 /* Ordered as one read of the store where the run is recorded. */
 void fast_space_count(const fast_space *space, fast_space_counters *out)
 {

@@ -156,6 +156,21 @@ static bool unpack_answer(fast_space *space, int64_t owner, const fast_msg *msg,
     return fast__space_unpack(space, msg, part);
 }
 
+/* The conditions are those of the get. */
+bool fast__space_has_pushed(const fast_space *space, const fast_space_read *read)
+{
+    FAST_ASSERT(space->map.owner_count > 0 && read);
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        const fast_msg *msg = space->map.owners[i].pushed;
+        int64_t offset, count;
+        fast__space_range(space, i, 0, &offset, &count);
+        if (count > 0 && (!msg || msg->words[FAST_SPACE_W_C] < read->clock_min ||
+                          msg->words[FAST_SPACE_W_B] < read->version_min))
+            return false;
+    }
+    return true;
+}
+
 /* Use the values that an eager owner sent, if they satisfy the get. */
 static bool take_pushed(fast_space *space, int64_t owner)
 {

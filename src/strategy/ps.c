@@ -207,6 +207,10 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
                           "ps: with slack=0 a round is one update of %lld gradients; leave out "
                           "aggregate=%lld",
                           (long long)(writers - c->backup), (long long)c->aggregate);
+    if (c->slack > 0 && c->push - 1 > c->slack)
+        return fast__fail(FAST_EINVAL,
+                          "ps: push=%lld holds gradients back for longer than slack=%lld allows",
+                          (long long)c->push, (long long)c->slack);
     if (c->slack == 0 && writers > FAST_SUM_MAX)
         return fast__fail(FAST_EINVAL, "ps: slack=0 takes at most %d workers, not %lld",
                           FAST_SUM_MAX, (long long)writers);

@@ -186,6 +186,12 @@ typedef struct ps_recent {
     int64_t *dropped; /* [shards] that number of the newest write that is no longer stored */
 } ps_recent;
 
+/* The bound for elements that a codec defers. */
+typedef struct ps_hold {
+    int64_t rounds;   /* that they may wait; 0: there is no such bound */
+    int64_t complete; /* rounds whose updates have been sent whole */
+} ps_hold;
+
 /* The decision of a worker before a step. */
 typedef enum ps_decision {
     PS_STEP, /* take the step */
@@ -208,6 +214,7 @@ typedef struct ps_writer {
     ps_layers layers;     /* sent as factors */
     ps_pieces pieces;     /* of the newest gradient */
     ps_recent recent;     /* its last writes, with `eager` */
+    ps_hold hold;         /* bound of elements that a codec defers */
     float *sum;           /* gradients since the last write */
     float *base;          /* the weights that were read; differences are to them */
     float *unseen;        /* updates that other writers have not read (value bound) */
@@ -253,6 +260,13 @@ void fast__ps_recent_fini(ps_recent *r);
 /* Store the write of x: before it is sent, and after. */
 void fast__ps_recent_begin(ps_writer *wr, const float *x);
 void fast__ps_recent_end(ps_writer *wr);
+/* With a codec that defers elements and a slack: let the next write send elements that have waited,
+ * if they are due; after it, note the rounds that have been sent whole. */
+void fast__ps_hold_begin(ps_writer *wr);
+void fast__ps_hold_end(ps_writer *wr);
+/* Read the model under a condition, and send elements that wait while the read waits and the link
+ * is idle. */
+fast_err fast__ps_get_or_send(ps_writer *wr, fast_space_read *read);
 /* True if values that were read lack a write that is no longer stored. */
 bool fast__ps_recent_lost(const ps_writer *wr);
 /* Add to t->w, which was read, this writer's updates that the values lack. */

@@ -2,7 +2,9 @@
 /*
  * Consistency: how new the weights of a step must be.
  *
- *     slack s        a read in round c waits until every writer has finished round c - s (SSP)
+ *     slack s        a read in round c waits until every writer has finished round c - s (SSP).
+ *                    Rounds that are finished but not sent whole are a part of s: push - 1 of
+ *                    them, and those that a codec holds elements back (ps_unseen.c)
  *     global         it waits for the last multiple of s + 1 rounds instead: all wait for all
  *     backup b       it waits for the next update, whichever workers made it; or until all workers
  *                    that are left have written and that was not enough
@@ -49,8 +51,12 @@ fast_space_read fast__ps_condition(const ps_writer *wr)
                                   .either = true };
     if (c->slack < 0 || c->value > 0)
         return (fast_space_read){ .clock_min = 0 };
-    return (fast_space_read){ .clock_min = c->global ? wr->step - wr->step % (c->slack + 1)
-                                                     : wr->step - c->slack };
+    /* Updates that are finished but not sent yet are a part of the bound. */
+    const int64_t slack = c->slack - wr->hold.rounds - (c->push - 1);
+
+    FAST_ASSERT(slack >= 0);
+    return (fast_space_read){ .clock_min = c->global ? wr->step - wr->step % (slack + 1)
+                                                     : wr->step - slack };
 }
 
 /* If worker 0 crashes, the others start without it; a worker that restarts finds the model. */

@@ -504,6 +504,7 @@ static void nonsense_is_refused(void **state)
         "ps:decay=0.9",
         "ps:slack=0,aggregate=2",
         "ps:slack=0,push=2,fetch=2",
+        "ps:slack=1,push=3",
         "ps:eager=yes",
         "ps:global=yes",
         "ps:slack=1,warm=2",

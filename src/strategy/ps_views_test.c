@@ -25,6 +25,7 @@ typedef struct views {
     int64_t stale;      /* steps of another worker that the reader's view lacked, largest */
     int64_t own_wrong;  /* coordinates of the reader's own that were not its own steps */
     int64_t over_bound; /* coordinates that were older than the bound */
+    int64_t parted;     /* other workers of whose updates worker 3 saw some coordinates, not all */
 } views;
 
 /* Learning rate 1: a coordinate is a number of steps. */
@@ -40,6 +41,7 @@ static fast_err look(void *ctx, fast_learner_request *r)
         else
             v->stale = r->step - seen > v->stale ? r->step - seen : v->stale;
         v->over_bound += v->slack >= 0 && seen < r->step - v->slack;
+        v->parted += r->worker == 3 && i % EACH > 0 && r->w[i] != r->w[i - 1];
         r->g[i] = of == r->worker ? -1 : 0;
     }
     v->calls++;
@@ -58,11 +60,12 @@ static views run(const char *strategy, const char *codec, const char *cluster, i
                                      .params = tensors,
                                      .param_count = 1,
                                      .samples = STEPS * WORKERS,
-                                     .operations = 1e5,
+                                     .operations = 1e8,
                                      .gradient = look,
                                      .ctx = &v };
     char how[128], with[128], where[128];
-    const char *options[] = { how,
+    const char *options[] = { "faults=slow 3 at 0s by 20",
+                              how,
                               with,
                               where,
                               "workers=4",
@@ -117,10 +120,58 @@ static void workers_see_their_own_updates(void **state)
         }
 }
 
+/* The bound holds for every coordinate, also those that a budget holds back, or that wait for the
+ * next write. */
+static void every_coordinate_is_within_the_bound(void **state)
+{
+    static const struct {
+        const char *strategy;
+        const char *codec;
+        int64_t slack;
+    } cases[] = { { "ps:slack=1,eager=yes", "budget:bytes=8", 1 },
+                  { "ps:slack=2,eager=yes,servers=0", "budget:bytes=8", 2 },
+                  { "ps:slack=2,servers=2", "budget:bytes=24", 2 },
+                  { "ps:slack=5,eager=yes,servers=3", "budget:bytes=8", 5 },
+                  { "ps:slack=5,global=yes", "budget:bytes=8", 5 },
+                  { "ps:slack=4,eager=yes", "budget:bandwidth=1e5", 4 },
+                  { "ps:slack=4,eager=yes,servers=0", "budget:bandwidth=1e7", 4 },
+                  { "ps:slack=3,push=2", NULL, 3 },
+                  { "ps:slack=3,push=4,fetch=4", NULL, 3 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int k = 0; k < CLUSTERS; k++) {
+            const views v = run(cases[i].strategy, cases[i].codec, clusters[k], cases[i].slack);
+
+            if (v.over_bound > 0 || v.own_wrong > 0)
+                fail_msg(
+                    "%s with %s on %s: %lld values older than the bound, %lld own values wrong",
+                    cases[i].strategy, cases[i].codec ? cases[i].codec : "no codec", clusters[k],
+                    (long long)v.over_bound, (long long)v.own_wrong);
+        }
+}
+
+/* Workers that wait for a slow one send meanwhile the elements that their codec held back. */
+static void idle_links_are_used(void **state)
+{
+    (void)state;
+    for (int early = 0; early < 2; early++) {
+        /* The slow worker is worker 3; workers that never wait for it send nothing early. */
+        const views v = run(early ? "ps:slack=6,eager=yes" : "ps:slack=1000,eager=yes",
+                            "budget:bytes=8", "ethernet-10g", early ? 6 : 1000);
+
+        if ((v.parted > 0) != !early)
+            fail_msg("slack %s: %lld coordinates without their neighbours", early ? "6" : "1000",
+                     (long long)v.parted);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_see_their_own_updates),
+        cmocka_unit_test(every_coordinate_is_within_the_bound),
+        cmocka_unit_test(idle_links_are_used),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

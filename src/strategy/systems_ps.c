@@ -279,22 +279,24 @@ const fast_system fast__systems_ps[] = {
         .title = "Bösen: SSP within a budget of bandwidth",
         .by = "Wei et al. 2015",
         .row = 49,
-        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bytes=200000 optimizer=sgd "
-                 "lr=0.025 batch=8",
+        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bandwidth=1.6e8 "
+                 "optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
-        .remarks = "Updates are sent in the order of their relative size, within a budget of bytes "
-                   "a round; servers send new values unasked.",
+        .remarks = "Updates are sent in the order of their relative size, within a budget of bits "
+                   "per second, early when the link is idle, and at the latest when the staleness "
+                   "bound demands it; servers send new values unasked.",
+        .missing = "a budget of the servers: they send whole values",
     },
     {
         .name = "pmls",
         .title = "PMLS: Bösen and STRADS",
         .by = "Petuum 2016",
         .row = 50,
-        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bytes=200000 optimizer=sgd "
-                 "lr=0.025 batch=8",
+        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bandwidth=1.6e8 "
+                 "optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Bösen with a scheduler of model-parallel work.",
-        .missing = "STRADS",
+        .missing = "STRADS; a budget of the servers: they send whole values",
         .alias_of = "bosen",
         .differs = "the scheduler STRADS",
     },
