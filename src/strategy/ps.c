@@ -26,8 +26,9 @@
  *   fetch, push  steps between reads and between writes. Between two reads the worker takes a local
  *                step w_i <- w_i - lr g_i after every gradient; a write is the sum of the gradients
  *                since the last one, to which the server applies its rule (Downpour's client)
- *   epochs p     an epoch ends when the fraction p of the workers ended theirs; the other workers
- *                skip the rest of it (Project Adam: Chilimbi et al. 2014, 75%)
+ *   epochs p     an epoch ends when workers have computed the gradients of the fraction p of its
+ *                samples; all workers skip the rest of it (Project Adam: Chilimbi et al. 2014, 75%).
+ *                With backup workers it is a quorum that ends epochs too
  *   send         gradients: a write is their sum; differences: w_i - w_read after `push` local
  *                steps by the worker's rule, which the server adds; mean: that difference divided
  *                by `push` (AGN, ADAG: Hermans et al. 2017)
@@ -113,7 +114,7 @@ static const fast_option options[] = {
     FAST_OPT_BOOL(ps_config, stalest, "no",
                   "servers answer the worker that is furthest behind first"),
     FAST_OPT_REAL(ps_config, epochs, "1", 0.01, 1,
-                  "fraction of the workers whose end of an epoch ends it for all workers"),
+                  "fraction of the samples of an epoch after which it ends for all workers"),
     FAST_OPT_INT(ps_config, barrier, "0", 0, 1e15,
                  "announce writes of more bytes than this: other workers' reads of the changed "
                  "ranges wait for the write; 0: announce none"),
@@ -159,7 +160,7 @@ int64_t fast__ps_batch(const ps_config *c, int64_t writers)
 /* Options that do not go together. */
 static const fast_exclusion exclusions[] = {
     /* Rounds. */
-    { "slack=0", "softsync|send|compensate|fetch|push|value|epochs", NULL,
+    { "slack=0", "softsync|send|compensate|fetch|push|value", NULL,
       "all workers take every round, and a round is one update of all their gradients" },
     { "backup", NULL, "slack=0", "backup workers are those that a round does not wait for" },
     { "eager", NULL, "slack", "eager values are as old as the slack allows" },
@@ -207,6 +208,11 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
                           "ps: with slack=0 a round is one update of %lld gradients; leave out "
                           "aggregate=%lld",
                           (long long)(writers - c->backup), (long long)c->aggregate);
+    if (c->slack == 0 && c->epochs < 1 && c->backup == 0)
+        return fast__fail(FAST_EINVAL,
+                          "ps: epochs=%g with slack=0 needs backup workers: otherwise all workers "
+                          "take every round",
+                          c->epochs);
     if (c->slack > 0 && c->push - 1 > c->slack)
         return fast__fail(FAST_EINVAL,
                           "ps: push=%lld holds gradients back for longer than slack=%lld allows",

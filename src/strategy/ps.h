@@ -49,7 +49,7 @@ typedef struct ps_config {
     double value;      /* bound of unread updates at step 1; 0: none */
     bool eager;        /* servers send new values without being asked */
     bool stalest;      /* servers answer the worker that is furthest behind first */
-    double epochs;     /* fraction of the workers whose end of an epoch ends it for all */
+    double epochs;     /* fraction of the samples of an epoch after which it ends for all */
     int64_t barrier;   /* bytes above which a write is announced; 0: none is */
     double l1;         /* of the proximal step after each update; 0: none */
     bool cache;        /* indices of gradients that the codec selects are sent when they change */
@@ -74,7 +74,7 @@ typedef struct ps_tensors {
     int64_t count;         /* number of tensors */
     int64_t state;         /* state that is not trained: batch norm's statistics */
     int64_t contributions; /* [writers] steps that the model holds, filled by an add to it */
-    int64_t epochs;        /* [epochs] workers that came to the end of each */
+    int64_t epochs;        /* [epochs] gradients that workers have computed in each */
     int64_t epochs_len;    /* length of `epochs` */
 } ps_tensors;
 
@@ -218,7 +218,7 @@ typedef struct ps_writer {
     float *sum;           /* gradients since the last write */
     float *base;          /* the weights that were read; differences are to them */
     float *unseen;        /* updates that other writers have not read (value bound) */
-    float *ends;          /* workers that reached the end of each epoch */
+    float *ends;          /* gradients that workers have computed in each epoch */
     float *state_read;    /* the state as it was read */
     int64_t *model_step;  /* slack 0, persistent: 1 + the step whose weights t->w holds */
     bool written;         /* it has written since it started */
@@ -283,7 +283,7 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out);
 fast_err fast__ps_set_clock(ps_writer *wr, int64_t clock);
 /* Set the clock to the steps that the writer has taken, or with backup workers to its round. */
 fast_err fast__ps_end_step(ps_writer *wr);
-/* After a step: count an epoch that ended, and set the clock. */
+/* After a step: count it in its epoch, and set the clock. */
 fast_err fast__ps_tick(ps_writer *wr);
 /* After a write of x: wait while updates that other writers have not read exceed the bound. */
 fast_err fast__ps_bound_value(ps_writer *wr, const float *x);

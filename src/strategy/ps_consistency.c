@@ -9,7 +9,8 @@
  *     backup b       it waits for the next update, whichever workers made it; or until all workers
  *                    that are left have written and that was not enough
  *     warm           worker 0 trains alone for some epochs before the others start
- *     epochs p       a worker skips the rest of an epoch that the fraction p of the workers ended
+ *     epochs p       a worker skips the rest of an epoch once the workers together have computed
+ *                    the fraction p of its gradients, which have equally many samples
  *
  * Missing workers. With a slack nobody waits for a worker that is down or does not answer, nor for
  * one that is back until it has caught up (space_store.c). A round without backup workers needs all
@@ -151,23 +152,28 @@ fast_err fast__ps_end_step(ps_writer *wr)
     return fast__ps_set_clock(wr, wr->c->backup > 0 ? wr->round + 1 : wr->step);
 }
 
-/* Skip to the next epoch if the fraction `epochs` of the workers has ended this one. */
-static fast_err skip_epoch(ps_writer *wr)
+/* Skip to the next epoch, and over it, while workers have computed the fraction `epochs` of the
+ * gradients of this one. */
+static fast_err skip_epochs(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
-    const int64_t epoch = t->step / t->epoch_steps, next = (epoch + 1) * t->epoch_steps;
+    const double enough = wr->c->epochs * (double)(t->workers * t->epoch_steps);
 
-    if (!wr->ends || t->step % t->epoch_steps == 0)
-        return FAST_OK;
-    FAST_ASSERT(epoch < wr->copies.tensors.epochs_len);
-    FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.epochs, wr->ends, NULL));
-    if ((double)wr->ends[epoch] < wr->c->epochs * (double)t->workers)
-        return FAST_OK;
-    if (wr->sum && wr->pushed < wr->step)
-        FAST_TRY(fast__ps_push(wr));
-    t->step = next < t->step_count ? next : t->step_count;
-    wr->step = wr->pushed = t->step;
-    return fast__ps_end_step(wr);
+    FAST_ASSERT(t->step <= t->step_count);
+    while (wr->ends && t->step < t->step_count) {
+        const int64_t epoch = t->step / t->epoch_steps, next = (epoch + 1) * t->epoch_steps;
+
+        FAST_ASSERT(epoch < wr->copies.tensors.epochs_len);
+        FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.epochs, wr->ends, NULL));
+        if ((double)wr->ends[epoch] < enough)
+            return FAST_OK;
+        if (wr->sum && wr->pushed < wr->step)
+            FAST_TRY(fast__ps_push(wr));
+        t->step = next < t->step_count ? next : t->step_count;
+        wr->step = wr->pushed = t->step;
+        FAST_TRY(fast__ps_end_step(wr));
+    }
+    return FAST_OK;
 }
 
 fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
@@ -178,7 +184,7 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
     FAST_ASSERT(wr->step == t->step);
     *out = PS_STOP;
     FAST_TRY(fast__ps_check_lost(t, c));
-    FAST_TRY(skip_epoch(wr));
+    FAST_TRY(skip_epochs(wr));
     if (t->step >= t->step_count)
         return FAST_OK;
     /* Before its first step every worker has the initial weights. */
@@ -203,9 +209,9 @@ fast_err fast__ps_tick(ps_writer *wr)
     const int64_t length = wr->t->epoch_steps;
 
     FAST_ASSERT(!wr->ends || length > 0);
-    if (wr->ends && wr->t->step % length == 0) {
+    if (wr->ends) {
         memset(wr->ends, 0, (size_t)wr->copies.tensors.epochs_len * sizeof *wr->ends);
-        wr->ends[wr->t->step / length - 1] = 1;
+        wr->ends[(wr->t->step - 1) / length] = 1;
         FAST_TRY(
             fast__ps_copies_write(&wr->copies, &(ps_operation){ .kind = PS_WRITE_ADD,
                                                                 .tensor = wr->copies.tensors.epochs,

@@ -246,7 +246,7 @@ static void set_cost(const ps_config *c, int64_t n, fast_space_options *space)
     }
 }
 
-/* Fill in the tensors of the model's space: w, the state, contributions, ends of epochs. */
+/* Fill in the tensors of the model's space: w, the state, contributions, steps of each epoch. */
 static ps_tensors list_tensors(const fast_trainer *t, const ps_config *c, int64_t writers,
                                fast_space_tensor tensors[PS_TENSORS_MAX])
 {

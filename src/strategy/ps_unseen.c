@@ -13,8 +13,8 @@
  *   summed     with a slack, gradients since the last write, where reads are more frequent
  *
  * The bound for elements that a codec defers (budget: Bösen, Wei et al. 2015). Of a slack s they
- * may wait h = (s + 1) / 2 rounds, and reads wait for rounds that are s - h old, so that no update is
- * seen later than the slack allows:
+ * may wait h = (s + 1) / 2 rounds, and reads wait for rounds that are s - h old, so that no update
+ * is seen later than the slack allows:
  *
  *     write of round c:  if c - complete > h: send all elements that have waited, beyond the budget
  *

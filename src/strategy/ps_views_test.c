@@ -25,6 +25,7 @@ typedef struct views {
     int64_t stale;      /* steps of another worker that the reader's view lacked, largest */
     int64_t own_wrong;  /* coordinates of the reader's own that were not its own steps */
     int64_t over_bound; /* coordinates that were older than the bound */
+    int64_t epochs[4];  /* gradients of each epoch, of 10 steps a worker */
     int64_t parted;     /* other workers of whose updates worker 3 saw some coordinates, not all */
 } views;
 
@@ -45,6 +46,7 @@ static fast_err look(void *ctx, fast_learner_request *r)
         r->g[i] = of == r->worker ? -1 : 0;
     }
     v->calls++;
+    v->epochs[r->step / (STEPS / 4)]++;
     r->loss = 1;
     r->samples = 1;
     return FAST_OK;
@@ -59,7 +61,7 @@ static views run(const char *strategy, const char *codec, const char *cluster, i
                                      .name = "views",
                                      .params = tensors,
                                      .param_count = 1,
-                                     .samples = STEPS * WORKERS,
+                                     .samples = STEPS / 4 * WORKERS,
                                      .operations = 1e8,
                                      .gradient = look,
                                      .ctx = &v };
@@ -83,7 +85,7 @@ static views run(const char *strategy, const char *codec, const char *cluster, i
     snprintf(where, sizeof where, "cluster=%s", cluster);
     if (fast_run_open_learner(options, &kind, NULL, &opened) || fast_run_train(opened))
         fail_msg("%s: %s", strategy, fast_error_detail());
-    if (v.calls != WORKERS * STEPS)
+    if (v.calls != WORKERS * STEPS && !strstr(strategy, "epochs"))
         fail_msg("%s: %lld gradients, stop %s", strategy, (long long)v.calls,
                  fast_run_result(opened)->stop);
     fast_run_close(opened);
@@ -166,12 +168,34 @@ static void idle_links_are_used(void **state)
     }
 }
 
+/* An epoch ends at 75% of its samples, whoever computed them; a few gradients are under way. */
+static void epochs_end_at_a_fraction_of_the_samples(void **state)
+{
+    static const char *const strategies[] = { "ps:epochs=0.75", "ps:epochs=0.75,servers=2,push=2",
+                                              "ps:slack=3,epochs=0.75",
+                                              "ps:slack=0,backup=1,epochs=0.75",
+                                              "ps:slack=0,backup=2,epochs=0.75,servers=2" };
+    const int64_t all = STEPS / 4 * WORKERS;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++)
+        for (int k = 0; k < CLUSTERS; k++) {
+            const views v = run(strategies[i], NULL, clusters[k], -1);
+
+            for (int e = 0; e < 4; e++)
+                if (v.epochs[e] < 3 * all / 4 || v.epochs[e] > 3 * all / 4 + WORKERS)
+                    fail_msg("%s on %s: %lld of %lld gradients in epoch %d", strategies[i],
+                             clusters[k], (long long)v.epochs[e], (long long)all, e);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_see_their_own_updates),
         cmocka_unit_test(every_coordinate_is_within_the_bound),
         cmocka_unit_test(idle_links_are_used),
+        cmocka_unit_test(epochs_end_at_a_fraction_of_the_samples),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -206,15 +206,14 @@ const fast_system fast__systems_ps[] = {
     },
     {
         .name = "quorum",
-        .title = "Aggregation by quorum",
+        .title = "Aggregation by quorum, epochs that end at 75%",
         .by = "Langer et al. 2020",
         .row = 41,
-        .flags = "strategy=ps:slack=0,backup=1 lr=0.1",
+        .flags = "strategy=ps:slack=0,backup=1,epochs=0.75 lr=0.1",
         COLUMNS("DP", "sync.", "ad hoc", "single PS", "synchronous"),
-        .remarks = "A step ends when a quorum of workers has arrived. That an epoch ends at 75% is "
-                   "project-adam.",
-        .alias_of = "backup-workers",
-        .differs = "a fraction of workers instead of a number",
+        .remarks = "A step ends when all workers but one have arrived, an epoch when 75% of its "
+                   "samples have been processed.",
+        .missing = "a quorum by fraction: it is the number of workers without `backup`",
     },
     {
         .name = "value-bound",
@@ -336,7 +335,7 @@ const fast_system fast__systems_ps[] = {
                  "batch=8",
         COLUMNS("MP + DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "Dense layers send activations and errors, and servers multiply them; an epoch "
-                   "ends when 75% of the workers have ended theirs.",
+                   "ends when 75% of its samples have been processed.",
         .missing = "model parallelism, agreement by Paxos: copies are written by the workers",
     },
     {
