@@ -27,8 +27,8 @@
  *                step w_i <- w_i - lr g_i after every gradient; a write is the sum of the gradients
  *                since the last one, to which the server applies its rule (Downpour's client)
  *   epochs p     an epoch ends when workers have computed the gradients of the fraction p of its
- *                samples; all workers skip the rest of it (Project Adam: Chilimbi et al. 2014, 75%).
- *                With backup workers it is a quorum that ends epochs too
+ *                samples; all workers skip the rest (Project Adam: Chilimbi et al. 2014, 75%). With
+ *                backup workers a quorum ends steps, and this fraction epochs
  *   send         gradients: a write is their sum; differences: w_i - w_read after `push` local
  *                steps by the worker's rule, which the server adds; mean: that difference divided
  *                by `push` (AGN, ADAG: Hermans et al. 2017)
