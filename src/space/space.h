@@ -64,6 +64,10 @@ fast_err fast__space_add_get(fast_space *space, const float *x, float *w, int64_
  * replica with the same owners. */
 void fast__space_follow(fast_space *space, const fast_space *leader, int64_t tensor);
 
+/* Set *newest_out to the largest version over the ranges of the first tensor, which includes all of
+ * this actor's updates. It reads no values, and does not count as a read. Fails as a get does. */
+fast_err fast__space_peek(fast_space *space, int64_t *newest_out, int64_t deadline);
+
 /* Return the number of updates and ticks that this actor has sent to an owner, and in *seen_out how
  * many of them the values hold that it last read of the first tensor: values that an eager owner
  * sent may lack the newest. Both are 0 for a local owner, whose values lack nothing. */

@@ -138,11 +138,14 @@ static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg)
     fast_space_operation *get = &space->reader.get;
     const int64_t version = msg->words[FAST_SPACE_W_B], id = msg->words[FAST_SPACE_W_A];
     fast_space_owner *o = &space->map.owners[owner];
+    fast__space_saw(get, version, msg->words[FAST_SPACE_W_C]);
+    space->reader.newest = version > space->reader.newest ? version : space->reader.newest;
+    if (space->reader.peeks)
+        return;
     *fast__space_at(space, space->clocks.read, owner, get->tensor) = version;
     /* An answer holds all of this actor's updates, since an owner handles requests in order. */
     if (get->tensor == 0)
         o->seen = id <= 0 && -id < o->sent ? -id : o->sent;
-    fast__space_saw(get, version, msg->words[FAST_SPACE_W_C]);
 }
 
 /* Unpack an owner's range of the get under way from an answer; part->x is NULL if only its size

@@ -17,8 +17,9 @@
  *                the worker's own last s updates that they lack (ESSP: Dai et al. 2015;
  *                ps_unseen.c)
  *   stalest      a server answers the request of the worker that is furthest behind first
- *   value v      a worker waits while its updates that other workers have not read move a weight
- *                by more than v / sqrt(t) (VAP: ps_consistency.c)
+ *   value v      no worker computes with weights that differ from the true ones by more than
+ *                v / sqrt(t): a worker waits before it sends an update that might (VAP:
+ *                ps_consistency.c); weak: it waits after it has sent too much itself
  *   aggregate n  gradients of an update: workers (BSP), 1 (asynchronous)
  *   softsync k   n = workers / k (k-softsync, Rudra: Gupta et al. 2016)
  *   backup b     with s = 0: the first workers - b gradients of a round are its update, later ones
@@ -107,8 +108,11 @@ static const fast_option options[] = {
     FAST_OPT_INT(ps_config, reject, "-1", -1, 1e12,
                  "drop updates whose staleness is larger than this; -1: none"),
     FAST_OPT_REAL(ps_config, value, "0", 0, 1e30,
-                  "value bound: wait while updates that other workers have not read would move a "
-                  "weight by more than this divided by sqrt(step); 0: no bound"),
+                  "value bound: no worker's weights differ from the true ones by more than this "
+                  "divided by sqrt(step); 0: no bound"),
+    FAST_OPT_BOOL(ps_config, weak, "no",
+                  "with value: bound the unread updates of each worker alone, after it has sent "
+                  "them"),
     FAST_OPT_BOOL(ps_config, eager, "no",
                   "servers send new values unasked whenever the slowest worker ends a round"),
     FAST_OPT_BOOL(ps_config, stalest, "no",
@@ -165,6 +169,7 @@ static const fast_exclusion exclusions[] = {
     { "backup", NULL, "slack=0", "backup workers are those that a round does not wait for" },
     { "eager", NULL, "slack", "eager values are as old as the slack allows" },
     { "global", NULL, "slack", "workers wait for all others where the slack ends" },
+    { "weak", NULL, "value", "it weakens the value bound" },
     { "value", "slack", NULL, "a bound on values and one on rounds may wait for each other" },
     { "warm", "slack|value|proxies", NULL, "worker 0 trains ahead of the others" },
     { "softsync", "aggregate", NULL, "both set the number of gradients in an update" },
@@ -227,9 +232,18 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
     const ps_config *c = config;
+    const bool strict = c->value > 0 && !c->weak;
 
-    (void)optimizer;
     FAST_ASSERT(c->fetch > 0 && c->push > 0);
+    if (strict && optimizer && strcmp(optimizer, "sgd") != 0)
+        return fast__fail(FAST_EINVAL,
+                          "ps: value bounds steps of plain sgd, not of optimizer %s; use sgd or "
+                          "weak=yes",
+                          optimizer);
+    if (strict && (c->momentum != 0 || c->l1 > 0 || c->compensate > 0))
+        return fast__fail(FAST_EINVAL,
+                          "ps: value bounds steps of plain sgd: leave out momentum, l1 "
+                          "and compensate, or use weak=yes");
     if (c->send != PS_SEND_GRADIENTS && c->fetch != c->push)
         return fast__fail(FAST_EINVAL,
                           "ps: differences are to the weights that were read: fetch=%lld and "
@@ -247,6 +261,19 @@ static fast_err check_rule(const fast_trainer *t, const ps_config *c)
     return fast__fail(FAST_EINVAL, "ps: a server holds a range of the model, and this optimizer "
                                    "needs norms of whole layers or of all; use send=differences, "
                                    "or one without norms");
+}
+
+/* Refuse a value bound where gradients or weights are not sent as they are. */
+static fast_err check_codec(const fast_trainer *t, const ps_config *c)
+{
+    const fast_codec_fit fit = c->value > 0 && !c->weak ? fast_trainer_codec_fit(t) : FAST_FIT_NONE;
+
+    FAST_ASSERT(t->count > 0);
+    if (fit == FAST_FIT_NONE || fit == FAST_FIT_LOSSLESS)
+        return FAST_OK;
+    return fast__fail(FAST_EINVAL,
+                      "ps: value bounds updates as they are, and a codec changes them; "
+                      "leave it out, or use weak=yes");
 }
 
 /* A server's program: that of an owner of a copy, or of a proxy, by its rank. */
@@ -361,6 +388,7 @@ static fast_err worker(fast_trainer *t, const void *config)
 
     FAST_ASSERT(t->rank >= 0 && t->rank < t->workers);
     FAST_TRY(check_rule(t, c));
+    FAST_TRY(check_codec(t, c));
     if (c->proxies > 0)
         return fast__ps_group_worker(t, c);
     FAST_TRY(fast__ps_writer_open(t, c, t->g, &wr));

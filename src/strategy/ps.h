@@ -47,6 +47,7 @@ typedef struct ps_config {
     int staleness;     /* PS_STALENESS_*: scale of late updates */
     int64_t reject;    /* largest staleness that is applied; -1: any */
     double value;      /* bound of unread updates at step 1; 0: none */
+    bool weak;         /* each worker bounds its own, after it has sent them */
     bool eager;        /* servers send new values without being asked */
     bool stalest;      /* servers answer the worker that is furthest behind first */
     double epochs;     /* fraction of the samples of an epoch after which it ends for all */
@@ -285,7 +286,9 @@ fast_err fast__ps_set_clock(ps_writer *wr, int64_t clock);
 fast_err fast__ps_end_step(ps_writer *wr);
 /* After a step: count it in its epoch, and set the clock. */
 fast_err fast__ps_tick(ps_writer *wr);
-/* After a write of x: wait while updates that other writers have not read exceed the bound. */
+/* Before a write of x: wait until the other writers have read enough for the value bound. */
+fast_err fast__ps_bound_next(ps_writer *wr, const float *x);
+/* With a weak bound, after a write of x: wait while updates that other writers have not read exceed the bound. */
 fast_err fast__ps_bound_value(ps_writer *wr, const float *x);
 /* Count x, a write, as not read by other writers (NULL: nothing), and with the sign 1 or -1 the
  * elements that the codec holds back: once with 1 before a write and with -1 after it, the elements

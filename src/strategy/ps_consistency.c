@@ -17,16 +17,27 @@
  * of them, and one with backup workers enough of them: where they are too few, those that are left
  * wait for a restart, and after a timeout end with the name of one that is missing.
  *
- * Value bound v (Wei et al. 2015; value-bounded asynchronous parallel, Dai et al. 2015): updates of
- * this writer that some other has not read may move no weight by more than v / sqrt(t):
+ * Value bound v (value-bounded asynchronous parallel, Wei et al. 2015; Dai et al. 2015): the weights
+ * that any worker computes with differ from the true ones, which hold all updates that were sent, by
+ * at most v / sqrt(t) each. Every one of P writers has a P-th of the bound, and stays within it
+ * before it sends: with u the sum of its updates that some other writer has not read,
  *
- *     u += lr x;   if max |u| > v / sqrt(t):  wait until all have read what holds u;   u <- 0
+ *     if max |u + lr x| > v / (P sqrt(t)):  wait until all have read u;   u <- 0
+ *     u += lr x;   send x
  *
- * where x leaves out the elements that the codec holds back.
+ * An update that is larger than its writer's part alone is sent when all others have read the
+ * updates before it: then the part is that update (max(|u|, v) in the papers). Updates are those of
+ * plain SGD, so other rules and lossy codecs are refused.
  *
- * With this bound a writer's clock is the version that it last read, and a wait is a read with a
- * minimal clock. It reads before it waits: among all waiting writers the one with the oldest read
- * waits for nobody, so that they cannot deadlock.
+ *     weak   each writer has the whole bound, and waits after it has sent: u may exceed v by an
+ *            update, and a reader's weights may differ by P v. x leaves out the elements that the
+ *            codec holds back
+ *
+ * With these bounds a writer's clock is the version that it last read, or below which it will not
+ * read again, and a wait is a read with a minimal clock. A writer takes the newest version before it
+ * waits: among all waiting writers the one with the oldest version waits for nobody, so that they
+ * cannot deadlock. Versions of ranges differ while updates travel; the largest counts, and the next
+ * read waits until all ranges have it.
  */
 #include "space/space.h"
 #include "strategy/ps.h"
@@ -50,7 +61,9 @@ fast_space_read fast__ps_condition(const ps_writer *wr)
                                       (wr->round + 1) * fast__ps_batch(c, wr->writer_count),
                                   .clock_min = wr->round + 1,
                                   .either = true };
-    if (c->slack < 0 || c->value > 0)
+    if (c->value > 0 && !c->weak)
+        return (fast_space_read){ .version_min = wr->version };
+    if (c->slack < 0)
         return (fast_space_read){ .clock_min = 0 };
     /* Updates that are finished but not sent yet are a part of the bound. */
     const int64_t slack = c->slack - wr->hold.rounds - (c->push - 1);
@@ -244,5 +257,35 @@ fast_err fast__ps_bound_value(ps_writer *wr, const float *x)
     seen.clock_min = wr->version;
     FAST_TRY(fast__ps_read_model(wr, &seen));
     fast__vector_fill(wr->t->count, 0, wr->unseen);
+    return FAST_OK;
+}
+
+/* Wait until all other writers have read the updates that this one has sent. It reads no values: the
+ * gradient that is to be sent was computed with older ones, which its staleness counts from. */
+static fast_err wait_until_read(ps_writer *wr)
+{
+    fast_space_read read = { .version_min = 0 };
+
+    FAST_ASSERT(wr->copies.count == 1);
+    fast_actor_at(wr->t->actor, wr->step, "reads of the other workers");
+    FAST_TRY(fast__space_peek(wr->copies.spaces[0], &wr->version, FAST_SOON));
+    FAST_TRY(fast__ps_set_clock(wr, wr->version));
+    read.clock_min = wr->version;
+    FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.contributions, NULL, &read));
+    fast__vector_fill(wr->t->count, 0, wr->unseen);
+    return FAST_OK;
+}
+
+fast_err fast__ps_bound_next(ps_writer *wr, const float *x)
+{
+    const float rate = (float)fast_trainer_lr(wr->t, wr->step - 1);
+    const double bound = wr->c->value / ((double)wr->writer_count * sqrt((double)wr->step));
+
+    FAST_ASSERT(wr->unseen != NULL && wr->step > 0);
+    fast__vector_axpy(wr->t->count, rate, x, wr->unseen);
+    if ((double)fast__vector_max_abs(wr->t->count, wr->unseen) <= bound)
+        return FAST_OK;
+    FAST_TRY(wait_until_read(wr));
+    fast__vector_axpy(wr->t->count, rate, x, wr->unseen);
     return FAST_OK;
 }

@@ -264,8 +264,10 @@ fast_err fast__ps_push(ps_writer *wr)
     fast_actor_at(t->actor, wr->step, wr->base ? "difference" : "gradient");
     /* Elements that the codec held back may be sent now; those that still wait are subtracted after
      * the write. */
-    if (wr->unseen)
+    if (wr->unseen && wr->c->weak)
         fast__ps_unseen(wr, 1, NULL);
+    else if (wr->unseen)
+        FAST_TRY(fast__ps_bound_next(wr, x));
     if (wr->layers.count > 0)
         fast__ps_layers_take(t, &wr->layers);
     fast__ps_hold_begin(wr);
@@ -277,7 +279,7 @@ fast_err fast__ps_push(ps_writer *wr)
     wr->written = true;
     if (wr->state_read)
         FAST_TRY(write_state(wr));
-    if (wr->unseen)
+    if (wr->unseen && wr->c->weak)
         FAST_TRY(fast__ps_bound_value(wr, x));
     if (wr->sum)
         fast__vector_fill(t->count, 0, wr->sum);

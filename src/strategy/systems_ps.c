@@ -218,12 +218,24 @@ const fast_system fast__systems_ps[] = {
     {
         .name = "value-bound",
         .title = "Value bound",
-        .by = "Langer et al. 2020",
+        .by = "Langer et al. 2020; Wei et al. 2015",
         .row = 43,
-        .flags = "strategy=ps:value=0.05 optimizer=sgd",
+        .flags = "strategy=ps:value=0.5 optimizer=sgd",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
-        .remarks = "A worker waits while its updates that another worker has not read would move a "
-                   "weight by more than a bound that falls with the root of the step.",
+        .remarks = "A worker waits before it sends an update while others have not read enough: "
+                   "no worker's weights differ from the true ones by more than a bound that falls "
+                   "with the root of the step.",
+        .missing = "a smaller bound for an update that alone is larger than the bound divided by "
+                   "the number of workers: it waits for all reads, and is sent whole",
+    },
+    {
+        .name = "value-bound-weak",
+        .title = "Weak value bound: each worker bounds its own unread updates",
+        .by = "Wei et al. 2015",
+        .flags = "strategy=ps:value=0.05,weak=yes optimizer=sgd",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
+        .remarks = "A worker that has sent updates which others have not read, and which move a "
+                   "weight by more than a bound that falls with the root of the step, waits.",
     },
     {
         .name = "consgd",
