@@ -387,7 +387,7 @@ static fast_err send_state(fast_partial *sh)
 {
     fast_trainer *t = sh->t;
     const int64_t ranges = range_count(sh->c);
-    const int64_t rank = fast__neighbour_pick(t, &sh->neighbours);
+    const int64_t rank = fast__neighbour_pick(t);
     const int64_t i = (int64_t)(fast_random(t->actor) % (uint64_t)ranges);
     const int64_t offset = t->count * i / ranges;
     const int64_t count = t->count * (i + 1) / ranges - offset;
