@@ -5,8 +5,8 @@
  * The part of a replica's message, in bytes. A gradient is packed in the place of the parameters.
  *
  *     offset      size               values
- *     0           8 P                contributions of the model, doubles by worker
- *     8 P         4 state_count      state that is not trained (batch norm's statistics)
+ *     0           8 S                contributions of the model, doubles by counted worker
+ *     8 S         4 state_count      state that is not trained (batch norm's statistics)
  *     ...         4 count slots      the rule's vectors, if t->mixes_rule_state
  *     rest_size   4 count or coded   parameters: floats, or the encoding of a flow
  *
@@ -49,7 +49,7 @@ enum {
 static size_t shares_size(const fast_trainer *t)
 {
     FAST_ASSERT(t->workers >= 1);
-    return (size_t)t->workers * sizeof(double);
+    return (size_t)fast_trainer_share_count(t) * sizeof(double);
 }
 
 /* Return the number of vectors of the rule's state that messages have. */
@@ -137,7 +137,7 @@ fast_err fast__replica_as_sent(fast_trainer *t, fast_flow *flow, fast_buffer *bu
     /* Contributions are scaled exactly, also where a codec loses a fraction of the values: the
      * residual is sent later. */
     FAST_ASSERT(v.x != NULL && v.shares != NULL);
-    for (int64_t i = 0; i < t->workers; i++)
+    for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
         v.shares[i] *= (double)scale;
     if (!flow || !buffer || fast_trainer_codec_fit(t) <= FAST_FIT_LOSSLESS) {
         fast__vector_scale(t->count, scale, v.x);

@@ -7,9 +7,9 @@
  * Replicas in messages, for strategies without a centre: packing and mixing of replicas, random
  * neighbours, and the flush of messages in flight at the end.
  *
- * The message of a replica has one part: the contributions (one double for each worker), the state
- * that is not trained, the rule's state if t->mixes_rule_state, and the parameters or a gradient,
- * as floats or encoded by a flow. Its words are:
+ * The message of a replica has one part: the contributions (a double for each counted worker), the
+ * state that is not trained, the rule's state if t->mixes_rule_state, and the parameters or a
+ * gradient, as floats or encoded by a flow. Its words are:
  */
 enum {
     FAST_REPLICA_STEP,  /* the sender's step */
@@ -46,7 +46,7 @@ fast_err fast__replica_msg(fast_trainer *t, uint64_t tag, double mass, fast_buff
 
 /* A replica in a message that arrived; pointers are into the message. */
 typedef struct fast_replica {
-    const double *shares; /* [workers] contributions of x */
+    const double *shares; /* contributions of x */
     int64_t age;          /* as in fast_vector: -1 until the strategy sets it */
     const float *s;       /* [state_count] state that is not trained */
     const float *rule;    /* [slots][count] the rule's state, if t->mixes_rule_state */

@@ -56,7 +56,8 @@ fast_err fast__links_init(fast_trainer *t, bool per_receiver, bool synchronous, 
     if (!err)
         err = fast__alloc("flows in use", count, sizeof *out->started, &out->started);
     if (!err && out->differ)
-        err = fast__alloc("contributions", t->workers, sizeof *out->shares, &out->shares);
+        err = fast__alloc("contributions", fast_trainer_share_count(t), sizeof *out->shares,
+                          &out->shares);
     for (int64_t i = 0; !err && i < count; i++)
         out->started[i] = synchronous;
     if (err)
@@ -125,7 +126,7 @@ fast_err fast__links_pack(fast_links *l, int64_t rank, const float *x, fast_buff
     FAST_TRY(fast__replica_pack(l->t, flow, x, out, size_out));
     if (l->differ)
         memcpy(l->shares, fast_trainer_model(l->t).shares,
-               (size_t)l->t->workers * sizeof *l->shares);
+               (size_t)fast_trainer_share_count(l->t) * sizeof *l->shares);
     const double rest = l->differ ? sqrt(fmax(0, 1 - fast_flow_sent_fraction(flow))) : 0;
     *gamma_out = l->differ && l->gamma > 0 ? l->gamma : (1 - rest) / (1 + rest);
     FAST_ASSERT(*gamma_out >= 0 && *gamma_out <= 1);

@@ -16,7 +16,7 @@ typedef struct fast_links {
     fast_flow **out; /* flows to each worker; only the first is used unless per_receiver. Of length
                           1 unless they differ, as `in` */
     fast_flow **in;  /* flows from each worker; only the first is used unless they differ */
-    double *shares;  /* [workers] contributions of w when it was packed last; NULL unless they
+    double *shares;  /* contributions of w when it was packed last; NULL unless they
                           differ */
     double gamma;    /* consensus step size; 0: measured from the codec's loss */
 } fast_links;
