@@ -264,6 +264,7 @@ static void measure_codecs(fast_team *team)
 {
     fast_result *r = &team->run->result;
     double in = 0, out = 0, decoded = 0, encode = 0, decode = 0;
+    int way = FAST_CODED_AUTO;
 
     for (int64_t i = 0; i < team->workers; i++) {
         const fast_tally tally = fast__measure_tally(team, i);
@@ -273,7 +274,10 @@ static void measure_codecs(fast_team *team)
         decoded += (double)tally.codec_dec;
         encode += (double)tally.encode_ns * 1e-9;
         decode += (double)tally.decode_ns * 1e-9;
+        if (team->actors[i]) /* all members sum by the same method */
+            way = (int)fast__counted(&team->actors[i]->context.codecs.figures.way);
     }
+    r->codec_sum = way == FAST_CODED_AUTO ? NULL : fast__coded_way_name((fast_coded_way)way);
     r->codec_bytes_in = (int64_t)in;
     r->codec_bytes_out = (int64_t)out;
     r->encode_s = team->place.here > 0 ? encode / (double)team->place.here : 0;
