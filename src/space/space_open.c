@@ -452,7 +452,9 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
         destroy(space);
         return err;
     }
-    space->task = (fast_task){ .advance = advance, .explain = explain, .background = true };
+    space->task = (fast_task){
+        .advance = advance, .explain = explain, .background = true, .watches = space->map.me >= 0
+    };
     fast__post(actor, &space->task);
     *out = space;
     return FAST_OK;

@@ -347,8 +347,8 @@ static fast_err read_contributions(ps_writer *wr)
     FAST_ASSERT(n == wr->t->workers);
     if (!err)
         err = fast__ps_ask_contributions(wr, counts);
-    for (int64_t i = 0; !err && i < n; i++)
-        w.shares[i] = (double)counts[i];
+    for (int64_t i = 0; !err && i < fast_trainer_share_count(wr->t); i++)
+        w.shares[i] = (double)counts[fast_trainer_share_rank(wr->t, i)];
     if (!err)
         fast_trainer_adopt(wr->t, &w);
     fast__free(counts);

@@ -136,8 +136,12 @@ static fast_err read_contributions(fast_trainer *t, const ps_config *c, fast_spa
         int64_t first, size;
 
         group_of(k, c->proxies, t->workers, &first, &size);
-        for (int64_t i = first; i < first + size; i++)
-            w.shares[i] = (double)counts[k];
+        for (int64_t i = 0; i < fast_trainer_share_count(t); i++) {
+            const int64_t rank = fast_trainer_share_rank(t, i);
+
+            if (rank >= first && rank < first + size)
+                w.shares[i] = (double)counts[k];
+        }
     }
     fast_trainer_adopt(t, &w);
     return FAST_OK;

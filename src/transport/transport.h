@@ -160,8 +160,10 @@ struct fast_world {
     const fast_device *device;       /* of vectors that actors allocate; messages are the host's */
     fast_world_vector *_Atomic vectors; /* of fast__world_vector(), a list */
     int64_t ended_count;                /* serial transports: actors whose program returned */
-    fast_snapshot *snapshot;            /* live view for other threads; NULL: nobody watches */
-    fast_counter *waited; /* [count] ns that actors were blocked for this actor, without
+    uint64_t *watchers; /* serial transports: a bit for each actor that ever waited for any other or
+                           posted a task that watches; else NULL */
+    fast_snapshot *snapshot; /* live view for other threads; NULL: nobody watches */
+    fast_counter *waited;    /* [count] ns that actors were blocked for this actor, without
                                         the time of flight of its messages */
 };
 
@@ -179,6 +181,8 @@ typedef struct fast_task {
      * which writer a read waits for. May be NULL. */
     int64_t (*explain)(fast_actor *actor, struct fast_task *task, int64_t origin);
     bool background;        /* an endless service: its actor may end before it is done */
+    bool watches;           /* its actor is told of every actor that ends, not only of failures and
+                               of actors that it waits for or exchanged messages with */
     fast_err err;           /* its failure */
     bool done;              /* finished or failed */
     struct fast_task *next; /* in the actor's list, in the order of posting */
@@ -272,8 +276,8 @@ struct fast_actor {
     int64_t culprit;  /* the actor that its last failed wait blames; or -1 */
     int64_t begin;    /* time at which its program started */
     int64_t end;      /* time at which its program returned */
-    uint64_t *met;    /* serial transports: a bit for each actor that it sent to or
-                                     heard of; else NULL */
+    uint64_t *met;    /* serial transports: a bit for each actor that it sent to, heard of or was
+                         waited for by; after its end: that it told. Else NULL */
     fast_made *made;  /* groups that it made, counted by comm; freed with the actor */
     fast_blame blame; /* its view of the chain of waits */
 };

@@ -112,6 +112,8 @@ void fast__post(fast_actor *actor, fast_task *task)
     task->done = false;
     task->err = FAST_OK;
     *end = task;
+    if (task->watches)
+        fast__peers_watch(actor);
     /* A task that is posted inside fast__progress() is advanced there too. */
     if (actor->progress.active && !actor->progress.cursor)
         actor->progress.cursor = task;
