@@ -292,14 +292,14 @@ int64_t fast__peers_culprit(const fast_actor *actor, int64_t id)
     return peer->ended && peer->culprit >= 0 ? peer->culprit : id;
 }
 
-/* Return the actor to blame if no other is up: one that is down but has not ended, else the one
- * that a failed actor blamed, else the first that ended. */
+/* Return the actor to blame if no other is up: one that is silent or down but has not ended, else
+ * the one that a failed actor blamed, else the first that ended. */
 static int64_t culprit_of_all(const fast_peers *peers)
 {
     int64_t blamed = -1;
     for (int64_t i = 0; peers && i < peers->count; i++) {
         const fast_peer *peer = &peers->rows[i].peer;
-        if (peer->down && !peer->ended)
+        if (peer->silent || (peer->down && !peer->ended))
             return peers->rows[i].id;
         if (blamed < 0 && peer->ended && peer->err != FAST_OK)
             blamed = peer->culprit >= 0 ? peer->culprit : peers->rows[i].id;
@@ -315,11 +315,12 @@ fast_err fast__peers_check(fast_actor *actor, int64_t id)
     if (actor->mailbox.down_count == 0 && actor->mailbox.silent_count == 0)
         return FAST_OK;
     if (id == FAST_ANY) {
-        if (actor->mailbox.down_count < world->count - 1)
+        if (actor->mailbox.down_count + actor->mailbox.silent_count < world->count - 1)
             return FAST_OK;
         actor->culprit = culprit_of_all(actor->mailbox.peers);
         fast__actor_name(world, actor->culprit, culprit, sizeof culprit);
-        return fast__fail(FAST_EPEER, "everyone else has left or is down, because of %s", culprit);
+        return fast__fail(FAST_EPEER, "everyone else has left, is down or silent, because of %s",
+                          culprit);
     }
     const fast_peer *peer = fast__peer(actor, id);
     if (!peer->down && !peer->silent)
