@@ -51,6 +51,7 @@
 #include "run/team.h"
 
 #include "base/memory.h"
+#include "run/sink/store_sink.h"
 #include "tensor/vector.h"
 
 #include <math.h>
@@ -560,6 +561,7 @@ static void tell_missing(fast_team_actor *self, int64_t id, const fast_peer *pee
     fast_team *team = self->team;
     fast_missing *missing = &team->progress.missing[id];
     const bool is = peer->silent || (peer->down && !(peer->ended && peer->err == FAST_OK));
+    fast_actor *actor = self->context.trainer.actor;
     char name[64], text[256];
 
     if (is == missing->is || (missing->time > 0 && peer->heard <= missing->time))
@@ -578,8 +580,16 @@ static void tell_missing(fast_team_actor *self, int64_t id, const fast_peer *pee
     else
         snprintf(text, sizeof text, "%s %s%s: the others continue without it", name,
                  peer->ended ? "left: " : "is down", peer->ended ? fast_err_text(peer->err) : "");
-    team->run->clock.actor = self->context.trainer.actor;
+    if (!peer->silent) /* the transport marks the silence of an actor itself */
+        fast__timeline_add(actor, FAST_SPAN_FAULT, is ? "is lost" : "is back", fast_now(actor), id,
+                           0);
+    team->run->clock.actor = actor;
     fast__run_tell(team->run, FAST_EVENT_NOTE, text);
+    snprintf(text, sizeof text, "%s %s", name,
+             !is            ? "is back"
+             : peer->silent ? "does not answer"
+                            : "is lost");
+    fast__store_sink_fault(team->run, text);
     team->run->clock.actor = NULL;
 }
 

@@ -183,8 +183,10 @@ static bool note_silent(fast_actor *actor, int64_t id)
 void fast__peers_suspect(fast_actor *actor, int64_t id)
 {
     FAST_ASSERT(id >= 0 && id < actor->world->count);
-    if (note_silent(actor, id))
-        spread(actor, FAST_TAG_SILENT, id, false);
+    if (!note_silent(actor, id))
+        return;
+    fast__timeline_add(actor, FAST_SPAN_FAULT, "does not answer", fast_now(actor), id, 0);
+    spread(actor, FAST_TAG_SILENT, id, false);
 }
 
 void fast__peers_heard(fast_actor *actor, int64_t from)
