@@ -53,6 +53,7 @@
 #include "base/memory.h"
 #include "run/sink/store_sink.h"
 #include "tensor/vector.h"
+#include "transport/peers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -151,11 +152,16 @@ static fast_err evaluate(fast_team_actor *self, int64_t step)
     fast_team *team = self->team;
     fast_run *run = team->run;
     const int64_t step_before = run->step;
+    fast_actor *actor = self->context.trainer.actor;
     fast_err err = FAST_OK;
+    /* Synchronous workers of other processes know the step at which this one evaluates. */
+    const bool tells = !team->place.alone && !team->strategy->synchronous;
 
     if (!run->clock.is_virtual)
         fast__world_hold(team->place.world, INT64_MAX);
-    run->clock.actor = self->context.trainer.actor;
+    if (tells)
+        fast__peers_tell_busy(actor);
+    run->clock.actor = actor;
     run->step = step;
     fast__sums_take_at(team, step);
     if (!run->finished && run->progress.step_evaluated != step &&
@@ -168,7 +174,9 @@ static fast_err evaluate(fast_team_actor *self, int64_t step)
     run->step = step_before > step ? step_before : step;
     run->clock.actor = NULL;
     if (!run->clock.is_virtual)
-        fast__world_hold(team->place.world, fast_now(self->context.trainer.actor) + 1);
+        fast__world_hold(team->place.world, fast_now(actor) + 1);
+    if (tells)
+        fast__peers_tell_stood(actor);
     if (run->finished)
         atomic_store(&team->stop.finished, true);
     return err;

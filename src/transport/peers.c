@@ -22,8 +22,10 @@
 
 enum {
     ROWS_MIN = 8, /* rows of the first table */
-    NONE = -1     /* no row */
+    NONE = -1,    /* no row */
+    BUSY = -2     /* word of FAST_TAG_STOOD: the sender stands still from now on, until it tells */
 };
+static const int64_t BUSY_NS_MAX = 3600000000000; /* that others wait for an actor that is busy */
 
 typedef struct peer_row {
     int64_t id;         /* number of the actor */
@@ -201,12 +203,17 @@ void fast__peers_tell_stood(fast_actor *actor)
     spread(actor, FAST_TAG_STOOD, -1, true);
 }
 
+void fast__peers_tell_busy(fast_actor *actor)
+{
+    spread(actor, FAST_TAG_STOOD, BUSY, true);
+}
+
 /* Handle a message about silence or a standstill, which is not of the membership itself. */
 static void deliver_silence(fast_actor *actor, fast_msg *msg)
 {
     const int64_t id = msg->words[0];
     if (msg->tag == FAST_TAG_STOOD) {
-        actor->waiting.hold = fast_now(actor);
+        actor->waiting.hold = fast_now(actor) + (id == BUSY ? BUSY_NS_MAX : 0);
         fast__blame_forget(actor);
     } else if (id >= 0 && id < actor->world->count) {
         (void)note_silent(actor, id);
