@@ -37,6 +37,7 @@
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
+#include "transport/transport.h"
 
 #include <math.h>
 #include <string.h>
@@ -222,7 +223,8 @@ static fast_err answer_all(fast_trainer *t, const dogwild_chunks *k, double *sha
     FAST_ASSERT(shares != NULL);
     for (int64_t version = 0;;) {
         fast_msg *msg = NULL;
-        fast_err err = fast_receive(t->actor, FAST_ANY, FAST_TAG_ANY, FAST_SOON, &msg);
+        fast_err err = fast_receive(t->actor, FAST_ANY, FAST_TAG_ANY,
+                                    fast__patience(t->actor, FAST_PATIENCE), &msg);
 
         if (err == FAST_EPEER)
             return FAST_OK;

@@ -34,6 +34,7 @@
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
+#include "transport/transport.h"
 
 #include <math.h>
 #include <string.h>
@@ -147,6 +148,7 @@ typedef struct federated_server {
     int64_t reports; /* reports of the round */
     int64_t step;    /* first step of the round */
     int64_t version; /* rounds that were merged */
+    int64_t heard;   /* time of the last message of a device */
 } federated_server;
 
 /* Return K, the number of reports that a round waits for. */
@@ -202,15 +204,19 @@ static fast_err add_report(fast_trainer *t, federated_server *k, const fast_msg 
  * which is a check-in too. */
 static fast_err receive(fast_trainer *t, federated_server *k, int64_t deadline)
 {
-    const int64_t soon = fast_now(t->actor) + POLL_NS;
+    const int64_t now = fast_now(t->actor);
+    int64_t soon = now + POLL_NS, i;
     fast_msg *msg = NULL;
+
+    /* Nobody has reported for long: the last wait suspects devices that do not answer. */
+    if (now - k->heard >= (FAST_PATIENCE - 1) * t->actor->world->timeout_ns)
+        soon = fast__patience(t->actor, 1);
     fast_err err =
         fast_receive(t->actor, FAST_ANY, TAG_UP, deadline < soon ? deadline : soon, &msg);
-    int64_t i;
-
     if (err == FAST_ETIMEDOUT)
         return FAST_OK;
     FAST_TRY(err);
+    k->heard = fast_now(t->actor);
     i = fast_actor_index(t->actor, msg->from);
     FAST_ASSERT(i >= 0 && i < t->workers);
     if (msg->words[WORD_KIND] == KIND_HELLO && k->to[i]) /* the device has no copy of z */
@@ -391,7 +397,7 @@ static fast_err open_flow(fast_trainer *t, int64_t worker, bool down, bool decod
 /* Allocate the server's memory and coordinate. */
 static fast_err server(fast_trainer *t, const void *config)
 {
-    federated_server k = { .c = config };
+    federated_server k = { .c = config, .heard = fast_now(t->actor) };
     fast_err err = fast__vector_new(fast__device_of(t->w), "the sum of reports",
                                     t->count + t->state_count, &k.sum);
 

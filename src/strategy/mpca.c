@@ -34,6 +34,7 @@
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
+#include "transport/transport.h"
 
 #include <string.h>
 
@@ -198,7 +199,8 @@ static fast_err serve(fast_trainer *t, mpca_master *k)
     for (;;) {
         fast_msg *msg = NULL;
         int64_t from, i;
-        fast_err err = fast_receive(t->actor, FAST_ANY, TAG_MODEL, FAST_SOON, &msg);
+        fast_err err = fast_receive(t->actor, FAST_ANY, TAG_MODEL,
+                                    fast__patience(t->actor, FAST_PATIENCE), &msg);
 
         if (err == FAST_EPEER)
             return FAST_OK;

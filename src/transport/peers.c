@@ -22,8 +22,10 @@
 
 enum {
     ROWS_MIN = 8, /* rows of the first table */
-    NONE = -1     /* no row */
+    NONE = -1,    /* no row */
+    BUSY = -2     /* word of FAST_TAG_STOOD: the sender stands still from now on, until it tells */
 };
+static const int64_t BUSY_NS_MAX = 3600000000000; /* that others wait for an actor that is busy */
 
 typedef struct peer_row {
     int64_t id;         /* number of the actor */
@@ -194,8 +196,10 @@ static bool note_silent(fast_actor *actor, int64_t id)
 void fast__peers_suspect(fast_actor *actor, int64_t id)
 {
     FAST_ASSERT(id >= 0 && id < actor->world->count);
-    if (note_silent(actor, id))
-        spread(actor, FAST_TAG_SILENT, id, false);
+    if (!note_silent(actor, id))
+        return;
+    fast__timeline_add(actor, FAST_SPAN_FAULT, "does not answer", fast_now(actor), id, 0);
+    spread(actor, FAST_TAG_SILENT, id, false);
 }
 
 void fast__peers_heard(fast_actor *actor, int64_t from)
@@ -210,12 +214,17 @@ void fast__peers_tell_stood(fast_actor *actor)
     spread(actor, FAST_TAG_STOOD, -1, true);
 }
 
+void fast__peers_tell_busy(fast_actor *actor)
+{
+    spread(actor, FAST_TAG_STOOD, BUSY, true);
+}
+
 /* Handle a message about silence or a standstill, which is not of the membership itself. */
 static void deliver_silence(fast_actor *actor, fast_msg *msg)
 {
     const int64_t id = msg->words[0];
     if (msg->tag == FAST_TAG_STOOD) {
-        actor->waiting.hold = fast_now(actor);
+        actor->waiting.hold = fast_now(actor) + (id == BUSY ? BUSY_NS_MAX : 0);
         fast__blame_forget(actor);
     } else if (id >= 0 && id < actor->world->count) {
         (void)note_silent(actor, id);
@@ -303,14 +312,14 @@ int64_t fast__peers_culprit(const fast_actor *actor, int64_t id)
     return peer->ended && peer->culprit >= 0 ? peer->culprit : id;
 }
 
-/* Return the actor to blame if no other is up: one that is down but has not ended, else the one
- * that a failed actor blamed, else the first that ended. */
+/* Return the actor to blame if no other is up: one that is silent or down but has not ended, else
+ * the one that a failed actor blamed, else the first that ended. */
 static int64_t culprit_of_all(const fast_peers *peers)
 {
     int64_t blamed = -1;
     for (int64_t i = 0; peers && i < peers->count; i++) {
         const fast_peer *peer = &peers->rows[i].peer;
-        if (peer->down && !peer->ended)
+        if (peer->silent || (peer->down && !peer->ended))
             return peers->rows[i].id;
         if (blamed < 0 && peer->ended && peer->err != FAST_OK)
             blamed = peer->culprit >= 0 ? peer->culprit : peers->rows[i].id;
@@ -326,11 +335,12 @@ fast_err fast__peers_check(fast_actor *actor, int64_t id)
     if (actor->mailbox.down_count == 0 && actor->mailbox.silent_count == 0)
         return FAST_OK;
     if (id == FAST_ANY) {
-        if (actor->mailbox.down_count < world->count - 1)
+        if (actor->mailbox.down_count + actor->mailbox.silent_count < world->count - 1)
             return FAST_OK;
         actor->culprit = culprit_of_all(actor->mailbox.peers);
         fast__actor_name(world, actor->culprit, culprit, sizeof culprit);
-        return fast__fail(FAST_EPEER, "everyone else has left or is down, because of %s", culprit);
+        return fast__fail(FAST_EPEER, "everyone else has left, is down or silent, because of %s",
+                          culprit);
     }
     const fast_peer *peer = fast__peer(actor, id);
     if (!peer->down && !peer->silent)

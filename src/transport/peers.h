@@ -19,6 +19,9 @@ void fast__peers_heard(fast_actor *actor, int64_t from);
 /* Tell the actors of other processes, on a serial transport those that exchanged messages with this
  * one, that it stood still: their waits are extended. */
 void fast__peers_tell_stood(fast_actor *actor);
+/* Tell actors of other processes that this one is busy from now on, with an evaluation: their waits
+ * do not end until fast__peers_tell_stood(), or for an hour. */
+void fast__peers_tell_busy(fast_actor *actor);
 
 /* Return FAST_EPEER with its detail and set actor->culprit if `id` is down or silent, or, for
  * FAST_ANY, if all other actors are down. Else FAST_OK. */

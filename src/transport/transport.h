@@ -232,7 +232,11 @@ typedef struct fast_made {
     struct fast_made *next; /* of this actor */
 } fast_made;
 
-enum { FAST_SOONS = 4 };
+enum {
+    FAST_SOONS = 4,
+    FAST_PATIENCE = 4 /* timeouts for which a server waits for a message of any actor: workers that
+                         exchange nothing for a while compute for several steps in a row */
+};
 
 /* The clock side of an actor's waits. */
 typedef struct fast_waiting {
@@ -240,6 +244,7 @@ typedef struct fast_waiting {
     int64_t grace; /* deadline after which the last poll was made; -1: none */
     int64_t soon[FAST_SOONS]; /* the last deadlines that were made of FAST_SOON, a ring */
     int64_t soon_count;       /* deadlines made so far */
+    int64_t patient;          /* the last deadline of fast__patience() */
     int64_t looked;           /* when the actor last began a wait, or returned from one */
     int64_t hold;             /* as the world's, for this actor alone */
     int64_t sent; /* virtual time: when the message that ended the wait was sent; INT64_MAX: the
@@ -360,6 +365,10 @@ int64_t fast__deadline(fast_actor *actor, int64_t deadline);
 int64_t fast__steady_now(fast_actor *actor);
 /* Return the deadline that FAST_SOON stands for, of an operation that starts at `now`. */
 int64_t fast__soon(fast_actor *actor, int64_t now);
+/* Return the deadline of a server's wait for any actor, `timeouts` timeouts from now. When it
+ * passes, all actors that do not answer are suspected, so that a server ends once nobody is left
+ * that may need it. */
+int64_t fast__patience(fast_actor *actor, int64_t timeouts);
 /* Extend the waits of this process that end FAST_SOON: something outside the programs delays an
  * actor, at most until `time` of its clock (INT64_MAX: unknown). Each such wait gets its whole
  * timeout after that time, or after the earlier time of the next call. [any thread] */
