@@ -40,7 +40,7 @@ enum {
     YIELD_NS = 200 * 1000,       /* a wait yields this long before it sleeps */
     SLEEP_NS_MIN = 20 * 1000,    /* shorter sleeps cost more than they last */
     SLEEP_NS_MAX = 500 * 1000,   /* longest time that a message waits for a sleeping actor */
-    LATE_NS = 100 * 1000 * 1000, /* a look at the clock so much later than planned: a standstill */
+    LATE_NS = 100 * 1000 * 1000, /* a look at the clock so late is a standstill */
 };
 
 int64_t fast__mpi_pause(fast_mpi_pause *pause, int64_t now)

@@ -23,8 +23,9 @@ typedef struct fast_mpi_process {
 } fast_mpi_process;
 
 /* Initialise MPI at the first call, unless the program has done so. MPI's own start waits for all
- * ranks without a deadline; what follows takes `patience_ns` at most. FAST_ENOTSUP if MPI is finalised already or may not be called by this
- * thread, FAST_ETIMEDOUT, FAST_EPEER for errors of MPI. */
+ * ranks without a deadline; what follows takes `patience_ns` at most. FAST_ENOTSUP if MPI is
+ * finalised already or may not be called by this thread, FAST_ETIMEDOUT, FAST_EPEER for errors of
+ * MPI. */
 fast_err fast__mpi_begin(int64_t patience_ns, const fast_mpi_process **out);
 
 /* Count a world that was opened, or closed; `clean` if it left nothing in MPI. A process that exits
