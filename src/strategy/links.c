@@ -51,11 +51,15 @@ fast_err fast__links_init(fast_trainer *t, bool per_receiver, bool synchronous, 
     err = fast__alloc("flows to workers", t->workers, sizeof(fast_flow *), &out->out);
     if (!err)
         err = fast__alloc("flows from workers", t->workers, sizeof(fast_flow *), &out->in);
-    if (!err)
-        err = fast__alloc("flows in use", t->workers, sizeof *out->started, &out->started);
+    if (!err && synchronous)
+        err = fast__alloc("flows in use", t->workers, sizeof *out->started, &out->owned);
+    else if (!err)
+        err = fast_trainer_persist(t, FAST_LINKS_BLOCK, (size_t)t->workers * sizeof *out->started,
+                                   (void **)&out->started);
+    out->started = synchronous ? out->owned : out->started;
     if (!err)
         err = fast__alloc("contributions", t->workers, sizeof *out->shares, &out->shares);
-    for (int64_t i = 0; !err && i < t->workers; i++)
+    for (int64_t i = 0; !err && i < t->workers && (synchronous || !fast_trainer_resumed(t)); i++)
         out->started[i] = synchronous;
     if (err)
         fast__links_fini(out);
@@ -67,7 +71,7 @@ void fast__links_fini(fast_links *l)
     FAST_ASSERT(l != NULL);
     fast__free(l->out);
     fast__free(l->in);
-    fast__free(l->started);
+    fast__free(l->owned);
     fast__free(l->shares);
     *l = (fast_links){ 0 };
 }
