@@ -342,7 +342,10 @@ fast_err fast__team_worker(fast_actor *actor, void *ctx)
     fast__forecast_network(self);
     fast__team_compare(self, "begins");
     if (!err)
+        err = fast__cut_serve(self);
+    if (!err)
         err = team->strategy->worker(t, team->config);
+    fast__cut_end(self);
     fast__preprocess_end(&self->preprocess, actor);
     note_end(self, self->over, err != FAST_OK);
     if (!err && t->rank == 0)
@@ -365,8 +368,11 @@ fast_err fast__team_server(fast_actor *actor, void *ctx)
         return fast__phase_agree(self);
     if (t->rank >= t->servers) /* another phase's */
         return FAST_OK;
+    FAST_TRY(fast__cut_serve(self));
     fast__collect_serve(self);
-    return fast__collect_served(self, team->strategy->server(t, team->config));
+    const fast_err err = team->strategy->server(t, team->config);
+    fast__cut_end(self);
+    return fast__collect_served(self, err);
 }
 
 void fast__team_break(fast_team_actor *self, fast_err err)

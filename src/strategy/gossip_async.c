@@ -77,6 +77,13 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+/* A worker's persistent block: what a snapshot needs besides the replica and the flows. */
+typedef struct async_block {
+    int64_t question; /* number of the last request */
+    double mass;      /* push: a_i */
+    bool flags[];     /* [2 * workers]: `lost` of the agent, then `sent` */
+} async_block;
+
 /* A worker's state besides its replica. */
 typedef struct agent {
     fast_trainer *t;        /* the worker */
@@ -91,8 +98,7 @@ typedef struct agent {
     bool *sent;             /* push: [workers]: a model was pushed to that worker; else NULL */
     bool computing;         /* the weights are in use */
     int64_t asked;          /* rank whose reply is awaited; -1: none is */
-    int64_t question;       /* number of the last request */
-    double mass;            /* push: a_i */
+    async_block *own;       /* persists */
 } agent;
 
 /* Ask the receiver of a message for a complete model, or not. */
@@ -252,7 +258,7 @@ static fast_err start_exchange(agent *a)
     FAST_TRY(err);
     set_resync(msg, a->lost[rank]);
     a->lost[rank] = false;
-    msg->words[FAST_REPLICA_OWN] = ++a->question;
+    msg->words[FAST_REPLICA_OWN] = ++a->own->question;
     err = fast_send(t->actor, t->worker_ids[rank], &msg);
     if (err) {
         a->asked = -1;
@@ -305,7 +311,7 @@ static fast_err receive_reply(agent *a, bool *mixed_out)
             break;
         a->in.last[a->asked] = msg->words[FAST_REPLICA_OWN] == OVER;
         /* A reply to an earlier request, which was given up, is late. */
-        found = a->in.last[a->asked] || msg->words[FAST_REPLICA_OWN] == a->question;
+        found = a->in.last[a->asked] || msg->words[FAST_REPLICA_OWN] == a->own->question;
         if (!a->in.last[a->asked])
             err = mix_reply(a, msg, !found, mixed_out);
         fast_msg_free(msg);
@@ -401,6 +407,9 @@ static fast_err train_asking(agent *a)
         if (a->c->overlap)
             FAST_TRY(receive_reply(a, &mixed));
         FAST_TRY(update(a, mixed && a->c->overlap));
+        /* Nobody may wait for a worker that waits in fast_trainer_next(). */
+        if (!a->c->overlap)
+            FAST_TRY(release(a, false));
     }
     FAST_TRY(fast_trainer_end(t));
     return leave(a);
@@ -434,7 +443,7 @@ static fast_err receive_resyncs(agent *a)
         if (err)
             break;
         fast__links_renew(&a->links, fast_actor_index(t->actor, note->from));
-        a->mass += fast__replica_mass(note);
+        a->own->mass += fast__replica_mass(note);
         fast_msg_free(note);
     }
     return err && !fast__is_peers(err) ? err : FAST_OK;
@@ -447,20 +456,20 @@ static fast_err take_push(void *ctx, fast_msg **move)
     const fast_msg *msg = *move;
     const double mass = fast__replica_mass(msg);
     const double share =
-        a->c->mass ? mass / (a->mass + mass) : mixing_weight(a, fast__links_gamma(msg));
+        a->c->mass ? mass / (a->own->mass + mass) : mixing_weight(a, fast__links_gamma(msg));
     const int64_t age = a->t->step - msg->words[FAST_REPLICA_STEP];
     fast_replica other;
     const fast_err err =
         fast__links_open(&a->links, fast_actor_index(a->t->actor, msg->from), msg, &other);
 
-    FAST_ASSERT(a->c->how == PUSH && a->mass >= 0);
+    FAST_ASSERT(a->c->how == PUSH && a->own->mass >= 0);
     if (a->links.differ && err == FAST_EFORMAT)
         return request_resync(a, msg);
     FAST_TRY(err);
     if (a->c->mass) {
         if (!(mass > 0))
             return FAST_OK;
-        a->mass += mass;
+        a->own->mass += mass;
     }
     other.age = age > 0 ? age : 0;
     return fast__replica_mix(a->t, 1 - share, &other, share);
@@ -487,7 +496,7 @@ static fast_err give_mass(agent *a, int64_t rank, double fraction)
 
     FAST_ASSERT(fraction >= 0 && fraction < 1);
     if (a->c->mass)
-        a->mass *= 1 - fraction;
+        a->own->mass *= 1 - fraction;
     if (!a->c->mass || !a->links.differ)
         return FAST_OK;
     held.x = (float *)(uintptr_t)fast__links_held(&a->links, rank);
@@ -514,7 +523,8 @@ static fast_err push(agent *a)
     fast_actor_at(t->actor, t->step, "weights");
     FAST_TRY(fast__links_pack(&a->links, rank, t->w, &buffer, &size, &gamma));
     const double fraction = mixing_weight(a, gamma);
-    err = fast__links_msg(&a->links, FAST_TAG_MODEL, a->mass * fraction, gamma, buffer, size, &msg);
+    err = fast__links_msg(&a->links, FAST_TAG_MODEL, a->own->mass * fraction, gamma, buffer, size,
+                          &msg);
     fast_buffer_free(buffer);
     FAST_TRY(err);
     err = fast_send(t->actor, t->worker_ids[rank], &msg);
@@ -545,17 +555,22 @@ static fast_err train_pushing(agent *a)
 /* Allocate the state of a worker. A restarted one has mass 0. */
 static fast_err agent_init(fast_trainer *t, const async_config *c, agent *a)
 {
-    *a = (agent){ .t = t,
-                  .c = c,
-                  .asked = -1,
-                  .mass = fast_actor_life(t->actor) > 0 ? 0 : 1 / (double)t->workers };
+    const size_t size = sizeof *a->own + 2 * (size_t)t->workers * sizeof *a->own->flags;
+
+    *a = (agent){ .t = t, .c = c, .asked = -1 };
     FAST_ASSERT(t->topology != NULL);
+    FAST_TRY(fast_trainer_persist(t, 0, size, (void **)&a->own));
+    if (!fast_trainer_resumed(t)) {
+        memset(a->own, 0, size);
+        a->own->mass = fast_actor_life(t->actor) > 0 ? 0 : 1 / (double)t->workers;
+    }
+    a->lost = a->own->flags;
+    a->sent = c->how == PUSH ? a->own->flags + t->workers : NULL;
     FAST_TRY(fast__intake_init(t, FAST_TAG_MODEL, take_push, a, &a->in));
     /* Every pair has flows of its own, and messages of an earlier call may be lost. */
     FAST_TRY(fast__links_init(t, true, false, c->gamma, &a->links));
-    FAST_TRY(fast__alloc("copies that are lost", t->workers, sizeof *a->lost, &a->lost));
     if (c->how == PUSH)
-        return fast__alloc("receivers of models", t->workers, sizeof *a->sent, &a->sent);
+        return FAST_OK;
     a->deferred_room = is_static(t) ? fast_topology_degree_max(t->topology) : t->workers;
     return fast__alloc("requests", a->deferred_room, sizeof(fast_msg *), &a->deferred);
 }
@@ -567,8 +582,6 @@ static void agent_fini(agent *a)
     for (int64_t i = 0; i < a->deferred_count; i++)
         fast_msg_free(a->deferred[i]);
     fast__free(a->deferred);
-    fast__free(a->lost);
-    fast__free(a->sent);
     fast__links_fini(&a->links);
     fast__intake_fini(&a->in);
 }
@@ -614,6 +627,7 @@ const fast_strategy fast__strategy_gossip_async = {
     .summary = "asynchronous gossip: averages, pushes or pulls with random neighbours",
     .options = options,
     .config_size = sizeof(async_config),
+    .resumable = true,
     .uses_codec = true,
     .topology = "full",
     .sends = "weights",

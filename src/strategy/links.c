@@ -53,12 +53,16 @@ fast_err fast__links_init(fast_trainer *t, bool per_receiver, bool synchronous, 
     err = fast__alloc("flows to workers", count, sizeof(fast_flow *), &out->out);
     if (!err)
         err = fast__alloc("flows from workers", count, sizeof(fast_flow *), &out->in);
-    if (!err)
-        err = fast__alloc("flows in use", count, sizeof *out->started, &out->started);
+    if (!err && synchronous)
+        err = fast__alloc("flows in use", count, sizeof *out->started, &out->owned);
+    else if (!err)
+        err = fast_trainer_persist(t, FAST_LINKS_BLOCK, (size_t)count * sizeof *out->started,
+                                   (void **)&out->started);
+    out->started = synchronous ? out->owned : out->started;
     if (!err && out->differ)
         err = fast__alloc("contributions", fast_trainer_share_count(t), sizeof *out->shares,
                           &out->shares);
-    for (int64_t i = 0; !err && i < count; i++)
+    for (int64_t i = 0; !err && i < count && (synchronous || !fast_trainer_resumed(t)); i++)
         out->started[i] = synchronous;
     if (err)
         fast__links_fini(out);
@@ -70,7 +74,7 @@ void fast__links_fini(fast_links *l)
     FAST_ASSERT(l != NULL);
     fast__free(l->out);
     fast__free(l->in);
-    fast__free(l->started);
+    fast__free(l->owned);
     fast__free(l->shares);
     *l = (fast_links){ 0 };
 }

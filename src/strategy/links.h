@@ -13,6 +13,7 @@ typedef struct fast_links {
     bool differ;       /* as differences: mix by fast__links_mix(), not by fast__replica_mix() */
     bool per_receiver; /* every receiver has a flow of its own, because not all get each message */
     bool *started;     /* as `out`: the receiver has a copy that belongs to the flow */
+    bool *owned;       /* memory of `started`; NULL: a persistent block, for snapshots */
     fast_flow **out; /* flows to each worker; only the first is used unless per_receiver. Of length
                           1 unless they differ, as `in` */
     fast_flow **in;  /* flows from each worker; only the first is used unless they differ */
@@ -20,6 +21,9 @@ typedef struct fast_links {
                           differ */
     double gamma;    /* consensus step size; 0: measured from the codec's loss */
 } fast_links;
+
+/* Number of the persistent block of asynchronous links. */
+enum { FAST_LINKS_BLOCK = 1000 };
 
 /* The option `gamma` of strategies that use links. */
 #define FAST_LINKS_GAMMA(type)                                                           \

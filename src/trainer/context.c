@@ -155,6 +155,7 @@ void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t st
     fast__context_factors_refuse(context);
     context->work.settle = NULL;
     t->step = context->step_begun = step;
+    context->resumed = false;
     t->centre = NULL;
     fast_trainer_reference(t, NULL);
 }
@@ -170,6 +171,7 @@ void fast__context_enter(fast_context *context, const fast_context_phase *phase,
         fast__rule_state_clear(context->optimizer, t->count);
     take_phase(context, phase);
     t->step = context->step_begun = phase->step;
+    context->resumed = false;
     t->free_running = false;
     t->centre = NULL;
     fast_trainer_reference(t, NULL);

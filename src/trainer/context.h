@@ -156,6 +156,7 @@ typedef struct fast_context {
     float *own_w;                      /* the worker's own w while it shares one; else NULL */
     fast_optimizer *own_optimizer;     /* the worker's own rule while it shares one; else NULL */
     int64_t step_begun;                /* the step that the replica started from */
+    bool resumed;                      /* see fast_trainer_resumed() */
     fast_err err;                      /* of a call between steps; FAST_OK: none failed */
     char why[FAST_DETAIL_MAX];         /* detail of err */
 } fast_context;

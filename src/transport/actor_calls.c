@@ -189,6 +189,8 @@ fast_err fast_send(fast_actor *actor, int64_t to, fast_msg **move)
     fast__count(&actor->counters.messages_sent, 1);
     const size_t size = fast_msg_size(msg);
     fast__count(&actor->counters.bytes_sent, (int64_t)size);
+    if (actor->world->config.in_flight)
+        fast__pool_depart(actor->world->pool, msg);
     /* On a serial transport the receiver will be told when this actor ends. */
     if (actor->met)
         actor->met[to / 64] |= (uint64_t)1 << (to % 64);

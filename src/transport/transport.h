@@ -47,6 +47,7 @@ typedef struct fast_actors_config {
     char record[4096];  /* file to record the run to; "": not recorded */
     char replay[4096];  /* file with a recording to replay; "": no replay */
     bool snapshot;      /* no option: other threads watch the actors (snapshot.h) */
+    bool in_flight;     /* no option: messages in flight are counted (message_pool.h) */
     const char *job;    /* no option: further lines of name=value that a recording belongs to, lent
                            while the world is open; NULL: no such lines */
 } fast_actors_config;
@@ -100,6 +101,10 @@ struct fast_transport {
 
     /* As fast_compute(), without counters. NULL: work->run() is called and reports at once. */
     fast_err (*compute)(fast_actor *actor, fast_work *work);
+
+    /* Return the i-th random stream, besides the actor's own, that decides what happens to it:
+     * jitter, loss; NULL after the last. NULL: the transport draws no random numbers. */
+    fast_rng *(*stream)(fast_actor *actor, int i);
 
     /* As fast_actor_share(). NULL: no two actors share memory. */
     fast_err (*share)(fast_actor *actor, uint64_t key, size_t size, void *out);
