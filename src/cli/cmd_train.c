@@ -332,7 +332,9 @@ static void say_figures(const train_show *show, const fast_result *r)
     if (r->best_step >= 0 && strcmp(fast_run_option(show->run, "best"), "yes") == 0)
         fprintf(file, "; best model, of step %lld", (long long)r->best_step);
     fputc('\n', file);
-    if (show->confusion) {
+    if (show->confusion && json_integer_value(json_object_get(figures, "classes")) == 0) {
+        fputs("note: the data have no classes, so --confusion shows nothing\n", file);
+    } else if (show->confusion) {
         cli_page_init(&page, file);
         cli_figures_tables(figures, &page);
     }

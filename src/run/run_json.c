@@ -201,6 +201,21 @@ fast_err fast__run_json_log(const fast_result *result, bool several, FILE *file)
     return fast__json_write(&o, file);
 }
 
+/* The figures, with the names of the classes where the data have some. */
+static json_t *figures_json(const fast_run *run)
+{
+    json_t *figures = fast__figures_json(fast_run_figures(run), MATRIX_MAX);
+    const json_t *classes = json_object_get(figures, "by_class");
+    const char *name = run->data.train ? run->data.train->class_names : NULL;
+
+    for (size_t i = 0; name && i < json_array_size(classes); i++, name += strlen(name) + 1) {
+        json_t *row = json_array_get(classes, i);
+
+        fast__json_set(&row, "name", fast__json_text(name));
+    }
+    return figures;
+}
+
 /* Keys are part of the program's interface: `fast compare`, the store and scripts read them. */
 fast_err fast__run_json_result(const fast_run *run, char **out)
 {
@@ -238,7 +253,7 @@ fast_err fast__run_json_result(const fast_run *run, char **out)
         put_int(&o, "best_step", r->best_step);
     }
     if (fast_run_figures(run))
-        fast__json_set(&o, "figures", fast__figures_json(fast_run_figures(run), MATRIX_MAX));
+        fast__json_set(&o, "figures", figures_json(run));
     put_files(&o, run);
     return fast__json_print(&o, out);
 }
