@@ -45,10 +45,12 @@ def check(holds, *why):
         sys.exit("\n".join(map(str, why)))
 
 
-# SIGUSR1 goes through mpirun to all ranks: 75, and a command that continues with mpirun.
+# SIGUSR1 goes through mpirun to all ranks: 75, and a command that continues with mpirun. A second one changes nothing.
 job = start([*launcher, "2", fast, *SMALL, *SHARED, "--steps", "100000000", "--evaluate", "no", "--checkpoint",
              "c.safetensors", "--checkpoint-every", "5steps", "--json"])
 wait_for("c.safetensors")
+job.send_signal(signal.SIGUSR1)
+time.sleep(0.002)
 job.send_signal(signal.SIGUSR1)
 out, said = job.communicate(timeout=QUICK)
 check(job.returncode == 75, "SIGUSR1: exit code", job.returncode, said)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clocks that jump, for a process that is started with LD_PRELOAD=jump.so. FAST_JUMP names a file of
- * two int64: nanoseconds by which the monotonic clock and the date are ahead of the system's. The
- * campaign writes them while the process runs. FAST_JUMP_RANK restricts it to one rank of mpirun.
- * FAST waits for durations, which the kernel counts right although it knows nothing of the jump.
+ * Clocks that jump, for a process that is started with LD_PRELOAD=jump.so. FAST_JUMP names a file
+ * of two int64: nanoseconds by which the monotonic clock and the date are ahead of the system's.
+ * The campaign writes them while the process runs. FAST_JUMP_RANK restricts it to one rank of
+ * mpirun. FAST waits for durations, which the kernel counts right although it knows of no jump.
  */
 #include <fcntl.h>
 #include <stdint.h>

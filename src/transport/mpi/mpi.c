@@ -296,8 +296,8 @@ static bool is_troubled(const mpi_world *w)
 }
 
 /* Leave the world: receive until all ranks have left, or those that have not are silent: for
- * `patience_ns` where there was trouble, else for LEAVE_TIMEOUTS times that. A rank does not receive
- * once its port failed. */
+ * `patience_ns` where there was trouble, else for LEAVE_TIMEOUTS times that. A rank does not
+ * receive once its port failed. */
 static void drain(mpi_world *w, int64_t patience_ns)
 {
     fast_mpi_pause pause = { .spin_ns = w->spin_ns };
