@@ -93,7 +93,7 @@ class Schedule:
             self.note = ", after the result"
             self.job.close()
             return 0
-        expect(code is not None, f"it still runs {limit + SLACK:g} s later")
+        expect(code is not None, f"it still runs {limit + SLACK:g} s later", self.job.stacks() if code is None else "")
         expect(not self.job.left(5), "processes are left", self.job.left(0))
         return code
 
@@ -114,7 +114,7 @@ class Schedule:
         """Errors name a worker of the rank, and accuse no other."""
         said = self.job.said()
         accused = [re.findall(r"(?:worker|server|: rank) \d+", line.split("does not answer")[0])[-1:]
-                   for line in said.splitlines() if "does not answer" in line]
+                   for line in said.splitlines() if "does not answer" in line or "had waited for" in line]
         named = {name for names in accused for name in names}
         expect(named, "nobody is named")
         expect(all(int(name.split(" ")[-1]) % self.ranks == rank for name in named), named, "accused, but rank", rank,
@@ -176,7 +176,7 @@ def hang(s):
     ranks = s.job.ranks()
     if rank in ranks:
         s.job.signal([ranks[rank]], signal.SIGSTOP)
-    code = s.finish((3 if s.same else 12) * TIMEOUT)  # a rank that nobody waits for is left after ten timeouts
+    code = s.finish((3 if s.same else 14) * TIMEOUT)  # a rank that nobody waits for is left after ten timeouts
     result = s.job.result()
     if code == 0 and result and not result["workers_lost"]:
         s.note = ", too late"

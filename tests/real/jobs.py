@@ -12,7 +12,7 @@ MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OM
        "OMPI_MCA_plm": "isolated", "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "vader,self",
        "OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_hwloc_base_binding_policy": "none",
        "OMP_NUM_THREADS": "1"}
-STEPS = 600
+STEPS = 1500
 EVERY = 20  # steps between two checkpoints
 COMMON = ["--engine", "ref", "--model", "mlp:hidden=8", "--data", "digits:train=64,test=16", "--batch", "8", "--seed",
           "3", "--store", "none", "--evaluate", "no", "--schedule", "constant", "--plan", "no", "--json", "--steps",
@@ -100,6 +100,13 @@ class Job:
         while session(self.process.pid) and time.monotonic() < until:
             time.sleep(0.02)
         return session(self.process.pid)
+
+    def stacks(self):
+        """Where its ranks are, if there is a debugger."""
+        if not shutil.which("gdb"):
+            return ""
+        return "".join(subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 12"], text=True,
+                                      capture_output=True).stdout for pid in self.ranks().values())
 
     def close(self):
         """End whatever is left."""

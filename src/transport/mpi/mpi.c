@@ -15,7 +15,7 @@
  * A rank whose actors have ended receives until every rank has sent FAST_WIRE_BYE, so that nothing
  * is left in MPI and runs can follow each other in one process. Meanwhile it pings the others, and
  * leaves when all that are left are silent: for the run's timeout if an actor failed here or knows
- * of one that does not answer, else for LEAVE_TIMEOUTS of them, as a rank that computes or
+ * of one that does not answer, else for FAST_HUNG_TIMEOUTS of them, as a rank that computes or
  * evaluates for long is silent too. MPI cannot continue without a rank: one that dies ends the job,
  * and mpirun names it.
  */
@@ -62,8 +62,7 @@ enum {
     SPIN_NS = 500 * 1000, /* time that waits poll without a pause if every thread has a core: the
                              transfer of a megabyte, as a thread that yields on a busy machine may
                              wait for milliseconds */
-    POLLS = 8,            /* polls between two readings of the clock */
-    LEAVE_TIMEOUTS = 10   /* silent timeouts after which a rank without trouble leaves */
+    POLLS = 8             /* polls between two readings of the clock */
 };
 
 /* Time that the ranks have at least to start MPI together, whatever a step may take. */
@@ -296,12 +295,12 @@ static bool is_troubled(const mpi_world *w)
 }
 
 /* Leave the world: receive until all ranks have left, or those that have not are silent: for
- * `patience_ns` where there was trouble, else for LEAVE_TIMEOUTS times that. A rank does not
+ * `patience_ns` where there was trouble, else for FAST_HUNG_TIMEOUTS times that. A rank does not
  * receive once its port failed. */
 static void drain(mpi_world *w, int64_t patience_ns)
 {
     fast_mpi_pause pause = { .spin_ns = w->spin_ns };
-    const int64_t tries_max = is_troubled(w) ? 1 : LEAVE_TIMEOUTS;
+    const int64_t tries_max = is_troubled(w) ? 1 : FAST_HUNG_TIMEOUTS;
     int64_t until = fast__clock_ns() + patience_ns, tries = 0;
     fast__port_leave(w->port, atomic_load(&w->world.canceled));
     fast__port_ping(w->port);
@@ -431,7 +430,7 @@ static void mpi_close(fast_world *world)
         world->pool = NULL;
     }
     if (w->joined)
-        fast__mpi_leave(clean, w->leave_last ? LEAVE_TIMEOUTS * world->timeout_ns : 0);
+        fast__mpi_leave(clean, w->leave_last ? FAST_HUNG_TIMEOUTS * world->timeout_ns : 0);
     fast__free(w->actors);
     fast__share_free(&w->shares);
     fast__mutex_fini(&w->mutex);
