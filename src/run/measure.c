@@ -274,6 +274,11 @@ static void measure_codecs(fast_team *team)
         encode += (double)tally.encode_ns * 1e-9;
         decode += (double)tally.decode_ns * 1e-9;
     }
+    const fast_team_actor *first = team->workers > 0 ? team->actors[team->place.first] : NULL;
+    const fast_coded_way way =
+        first ? (fast_coded_way)fast__counted(&first->context.codecs.figures.way) : FAST_CODED_AUTO;
+
+    r->codec_sum = way == FAST_CODED_AUTO ? NULL : fast__coded_way_name(way);
     r->codec_bytes_in = (int64_t)in;
     r->codec_bytes_out = (int64_t)out;
     r->encode_s = team->place.here > 0 ? encode / (double)team->place.here : 0;

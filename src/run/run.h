@@ -124,6 +124,7 @@ typedef struct fast_run_config {
     int feedback;                      /* auto, yes, no */
     int codec_scope;                   /* auto, layer, model */
     int64_t codec_small;               /* elements */
+    char codec_sum[64];                /* method of encoded sums; auto */
     char transport[32];                /* name; auto */
     char cluster[FAST_PATH_MAX];       /* sim: preset or file; "" */
     char faults[FAST_PATH_MAX];        /* sim: schedule or file; "" */

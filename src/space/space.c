@@ -584,6 +584,13 @@ void fast__space_follow(fast_space *space, const fast_space *leader, int64_t ten
             *fast__space_at(leader, leader->clocks.read, owner, tensor);
 }
 
+int64_t fast__space_sent(const fast_space *space, int64_t owner, int64_t *seen_out)
+{
+    FAST_ASSERT(owner >= 0 && owner < space->map.owner_count && seen_out);
+    *seen_out = space->map.owners[owner].seen;
+    return space->map.owners[owner].sent;
+}
+
 /* Ordered as one read of the store where the run is recorded. */
 void fast_space_count(const fast_space *space, fast_space_counters *out)
 {

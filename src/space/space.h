@@ -64,6 +64,11 @@ fast_err fast__space_add_get(fast_space *space, const float *x, float *w, int64_
  * replica with the same owners. */
 void fast__space_follow(fast_space *space, const fast_space *leader, int64_t tensor);
 
+/* Return the number of updates and ticks that this actor has sent to an owner, and in *seen_out how
+ * many of them the values hold that it last read of the first tensor: values that an eager owner
+ * sent may lack the newest. Both are 0 for a local owner, whose values lack nothing. */
+int64_t fast__space_sent(const fast_space *space, int64_t owner, int64_t *seen_out);
+
 /* Return the residual of error feedback that this writer has for an owner's range; NULL if its
  * codec has none. */
 const float *fast__space_residual(const fast_space *space, int64_t owner);

@@ -136,8 +136,12 @@ static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg)
 {
     FAST_ASSERT(msg->words[FAST_SPACE_W_B] >= 0);
     fast_space_operation *get = &space->reader.get;
-    const int64_t version = msg->words[FAST_SPACE_W_B];
+    const int64_t version = msg->words[FAST_SPACE_W_B], id = msg->words[FAST_SPACE_W_A];
+    fast_space_owner *o = &space->map.owners[owner];
     *fast__space_at(space, space->clocks.read, owner, get->tensor) = version;
+    /* An answer holds all of this actor's updates, since an owner handles requests in order. */
+    if (get->tensor == 0)
+        o->seen = id <= 0 && -id < o->sent ? -id : o->sent;
     fast__space_saw(get, version, msg->words[FAST_SPACE_W_C]);
 }
 
@@ -174,8 +178,8 @@ static bool take_pushed(fast_space *space, int64_t owner)
 static bool retain_pushed(fast_space *space, fast_msg *msg)
 {
     const int64_t *w = msg->words, owner = w[FAST_SPACE_W_OWNER];
-    if (!space->reader.eager || w[FAST_SPACE_W_KIND] != FAST_SPACE_VALUE ||
-        w[FAST_SPACE_W_A] != 0 || w[FAST_SPACE_W_TENSOR] != 0 || owner < 0 ||
+    if (!space->reader.eager || w[FAST_SPACE_W_KIND] != FAST_SPACE_VALUE || w[FAST_SPACE_W_A] > 0 ||
+        w[FAST_SPACE_W_A] == INT64_MIN || w[FAST_SPACE_W_TENSOR] != 0 || owner < 0 ||
         owner >= space->map.owner_count || space->map.owners[owner].id != msg->from ||
         w[FAST_SPACE_W_B] < 0)
         return false;

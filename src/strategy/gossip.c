@@ -10,7 +10,7 @@
  *   push=yes        a_i <- sum_j w_ij a_j;  z_i <- sum_j w_ij a_j rule(z_j, g_j / a_j) / a_i
  *
  * Members of the family: D-PSGD (Lian et al. 2017) is `combine` on a ring; GossipGraD (Daily et al.
- * 2018) is `adapt` on `pairs` or `hypercube:one=yes`, one partner a step, in rotation; neighbour
+ * 2018) is `adapt` on `exponential:one=yes,renumber=N`, one partner a step, in rotation; neighbour
  * exchange (Jiang et al. 2017) is either of them on a fixed graph; stochastic gradient push (SGP,
  * Assran et al. 2019) is `push` on `exponential:one=yes`. On a directed graph W is column
  * stochastic only, so a mass a_i is mixed too, and weights are divided by it. This strategy sends

@@ -13,8 +13,9 @@
  *                than (P - 1)(s + 1) updates late
  *   warm         epochs of worker 0 before the other workers start (Downpour's warm start)
  *   eager        servers send new values to all readers when the slowest worker has ticked; a read
- *                takes the newest values that arrived, if they are new enough: they may lack the
- *                worker's own last s updates (ESSP: Dai et al. 2015)
+ *                takes the newest values that arrived, if they are new enough, and adds those of
+ *                the worker's own last s updates that they lack (ESSP: Dai et al. 2015;
+ *                ps_unseen.c)
  *   stalest      a server answers the request of the worker that is furthest behind first
  *   value v      a worker waits while its updates that other workers have not read move a weight
  *                by more than v / sqrt(t) (VAP: ps_consistency.c)
@@ -22,7 +23,9 @@
  *   softsync k   n = workers / k (k-softsync, Rudra: Gupta et al. 2016)
  *   backup b     with s = 0: the first workers - b gradients of a round are its update, later ones
  *                are dropped, and a late worker continues with the newest model (Chen et al. 2016)
- *   fetch, push  steps between reads and between writes; gradients between two writes are summed
+ *   fetch, push  steps between reads and between writes. Between two reads the worker takes a local
+ *                step w_i <- w_i - lr g_i after every gradient; a write is the sum of the gradients
+ *                since the last one, to which the server applies its rule (Downpour's client)
  *   epochs p     an epoch ends when the fraction p of the workers ended theirs; the other workers
  *                skip the rest of it (Project Adam: Chilimbi et al. 2014, 75%)
  *   send         gradients: a write is their sum; differences: w_i - w_read after `push` local
@@ -90,8 +93,10 @@ static const fast_option options[] = {
                  "N of N-softsync: an update has workers / N gradients; 0: set by aggregate"),
     FAST_OPT_INT(ps_config, backup, "0", 0, 65536,
                  "with slack=0: backup workers, whose gradients a round does not wait for"),
-    FAST_OPT_INT(ps_config, fetch, "1", 1, 1e12, "steps between reads of the model"),
-    FAST_OPT_INT(ps_config, push, "1", 1, 1e12, "steps between writes of gradients"),
+    FAST_OPT_INT(ps_config, fetch, "1", 1, 1e12,
+                 "steps between reads of the model; a worker takes local steps between them"),
+    FAST_OPT_INT(ps_config, push, "1", 1, 1e12,
+                 "steps between writes; a write is the sum of the gradients since the last"),
     FAST_OPT_CHOICE(ps_config, send, "gradients", "gradients|differences|mean",
                     "a write is the sum of gradients, the difference of weights after local "
                     "steps, or that difference divided by the number of steps"),
@@ -173,6 +178,7 @@ static const fast_exclusion exclusions[] = {
       "it sends one gradient as it is while it is computed" },
     { "factors=yes", "send|push|value|proxies|barrier", NULL,
       "factors are those of one whole gradient" },
+    { "factors=yes", "fetch", NULL, "a local step between two reads needs the gradient itself" },
     { "priority", "replicas|proxies|eager|value|backup|barrier", NULL,
       "it reads the model layer by layer from its first copy" },
     /* Placement. */

@@ -15,6 +15,7 @@
  *                     workers, ends of epochs, crashed workers
  *   ps_placement.c    where the model lives: servers and copies of it
  *   ps_writer.c       reads and writes of the model by a worker, or by a proxy for its workers
+ *   ps_unseen.c       a worker's own updates that the values it reads lack: read-my-writes
  *   ps_owner.c        the update of a range at its server
  *   ps_factors.c      dense layers that are sent as factors
  *   ps_proxy.c        proxies between groups of workers and the servers
@@ -174,6 +175,17 @@ typedef struct ps_pieces {
     char why[FAST_DETAIL_MAX]; /* detail of err */
 } ps_pieces;
 
+/* The last writes of a writer, as changes of the weights: values that an eager server sent may lack
+ * them. */
+typedef struct ps_recent {
+    int64_t room;     /* writes that are stored; 0: none is */
+    int64_t count;    /* writes so far */
+    int64_t shards;   /* owners of the model */
+    float **x;        /* [room] changes of the weights */
+    int64_t *sent;    /* [room][shards] number of the write among the requests to its owner */
+    int64_t *dropped; /* [shards] that number of the newest write that is no longer stored */
+} ps_recent;
+
 /* The decision of a worker before a step. */
 typedef enum ps_decision {
     PS_STEP, /* take the step */
@@ -195,6 +207,7 @@ typedef struct ps_writer {
     float *g;             /* the newest gradient; not defined in layers sent as factors */
     ps_layers layers;     /* sent as factors */
     ps_pieces pieces;     /* of the newest gradient */
+    ps_recent recent;     /* its last writes, with `eager` */
     float *sum;           /* gradients since the last write */
     float *base;          /* the weights that were read; differences are to them */
     float *unseen;        /* updates that other writers have not read (value bound) */
@@ -231,6 +244,19 @@ fast_err fast__ps_push(ps_writer *wr);
 bool fast__ps_in_pieces(const ps_config *c, const ps_layers *layers);
 /* Ask the servers for the number of steps of each writer that the model holds. */
 fast_err fast__ps_ask_contributions(ps_writer *wr, float *counts);
+
+/* ps_unseen.c */
+/* Allocate for the writes that values within the slack may lack. FAST_ENOMEM: the caller frees. */
+fast_err fast__ps_recent_init(ps_writer *wr);
+/* Free the writes. All 0 is allowed. */
+void fast__ps_recent_fini(ps_recent *r);
+/* Store the write of x: before it is sent, and after. */
+void fast__ps_recent_begin(ps_writer *wr, const float *x);
+void fast__ps_recent_end(ps_writer *wr);
+/* True if values that were read lack a write that is no longer stored. */
+bool fast__ps_recent_lost(const ps_writer *wr);
+/* Add to t->w, which was read, this writer's updates that the values lack. */
+void fast__ps_add_own(ps_writer *wr);
 
 /* ps_consistency.c */
 /* The condition of the next read. */

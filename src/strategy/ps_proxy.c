@@ -220,9 +220,10 @@ static fast_err relay(ps_writer *wr, fast_space *space)
     FAST_TRY(fast__ps_push(wr));
     FAST_TRY(fast__ps_tick(wr));
     FAST_TRY(fast__ps_read(wr, wr->step >= t->step_count));
-    /* The group uses gradients that the codec holds back. */
-    fast__space_add_waiting(wr->copies.spaces[wr->copies.first],
-                            -(float)fast_trainer_lr(t, wr->step - 1), t->w);
+    /* The group uses gradients that the codec holds back; with `eager` the read has added them. */
+    if (wr->recent.room == 0)
+        fast__space_add_waiting(wr->copies.spaces[wr->copies.first],
+                                -(float)fast_trainer_lr(t, wr->step - 1), t->w);
     if (t->state_count > 0)
         FAST_TRY(fast_space_put(space, GROUP_S, t->s, FAST_SOON));
     return FAST_OK;

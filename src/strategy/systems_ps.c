@@ -114,7 +114,8 @@ const fast_system fast__systems_ps[] = {
         .row = 15,
         .flags = "strategy=ps:servers=0,slack=3,eager=yes optimizer=sgd lr=0.025 batch=8",
         COLUMNS("MP + DP", "bounded", "ad hoc, eager", "distributed PS", "bounded"),
-        .remarks = "Pioneered delay bounds; eager pushes lower the mean staleness.",
+        .remarks = "Pioneered delay bounds; eager pushes lower the mean staleness; a worker sees "
+                   "its own updates at once.",
         .missing = "model parallelism",
     },
     {
@@ -167,7 +168,8 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:slack=3,eager=yes optimizer=sgd lr=0.0125 batch=4",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks =
-            "Servers push fresh values to readers at every clock, so that a read seldom waits.",
+            "Servers push fresh values to readers at every clock, so that a read seldom waits; a "
+            "worker adds its own updates that they lack (read-my-writes).",
     },
     {
         .name = "geeps",
@@ -303,8 +305,10 @@ const fast_system fast__systems_ps[] = {
         .row = 23,
         .flags = "strategy=ps:servers=2,fetch=5,push=5,warm=0.4 optimizer=adagrad lr=0.01 batch=4",
         COLUMNS("DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
-        .remarks = "Replicas fetch and push every few steps and never wait; Adagrad at the servers "
-                   "and a warm start, in which one replica trains alone, make it stable.",
+        .remarks = "Replicas take local steps, push the gradients that accrued and fetch every few "
+                   "steps, and never wait; Adagrad at the servers and a warm start, in which one "
+                   "replica trains alone, make it stable.",
+        .missing = "fetches and pushes in the background: a replica waits for its fetch",
     },
     {
         .name = "distbelief",
@@ -315,7 +319,9 @@ const fast_system fast__systems_ps[] = {
         COLUMNS("MP + DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "The first large system: replicas that are split over machines, under "
                    "Downpour.",
-        .missing = "model parallelism, redundant replicas",
+        .missing =
+            "model parallelism, redundant replicas, replicated shards, fetches and pushes in "
+            "the background",
         .alias_of = "downpour",
         .differs = "model-parallel replicas",
     },
@@ -338,7 +344,8 @@ const fast_system fast__systems_ps[] = {
         .row = 57,
         .flags = "strategy=ps:fetch=2,push=2 optimizer=sgd lr=0.025 batch=4",
         COLUMNS("DP", "async.", "ad hoc", "single PS", "asynchronous"),
-        .remarks = "Asynchronous SGD among GPUs.",
+        .remarks = "Downpour's client among GPUs, by plain SGD: local steps between fetches.",
+        .missing = "GPUs: a worker is a processor; fetches and pushes in the background",
     },
     {
         .name = "staleness-aware",

@@ -35,6 +35,7 @@ typedef struct fast_codec_pair {
     int scope;              /* as in fast_coded_options */
     int feedback;           /* as in fast_coded_options */
     int64_t small;          /* blocks with fewer elements are sent as they are */
+    const char *sum;        /* method of sums by name; borrowed. NULL: the cheapest */
 } fast_codec_pair;
 
 /* True if either direction is encoded. */

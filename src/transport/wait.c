@@ -268,6 +268,8 @@ fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait)
         return FAST_OK;
     if (actor->met)
         fast__peers_ask(actor, wait->whom);
+    if (wait->whom != FAST_ANY && fast__peer(actor, wait->whom)->silent)
+        return fast__blame_silent(actor, wait);
     FAST_TRY(fast__peers_check(actor, wait->whom));
 
     const int64_t now = fast_now(actor);

@@ -86,25 +86,31 @@ void fast_topology_free(fast_topology *topology)
     fast__free(topology->out);
     fast__free(topology->offset);
     fast__free(topology->offset_start);
+    fast__free(topology->number);
     fast__free(topology);
 }
 
 /* Circulant. */
 
-/* The peers of a rank: at the offsets of the step. */
+/* The peers of a rank: at the offsets of the step, from its number in this pass. */
 static int64_t circulant_peers(const fast_topology *topology, int64_t step, int64_t rank, bool in,
                                int64_t *ranks, double *weights, double *self_out)
 {
     FAST_ASSERT(topology->period > 0);
-    const int64_t t = step % topology->period;
+    const int64_t t = step % topology->steps;
+    const int64_t pass = topology->numberings ? step / topology->steps % topology->numberings : 0;
+    const uint32_t *number = topology->number ? topology->number + 2 * pass * topology->size : NULL;
+    const int64_t own = number ? number[rank] : rank;
     const int64_t *offset = topology->offset + topology->offset_start[t];
     const int64_t count = topology->offset_start[t + 1] - topology->offset_start[t];
     const double share = 1.0 / (double)(count + 1);
 
     for (int64_t i = 0; i < count; i++) {
-        const int64_t peer = in ? rank - offset[i] + topology->size : rank + offset[i];
+        const int64_t peer = (in ? own - offset[i] + topology->size : own + offset[i]);
 
         ranks[i] = peer % topology->size;
+        if (number)
+            ranks[i] = number[topology->size + ranks[i]];
         weights[i] = share;
     }
     *self_out = share;
@@ -143,6 +149,7 @@ fast_err fast__topology_circulant(int64_t size, int64_t period, const int64_t *c
     topology->shape = &circulant;
     topology->size = size;
     topology->period = period;
+    topology->steps = period;
     err = fast__alloc("a topology's offsets", total, sizeof *offsets, &topology->offset);
     if (!err)
         err =
@@ -166,6 +173,29 @@ fast_err fast__topology_circulant(int64_t size, int64_t period, const int64_t *c
 undo_topology:
     fast_topology_free(topology);
     return err;
+}
+
+/* The first numbering is a random one too, so that neighbours by rank, often on one machine, are
+ * not partners more often than others. */
+fast_err fast__topology_renumber(fast_topology *topology, int64_t numberings, uint64_t seed)
+{
+    const int64_t size = topology->size;
+
+    FAST_ASSERT(topology->shape == &circulant && !topology->number && numberings > 0);
+    FAST_TRY(fast__alloc("a topology's numberings", 2 * numberings * size, sizeof *topology->number,
+                         &topology->number));
+    for (int64_t pass = 0; pass < numberings; pass++) {
+        uint32_t *number = topology->number + 2 * pass * size;
+
+        for (int64_t r = 0; r < size; r++) {
+            number[r] = (uint32_t)fast__rng_permute(seed, FAST_PURPOSE_TOPOLOGY, (uint64_t)pass,
+                                                    (uint64_t)size, (uint64_t)r);
+            number[size + number[r]] = (uint32_t)r;
+        }
+    }
+    topology->numberings = numberings;
+    topology->period = topology->steps * numberings;
+    return FAST_OK;
 }
 
 /* Lists. */

@@ -541,3 +541,13 @@ fast_err fast__blame_timeout(fast_actor *actor, const fast_wait *wait, bool susp
         fast__peers_suspect(actor, best->culprit);
     return fast__fail(FAST_ETIMEDOUT, "%s", l.text);
 }
+
+/* The detail reads like that of a timeout, so that a reader sees what the actor waited for. */
+fast_err fast__blame_silent(fast_actor *actor, const fast_wait *wait)
+{
+    FAST_ASSERT(wait->whom >= 0 && wait->whom != actor->id);
+    blame_line l = { .used = 0 };
+    put_begin(&l, actor, wait);
+    actor->culprit = wait->whom;
+    return fast__fail(FAST_EPEER, "%s, which does not answer", l.text);
+}
