@@ -274,7 +274,7 @@ static void measure_codecs(fast_team *team)
         encode += (double)tally.encode_ns * 1e-9;
         decode += (double)tally.decode_ns * 1e-9;
     }
-    const fast_team_actor *first = team->workers > 0 ? team->actors[team->place.first] : NULL;
+    const fast_team_actor *first = team->place.first ? team->actors[0] : NULL;
     const fast_coded_way way =
         first ? (fast_coded_way)fast__counted(&first->context.codecs.figures.way) : FAST_CODED_AUTO;
 
