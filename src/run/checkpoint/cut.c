@@ -116,6 +116,7 @@ void fast__cut_end(fast_team_actor *self)
 {
     fast_service_end(self->cut);
     self->cut = NULL;
+    fast__context_forget(&self->context); /* memory of the program is gone */
 }
 
 /* Send a message of the protocol; *gone_out: its receiver is gone. */
@@ -166,9 +167,8 @@ static fast_err command(fast_team_actor *self, int64_t what, int64_t *answers, b
 }
 
 /* Ask until nobody has done anything but answer since the question before, and no message is in
- * flight. *trip_out: the longest round trip, in ns. */
-static fast_err find_quiet(fast_team_actor *self, int64_t *answers, int64_t *trip_out,
-                           bool *gone_out)
+ * flight. *gone_out: that does not happen. */
+static fast_err find_quiet(fast_team_actor *self, int64_t *answers, bool *gone_out)
 {
     const fast_team *team = self->team;
     fast_actor *actor = self->context.trainer.actor;
@@ -177,10 +177,7 @@ static fast_err find_quiet(fast_team_actor *self, int64_t *answers, int64_t *tri
     bool quiet = false;
 
     for (int round = 0; round < ROUNDS_MAX && !quiet && !*gone_out; round++) {
-        const int64_t begin = fast_now(actor);
-
         FAST_TRY(command(self, COUNT, answers, gone_out));
-        *trip_out = fast_now(actor) - begin > *trip_out ? fast_now(actor) - begin : *trip_out;
         answers[0] = activity(actor);
         quiet = round > 0 && fast__pool_in_flight(actor->world->pool) == 0 &&
                 answers[0] - before[0] == 2 * (count - 1);
@@ -277,22 +274,25 @@ static fast_err start(fast_team_actor *self, int64_t trip, bool gone)
 static fast_err lead(fast_team_actor *self)
 {
     fast_team *team = self->team;
-    int64_t *answers = NULL, trip = 0;
+    fast_actor *actor = self->context.trainer.actor;
+    int64_t *answers = NULL;
     bool gone = false;
     fast_err err;
 
     FAST_TRY(fast__alloc("a cut", 2 * actor_count(team), sizeof *answers, &answers));
     err = wait_for_all(self, &gone);
     if (!err && !gone)
-        err = find_quiet(self, answers, &trip, &gone);
+        err = find_quiet(self, answers, &gone);
     if (!err && !gone)
         err = take_state(self, team->run->step);
+    /* From here on a resumed run draws the same random numbers: the trip is the same too. */
+    const int64_t begin = fast_now(actor);
     if (!err && !gone)
         err = command(self, STATE, answers, &gone);
     fast__free(answers);
     self->context.resumed = false;
     FAST_TRY(err);
-    return start(self, trip, gone);
+    return start(self, fast_now(actor) - begin, gone);
 }
 
 /* The part of any other worker: it joins, and waits for worker 0's start. */
@@ -352,7 +352,7 @@ fast_err fast__cut_next(fast_team_actor *self, bool canceled)
         return FAST_OK;
     fast__team_lock(self);
     const int64_t dues = fast__run_dues(run, run->config.checkpoint_period, run->step);
-    const bool due = run->config.checkpoint[0] && dues > cut->dues;
+    const bool due = run->config.checkpoint[0] && dues > cut->dues && run->step < run->step_count;
 
     if (!cut->open && (due || (canceled && !cut->last)) && cut->left == 0 &&
         team->progress.workers_up == team->workers) {
