@@ -295,12 +295,26 @@ static fast_err lead(fast_team_actor *self)
     return start(self, fast_now(actor) - begin, gone);
 }
 
+/* Has a worker left without joining? Perhaps worker 0, and nobody would say so. */
+static bool is_deserted(fast_team_actor *self)
+{
+    fast_cut *cut = &self->team->cut;
+
+    fast__team_lock(self);
+    const bool deserted = cut->left > 0;
+
+    cut->open = cut->open && !deserted;
+    fast__team_unlock(self);
+    return deserted;
+}
+
 /* The part of any other worker: it joins, and waits for worker 0's start. */
-static fast_err follow(fast_team_actor *self)
+static fast_err follow(fast_team_actor *self, int64_t number)
 {
     const fast_team *team = self->team;
     fast_actor *actor = self->context.trainer.actor;
-    const int64_t leader = team->ids[0], number = team->cut.number;
+    const int64_t leader = team->ids[0];
+    const bool is_virtual = team->run->clock.is_virtual;
     int64_t time = -1;
     bool gone = false;
 
@@ -308,9 +322,10 @@ static fast_err follow(fast_team_actor *self)
     FAST_TRY(send_words(actor, leader, TAG_HERE, number, 0, &gone));
     while (time < 0 && !gone) {
         fast_msg *msg = NULL;
-        const fast_err err = fast_receive(actor, leader, TAG_START, FAST_SOON, &msg);
+        const int64_t deadline = is_virtual ? FAST_SOON : fast_now(actor) + LOOK_NS;
+        const fast_err err = fast_receive(actor, leader, TAG_START, deadline, &msg);
 
-        gone = err == FAST_EPEER;
+        gone = err == FAST_EPEER || (err == FAST_ETIMEDOUT && is_deserted(self));
         if (err && err != FAST_EPEER && err != FAST_ETIMEDOUT)
             return err;
         if (!err && msg->words[1] == number)
@@ -318,9 +333,8 @@ static fast_err follow(fast_team_actor *self)
         fast_msg_free(msg);
     }
     self->context.resumed = false;
-    return team->run->clock.is_virtual && !gone
-               ? fast_sleep_until(actor, time + self->context.trainer.rank)
-               : FAST_OK;
+    return is_virtual && !gone ? fast_sleep_until(actor, time + self->context.trainer.rank)
+                               : FAST_OK;
 }
 
 /* Return the step at which workers join: the next one, or where a worker may wait for the steps of
@@ -363,10 +377,11 @@ fast_err fast__cut_next(fast_team_actor *self, bool canceled)
     }
     cut->dues = dues;
     const bool join = cut->open && t->step >= cut->at;
+    const int64_t number = cut->number;
     fast__team_unlock(self);
     if (!join)
         return FAST_OK;
-    return t->rank == 0 ? lead(self) : follow(self);
+    return t->rank == 0 ? lead(self) : follow(self, number);
 }
 
 bool fast__cut_waits(fast_team_actor *self)
