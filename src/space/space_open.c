@@ -291,7 +291,7 @@ static fast_err enter(fast_space *space)
                               "this actor has opened space \"%s\" before: use another name",
                               space->name);
         fast__space_begin(space, i);
-        atomic_store(&slot->clock, 0);
+        atomic_store(&slot->clock, space->clocks.own); /* 0, or a snapshot's */
         atomic_store(&slot->member, mine);
         fast__space_end(space);
     }
@@ -337,7 +337,7 @@ static fast_err build(fast_space *space, const fast_space_options *options,
     bool local, remote;
     fast_actor *actor = space->actor;
     /* The order matters: codecs and pieces need the ranges, stores the tensors, services the
-     * stores; other actors may enter from fast__space_store_fill() on. */
+     * stores; other actors may enter from fast__space_store_open() on. */
     find_neighbours(actor, &local, &remote);
     FAST_TRY(mark(actor, "owner", options->owners, options->owner_count, IS_OWNER, marks));
     FAST_TRY(list_owners(space, options));
@@ -360,14 +360,17 @@ static fast_err build(fast_space *space, const fast_space_options *options,
         FAST_TRY(fast__vector_new(fast__space_device(space), "an update", largest_range(space),
                                   &space->dense));
     space->owned.shared = local;
-    FAST_TRY(enter(space));
+    if (space->map.me >= 0)
+        fast__space_store_fill(space, options);
     if (first)
         FAST_TRY(first(ctx, space));
+    FAST_TRY(enter(space));
     if (space->map.me >= 0) {
-        fast__space_store_fill(space, options);
+        fast__space_store_open(space);
         exchange_interest(space);
     }
-    const int64_t words[3] = { (int64_t)space->signature, fast_actor_life(actor), 0 };
+    const int64_t words[3] = { (int64_t)space->signature, fast_actor_life(actor),
+                               space->clocks.own };
     for (int64_t i = 0; i < space->map.owner_count; i++) {
         if (space->map.owners[i].store.head)
             continue;

@@ -131,10 +131,10 @@ static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_
     fast_space_service *s = space->owned.service;
     fast_space_caller *c = &s->callers[op->from];
     fast_space_slot *slot = &fast__space_own_store(space)->slots[op->from];
-    const int64_t life = msg->words[FAST_SPACE_W_B];
+    const int64_t life = msg->words[FAST_SPACE_W_B], clock = msg->words[FAST_SPACE_W_C];
     const uint32_t member = atomic_load(&slot->member);
     if ((uint64_t)op->id != space->signature || life < 0 || life > UINT32_MAX / 2 - 1 ||
-        2 * ((uint32_t)life + 1) <= member) {
+        clock < 0 || 2 * ((uint32_t)life + 1) <= member) {
         s->refused++;
         return fast__service_answer(space, op->from, FAST_SPACE_REFUSED, 0, 0, 0, 0);
     }
@@ -142,7 +142,7 @@ static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_
     if (life > 0) /* a restarted actor holds no values; a new one may hold a checkpoint's */
         fast__space_forget(space, op->from);
     *c = (fast_space_caller){ .greeted = true, .unacked = c->unacked, .stage = c->stage };
-    atomic_store(&slot->clock, 0);
+    atomic_store(&slot->clock, clock);
     atomic_store(&slot->member, 2 * ((uint32_t)life + 1));
     return FAST_OK;
 }

@@ -28,7 +28,7 @@ enum {
  * answers come from them. */
 typedef enum fast_space_kind {
     FAST_SPACE_SERVE = 0, /* no message: an owner that answers until all others have left */
-    FAST_SPACE_HELLO,     /* request: signature, life */
+    FAST_SPACE_HELLO,     /* request: signature, life, clock to start with */
     FAST_SPACE_PUT,       /* request: sequence, clock, version read; the range's values */
     FAST_SPACE_ADD,       /* request: sequence, clock, version read; the range's values */
     FAST_SPACE_PIECE,     /* request: offset, count; those floats of the next ADD, which has none */

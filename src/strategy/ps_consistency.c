@@ -79,7 +79,9 @@ fast_err fast__ps_warm(ps_writer *wr)
     fast_trainer *t = wr->t;
     const double wanted = wr->c->warm * (double)t->epoch_steps, most = (double)t->step_count;
     const int64_t steps = (int64_t)(wanted < most ? wanted : most);
-    fast_err err = t->rank > 0 && t->step == 0 && steps > 0 ? FAST_ETIMEDOUT : FAST_OK;
+    fast_err err = t->rank > 0 && t->step == 0 && steps > 0 && !fast_trainer_resumed(t)
+                       ? FAST_ETIMEDOUT
+                       : FAST_OK;
 
     FAST_ASSERT(wr->c->push > 0);
     fast_actor_at(t->actor, t->step, "the first steps of worker 0");
