@@ -528,6 +528,8 @@ static fast_err serve(fast_space *space, const fast_space_operation *op)
         if (other < 0)
             return FAST_OK;
         const fast_err err = fast__wait_once(actor, &wait);
+        if (space->owned.gathers)
+            FAST_TRY(fast__service_gather(space));
         if (op->deadline == INT64_MAX && (err == FAST_ETIMEDOUT || actor->mailbox.stamp != stamp)) {
             stamp = actor->mailbox.stamp;
             wait = serve_wait(space, op->deadline);
@@ -544,8 +546,6 @@ static fast_err serve(fast_space *space, const fast_space_operation *op)
             return err;
         if (err && find_active(space, store, op->from) == other)
             return err;
-        if (space->owned.gathers)
-            FAST_TRY(fast__service_gather(space));
     }
 }
 
