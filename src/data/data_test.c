@@ -233,9 +233,8 @@ static void split_keeps_every_sample(void **state)
 }
 
 /* The kinds that need no file. */
-static const char *const synthetic[] = {
-    "digits", "spirals", "blobs", "linear", "nonlinear", "copy"
-};
+static const char *const synthetic[] = { "digits",    "spirals", "blobs", "linear",
+                                         "nonlinear", "copy",    "words" };
 enum { SYNTHETIC_COUNT = sizeof synthetic / sizeof synthetic[0] };
 
 static size_t x_size(const fast_data *data, int64_t count)

@@ -627,14 +627,19 @@ static bool asynchronous_next(fast_team_actor *self)
     bool first = false, stop;
 
     tell_news(self);
-    if (t->step >= t->step_count)
+    if (team->cut.on)
+        self->err = fast__cut_next(self, is_canceled(self));
+    if (self->err || t->step >= t->step_count)
         return false;
+    if (!team->place.alone) /* also where workers do not exchange anything: other ranks ask */
+        fast__progress(t->actor);
     if (self->progress.votes_cast < opened)
         vote_once(self, -1);
     if (!team->place.alone)
         spread_stop(self, false);
+    const bool waits = fast__cut_waits(self);
     fast_critical_begin(t->actor, FAST_CRITICAL_TEAM);
-    if (is_canceled(self) || atomic_load(&team->stop.finished))
+    if ((is_canceled(self) && !waits) || atomic_load(&team->stop.finished))
         first = !atomic_exchange(&team->stop.now, true);
     stop = atomic_load(&team->stop.now);
     fast_critical_end(t->actor);
@@ -648,6 +653,8 @@ bool fast__monitor_next(fast_team_actor *self)
     const bool continues =
         self->team->strategy->synchronous ? synchronous_next(self) : asynchronous_next(self);
 
+    if (!continues)
+        fast__cut_leave(self);
     if (self->err)
         snprintf(self->why, sizeof self->why, "%s", fast_error_detail());
     else if (continues)

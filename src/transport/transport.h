@@ -47,6 +47,7 @@ typedef struct fast_actors_config {
     char record[4096];  /* file to record the run to; "": not recorded */
     char replay[4096];  /* file with a recording to replay; "": no replay */
     bool snapshot;      /* no option: other threads watch the actors (snapshot.h) */
+    bool in_flight;     /* no option: messages in flight are counted (message_pool.h) */
     const char *job;    /* no option: further lines of name=value that a recording belongs to, lent
                            while the world is open; NULL: no such lines */
 } fast_actors_config;
@@ -100,6 +101,10 @@ struct fast_transport {
 
     /* As fast_compute(), without counters. NULL: work->run() is called and reports at once. */
     fast_err (*compute)(fast_actor *actor, fast_work *work);
+
+    /* Return the i-th random stream, besides the actor's own, that decides what happens to it:
+     * jitter, loss; NULL after the last. NULL: the transport draws no random numbers. */
+    fast_rng *(*stream)(fast_actor *actor, int i);
 
     /* As fast_actor_share(). NULL: no two actors share memory. */
     fast_err (*share)(fast_actor *actor, uint64_t key, size_t size, void *out);
@@ -160,8 +165,10 @@ struct fast_world {
     const fast_device *device;       /* of vectors that actors allocate; messages are the host's */
     fast_world_vector *_Atomic vectors; /* of fast__world_vector(), a list */
     int64_t ended_count;                /* serial transports: actors whose program returned */
-    fast_snapshot *snapshot;            /* live view for other threads; NULL: nobody watches */
-    fast_counter *waited; /* [count] ns that actors were blocked for this actor, without
+    uint64_t *watchers; /* serial transports: a bit for each actor that ever waited for any other or
+                           posted a task that watches; else NULL */
+    fast_snapshot *snapshot; /* live view for other threads; NULL: nobody watches */
+    fast_counter *waited;    /* [count] ns that actors were blocked for this actor, without
                                         the time of flight of its messages */
 };
 
@@ -179,6 +186,8 @@ typedef struct fast_task {
      * which writer a read waits for. May be NULL. */
     int64_t (*explain)(fast_actor *actor, struct fast_task *task, int64_t origin);
     bool background;        /* an endless service: its actor may end before it is done */
+    bool watches;           /* its actor is told of every actor that ends, not only of failures and
+                               of actors that it waits for or exchanged messages with */
     fast_err err;           /* its failure */
     bool done;              /* finished or failed */
     struct fast_task *next; /* in the actor's list, in the order of posting */
@@ -277,8 +286,8 @@ struct fast_actor {
     int64_t culprit;  /* the actor that its last failed wait blames; or -1 */
     int64_t begin;    /* time at which its program started */
     int64_t end;      /* time at which its program returned */
-    uint64_t *met;    /* serial transports: a bit for each actor that it sent to or
-                                     heard of; else NULL */
+    uint64_t *met;    /* serial transports: a bit for each actor that it sent to, heard of or was
+                         waited for by; after its end: that it told. Else NULL */
     fast_made *made;  /* groups that it made, counted by comm; freed with the actor */
     fast_blame blame; /* its view of the chain of waits */
 };

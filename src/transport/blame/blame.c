@@ -488,7 +488,9 @@ static void put_begin(blame_line *l, fast_actor *actor, const fast_wait *wait)
 {
     const int64_t waited = fast_now(actor) - wait->since;
     put_name(l, actor, "", actor->id);
-    put(l, " waited %.3g s", waited > 0 ? (double)waited * 1e-9 : 0.0);
+    put(l, " waited");
+    if (waited >= 1000000) /* a wait for an actor that is known not to answer takes no time */
+        put(l, " %.3g s", (double)waited * 1e-9);
     put_name(l, actor, " for ", wait->whom);
     put(l, " (step %" PRId64 ", %s)", actor->step, actor->what[0] ? actor->what : wait->doing);
 }
@@ -564,4 +566,14 @@ fast_err fast__blame_timeout(fast_actor *actor, const fast_wait *wait, bool susp
     else if (suspects && asked && best->end == FAST_BLAME_SILENT && best->culprit != actor->id)
         fast__peers_suspect(actor, best->culprit);
     return fast__fail(FAST_ETIMEDOUT, "%s", l.text);
+}
+
+/* The detail reads like that of a timeout, so that a reader sees what the actor waited for. */
+fast_err fast__blame_silent(fast_actor *actor, const fast_wait *wait)
+{
+    FAST_ASSERT(wait->whom >= 0 && wait->whom != actor->id);
+    blame_line l = { .used = 0 };
+    put_begin(&l, actor, wait);
+    actor->culprit = wait->whom;
+    return fast__fail(FAST_EPEER, "%s, which does not answer", l.text);
 }

@@ -97,3 +97,5 @@ void fast__blame_forget(fast_actor *actor);
 /* Return FAST_ETIMEDOUT with the chain of waits as its detail; sets actor->culprit. An
  * actor at its end that does not answer is suspected from then on if `suspects`. */
 fast_err fast__blame_timeout(fast_actor *actor, const struct fast_wait *wait, bool suspects);
+/* Return FAST_EPEER for a wait for an actor that let another wait time out; sets actor->culprit. */
+fast_err fast__blame_silent(fast_actor *actor, const struct fast_wait *wait);
