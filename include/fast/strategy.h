@@ -206,8 +206,8 @@ FAST_API double fast_flow_sent_fraction(const fast_flow *flow);
 FAST_API void fast_flow_reset(fast_flow *flow);
 
 /* Return memory for this worker's copy of a centre, owned by the run and set as t->centre: count
- * floats, initially w, and `workers` more, initially 0, for its contributions where they are sent
- * with it. FAST_ENOMEM. */
+ * floats, initially w, and fast_trainer_share_count() more, initially 0, for its contributions
+ * where they are sent with it. FAST_ENOMEM. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_centre(fast_trainer *t, float **out);
 
 /*

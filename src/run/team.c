@@ -108,8 +108,8 @@ static fast_err open_memory(fast_team *team)
     FAST_TRY(fast__representative_open(team));
     FAST_TRY(fast__alloc("actors' numbers", actors, sizeof *team->ids, &team->ids));
     FAST_TRY(fast__alloc("the workers", actors, sizeof *team->actors, &team->actors));
-    FAST_TRY(fast__alloc("column means", team->workers, sizeof *team->measures.column_means,
-                         &team->measures.column_means));
+    FAST_TRY(fast__alloc("column means", fast__share_columns(team->workers),
+                         sizeof *team->measures.column_means, &team->measures.column_means));
     FAST_TRY(fast__alloc("waits by actor", actors, sizeof *team->measures.waited,
                          &team->measures.waited));
     FAST_TRY(fast__alloc("missing actors", actors, sizeof *team->progress.missing,
@@ -260,7 +260,7 @@ static fast_err check_workers_memory(const fast_team *team)
     enum { LARGE = 1 << 30, STACK = 64 << 10, VECTORS = 4, SHARES = 3 };
     const double params = (double)team->run->learner->params.count, workers = (double)team->workers;
     const double each = params * VECTORS * sizeof(float) + STACK +
-                        (team->strategy->identical ? 0 : workers * SHARES * sizeof(double));
+                        (double)fast__share_columns(team->workers) * SHARES * sizeof(double);
     const double bytes = each * workers, available = (double)fast__memory_available();
 
     if (bytes < LARGE || strcmp(team->run->config.transport, "mpi") == 0)

@@ -234,7 +234,7 @@ static fast_err make_parts(fast_team_actor *self, int64_t i)
         FAST_TRY(make_learner(self, rank, &o.learner));
     FAST_TRY(fast__context_init(&self->context, &o));
     if (worker)
-        FAST_TRY(fast__alloc("contributions", team->workers, sizeof(double),
+        FAST_TRY(fast__alloc("contributions", fast__share_columns(team->workers), sizeof(double),
                              &self->measures.contributions));
     fast__team_actor_reset(self);
     return fast__saved_states_begin(self);
@@ -278,7 +278,8 @@ void fast__team_actor_reset(fast_team_actor *self)
 
     fast__context_reset(&self->context, team->run->optimizer, team->run->step);
     if (self->measures.contributions)
-        memset(self->measures.contributions, 0, (size_t)team->workers * sizeof(double));
+        memset(self->measures.contributions, 0,
+               (size_t)fast__share_columns(team->workers) * sizeof(double));
     self->progress.step_voted = -1;
     self->progress.loss = 0;
     self->progress.loss_count = 0;

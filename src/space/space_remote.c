@@ -138,11 +138,14 @@ static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg)
     fast_space_operation *get = &space->reader.get;
     const int64_t version = msg->words[FAST_SPACE_W_B], id = msg->words[FAST_SPACE_W_A];
     fast_space_owner *o = &space->map.owners[owner];
+    fast__space_saw(get, version, msg->words[FAST_SPACE_W_C]);
+    space->reader.newest = version > space->reader.newest ? version : space->reader.newest;
+    if (space->reader.peeks)
+        return;
     *fast__space_at(space, space->clocks.read, owner, get->tensor) = version;
     /* An answer holds all of this actor's updates, since an owner handles requests in order. */
     if (get->tensor == 0)
         o->seen = id <= 0 && -id < o->sent ? -id : o->sent;
-    fast__space_saw(get, version, msg->words[FAST_SPACE_W_C]);
 }
 
 /* Unpack an owner's range of the get under way from an answer; part->x is NULL if only its size
@@ -154,6 +157,21 @@ static bool unpack_answer(fast_space *space, int64_t owner, const fast_msg *msg,
     *part = fast__space_part(space, &space->reader.get, owner);
     part->kind = FAST_SPACE_VALUE;
     return fast__space_unpack(space, msg, part);
+}
+
+/* The conditions are those of the get. */
+bool fast__space_has_pushed(const fast_space *space, const fast_space_read *read)
+{
+    FAST_ASSERT(space->map.owner_count > 0 && read);
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        const fast_msg *msg = space->map.owners[i].pushed;
+        int64_t offset, count;
+        fast__space_range(space, i, 0, &offset, &count);
+        if (count > 0 && (!msg || msg->words[FAST_SPACE_W_C] < read->clock_min ||
+                          msg->words[FAST_SPACE_W_B] < read->version_min))
+            return false;
+    }
+    return true;
 }
 
 /* Use the values that an eager owner sent, if they satisfy the get. */

@@ -200,6 +200,8 @@ typedef struct fast_space_reader {
     fast_space_operation get;    /* the get under way; answers to older ids are dropped */
     int64_t missing;             /* remote owners that have not answered it */
     bool never;                  /* an owner says that it cannot be answered */
+    bool peeks;                  /* the get under way does not count as a read */
+    int64_t newest;              /* largest version over the ranges of the get under way */
     bool eager;                  /* owners send new values of tensor 0 unasked */
     fast_space_watched *watched; /* [tensors]; NULL until the first is watched */
 } fast_space_reader;

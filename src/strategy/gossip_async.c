@@ -21,9 +21,10 @@
  * cycle of waits, on any graph. A worker whose request is refused skips the exchange.
  *
  * Peers that crashed or ended are not chosen. An exchange with a peer that goes down is given up,
- * and its late reply is discarded. A worker that ends tells all others, because its actor may live
- * on without answering while it collects models. A restarted worker starts with mass 0 and becomes
- * the first model that reaches it. At the end `push` receives the models in flight (flush).
+ * and its late reply is discarded. A worker that ends tells its neighbours, because its actor may
+ * live on without answering while it collects models. A restarted worker starts with mass 0 and
+ * becomes the first model that reaches it. At the end `push` receives the models in flight (drain
+ * of exchange.c).
  *
  * With a lossy codec, h_ij is the copy of w_i that worker j holds (links.c), and gamma the smaller
  * step size of both ends:
@@ -80,22 +81,24 @@ static const fast_option options[] = {
 typedef struct async_block {
     int64_t question; /* number of the last request */
     double mass;      /* push: a_i */
-    bool lost[];      /* [workers]: this worker's copy is lost; ask for a complete model */
+    bool flags[];     /* [2 * workers]: `lost` of the agent, then `sent` */
 } async_block;
 
 /* A worker's state besides its replica. */
 typedef struct agent {
-    fast_trainer *t;            /* the worker */
-    const async_config *c;      /* its options */
-    fast_service *service;      /* answers requests in the actor's waits; NULL with push */
-    fast_links links;           /* of models to and from all workers */
-    fast_neighbours neighbours; /* workers that it may choose */
-    fast_intake in;             /* push: models that arrive; else `last` alone is used */
-    fast_msg **deferred;        /* [workers]: requests to answer once the weights are free */
-    int64_t deferred_count;     /* length of deferred */
-    bool computing;             /* the weights are in use */
-    int64_t asked;              /* rank whose reply is awaited; -1: none is */
-    async_block *own;           /* persists */
+    fast_trainer *t;        /* the worker */
+    const async_config *c;  /* its options */
+    fast_service *service;  /* answers requests in the actor's waits; NULL with push */
+    fast_links links;       /* of models to and from all workers */
+    fast_intake in;         /* push: models that arrive; else `last` alone is used */
+    fast_msg **deferred;    /* [deferred_room]: requests to answer once the weights are free */
+    int64_t deferred_room;  /* workers that may ask this one */
+    int64_t deferred_count; /* length of deferred */
+    bool *lost;             /* [workers]: this worker's copy is lost; ask for a complete model */
+    bool *sent;             /* push: [workers]: a model was pushed to that worker; else NULL */
+    bool computing;         /* the weights are in use */
+    int64_t asked;          /* rank whose reply is awaited; -1: none is */
+    async_block *own;       /* persists */
 } agent;
 
 /* Ask the receiver of a message for a complete model, or not. */
@@ -199,7 +202,7 @@ static fast_err serve(void *ctx, fast_msg **move)
         return reply_to(a, request, false);
     if (a->asked >= 0 && request->from > fast_actor_id(a->t->actor))
         return reply_to(a, request, true);
-    if (a->deferred_count == a->t->workers) /* more requests than peers: one restarted */
+    if (a->deferred_count == a->deferred_room) /* more requests than peers: one restarted */
         return reply_to(a, request, true);
     a->deferred[a->deferred_count++] = request;
     return FAST_OK;
@@ -244,7 +247,7 @@ static fast_err start_exchange(agent *a)
     if (a->c->p < 1 && fast__random_uniform(t->actor) >= a->c->p)
         return FAST_OK;
     /* A peer that ended is not asked: this step has no exchange. */
-    rank = fast__neighbour_pick(t, &a->neighbours);
+    rank = fast__neighbour_pick(t);
     if (rank < 0 || a->in.last[rank])
         return FAST_OK;
     a->asked =
@@ -253,8 +256,8 @@ static fast_err start_exchange(agent *a)
     if (err)
         a->asked = -1;
     FAST_TRY(err);
-    set_resync(msg, a->own->lost[rank]);
-    a->own->lost[rank] = false;
+    set_resync(msg, a->lost[rank]);
+    a->lost[rank] = false;
     msg->words[FAST_REPLICA_OWN] = ++a->own->question;
     err = fast_send(t->actor, t->worker_ids[rank], &msg);
     if (err) {
@@ -279,8 +282,8 @@ static fast_err mix_reply(agent *a, const fast_msg *msg, bool late, bool *mixed_
     if (msg->part_count == 0 || (late && !a->links.differ))
         return FAST_OK;
     const fast_err err = fast__links_open(&a->links, rank, msg, &other);
-    a->own->lost[rank] = a->links.differ && err == FAST_EFORMAT;
-    if (a->own->lost[rank] || late)
+    a->lost[rank] = a->links.differ && err == FAST_EFORMAT;
+    if (a->lost[rank] || late)
         return FAST_OK;
     FAST_TRY(err);
     *mixed_out = true;
@@ -319,28 +322,50 @@ static fast_err receive_reply(agent *a, bool *mixed_out)
     return release(a, false);
 }
 
-/* End of a worker that answers: refuse the deferred requests, and tell all workers that it replies
- * no more. Its actor may live on, with mpi while it collects the models of other workers. */
+/* Does a worker have the same neighbours at all steps? */
+static bool is_static(const fast_trainer *t)
+{
+    FAST_ASSERT(t->topology != NULL);
+    return fast_topology_period(t->topology) == 1;
+}
+
+/* Tell a worker that this one replies no more. A silent one is told too: it may be back later. */
+static fast_err tell_over(agent *a, int64_t rank)
+{
+    fast_trainer *t = a->t;
+    fast_msg *msg = NULL;
+
+    FAST_ASSERT(rank != t->rank);
+    FAST_TRY(fast_msg_new(t->actor, FAST_TAG_REPLY, &msg));
+    msg->words[FAST_REPLICA_OWN] = OVER;
+    const fast_err err = fast_send(t->actor, t->worker_ids[rank], &msg);
+    return err && !fast__is_peers(err) ? err : FAST_OK;
+}
+
+/* End of a worker that answers: refuse the deferred requests, and tell all workers that may ask it
+ * that it replies no more. Its actor may live on, with mpi while it collects the models of other
+ * workers. */
 static fast_err leave(agent *a)
 {
     fast_trainer *t = a->t;
+    fast_neighbours from;
+    fast_err err = FAST_OK;
 
     FAST_ASSERT(a->c->how != PUSH);
     FAST_TRY(release(a, true));
-    for (int64_t rank = 0; rank < t->workers; rank++) {
-        fast_msg *msg = NULL;
-        fast_err err;
-
-        if (rank == t->rank) /* a silent one is told too: it may be back later */
-            continue;
-        FAST_TRY(fast_msg_new(t->actor, FAST_TAG_REPLY, &msg));
-        msg->words[FAST_REPLICA_OWN] = OVER;
-        err = fast_send(t->actor, t->worker_ids[rank], &msg);
-        fast_msg_free(msg);
-        if (err && !fast__is_peers(err))
-            return err;
+    if (!is_static(t)) {
+        for (int64_t rank = 0; rank < t->workers && !err; rank++)
+            if (rank != t->rank)
+                err = tell_over(a, rank);
+        return err;
     }
-    return FAST_OK;
+    FAST_TRY(fast__neighbours_init(t, &from));
+    from.count =
+        fast_topology_in(t->topology, t->step, t->rank, from.ranks, from.weights, &from.self);
+    for (int64_t i = 0; i < from.count && !err; i++)
+        err = tell_over(a, from.ranks[i]);
+    fast__neighbours_fini(&from);
+    return err;
 }
 
 /* Compute the gradient; requests that arrive meanwhile are deferred. */
@@ -492,7 +517,7 @@ static fast_err push(agent *a)
     FAST_ASSERT(a->c->how == PUSH);
     if (a->c->p < 1 && fast__random_uniform(t->actor) >= a->c->p)
         return FAST_OK;
-    rank = fast__neighbour_pick(t, &a->neighbours);
+    rank = fast__neighbour_pick(t);
     if (rank < 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "weights");
@@ -503,6 +528,7 @@ static fast_err push(agent *a)
     fast_buffer_free(buffer);
     FAST_TRY(err);
     err = fast_send(t->actor, t->worker_ids[rank], &msg);
+    a->sent[rank] = true;
     if (!err)
         return give_mass(a, rank, fraction);
     fast__links_renew(&a->links, rank);
@@ -523,13 +549,13 @@ static fast_err train_pushing(agent *a)
         FAST_TRY(push(a));
     }
     FAST_TRY(fast_trainer_end(t));
-    return a->c->flush ? fast__intake_flush(&a->in) : FAST_OK;
+    return a->c->flush ? fast__intake_drain(&a->in, a->sent) : FAST_OK;
 }
 
 /* Allocate the state of a worker. A restarted one has mass 0. */
 static fast_err agent_init(fast_trainer *t, const async_config *c, agent *a)
 {
-    const size_t size = sizeof *a->own + (size_t)t->workers * sizeof *a->own->lost;
+    const size_t size = sizeof *a->own + 2 * (size_t)t->workers * sizeof *a->own->flags;
 
     *a = (agent){ .t = t, .c = c, .asked = -1 };
     FAST_ASSERT(t->topology != NULL);
@@ -538,11 +564,15 @@ static fast_err agent_init(fast_trainer *t, const async_config *c, agent *a)
         memset(a->own, 0, size);
         a->own->mass = fast_actor_life(t->actor) > 0 ? 0 : 1 / (double)t->workers;
     }
-    FAST_TRY(fast__neighbours_init(t, &a->neighbours));
+    a->lost = a->own->flags;
+    a->sent = c->how == PUSH ? a->own->flags + t->workers : NULL;
     FAST_TRY(fast__intake_init(t, FAST_TAG_MODEL, take_push, a, &a->in));
     /* Every pair has flows of its own, and messages of an earlier call may be lost. */
     FAST_TRY(fast__links_init(t, true, false, c->gamma, &a->links));
-    return fast__alloc("requests", t->workers, sizeof(fast_msg *), &a->deferred);
+    if (c->how == PUSH)
+        return FAST_OK;
+    a->deferred_room = is_static(t) ? fast_topology_degree_max(t->topology) : t->workers;
+    return fast__alloc("requests", a->deferred_room, sizeof(fast_msg *), &a->deferred);
 }
 
 /* Free everything, also after a failed agent_init(). */
@@ -554,7 +584,6 @@ static void agent_fini(agent *a)
     fast__free(a->deferred);
     fast__links_fini(&a->links);
     fast__intake_fini(&a->in);
-    fast__neighbours_fini(&a->neighbours);
 }
 
 /* With overlap the request is sent during the gradient; the other worker replies after its own

@@ -9,8 +9,16 @@
  *   sent       an eager server sent the values before it had the last writes. Each write is stored,
  *              and values name the last request that they hold; within the slack s they lack at
  *              most s writes. Of more than PS_RECENT_MAX the values are asked for instead
- *   waiting    with `eager`, elements that the codec holds back
+ *   waiting    with `eager` or a budget, elements that the codec holds back
  *   summed     with a slack, gradients since the last write, where reads are more frequent
+ *
+ * The bound for elements that a codec defers (budget: Bösen, Wei et al. 2015). Of a slack s they
+ * may wait h = (s + 1) / 2 rounds, and reads wait for rounds that are s - h old, so that no update
+ * is seen later than the slack allows:
+ *
+ *     write of round c:  if c - complete > h: send all elements that have waited, beyond the budget
+ *
+ * While a read waits for other workers and the link is idle, elements that wait are sent early.
  *
  * A gradient counts as a step of plain SGD, -lr g: the server's state of other rules is not known
  * here. Memory: the model for each stored write. Cost: none where nothing is lacking.
@@ -20,7 +28,8 @@
 #include "strategy/ps.h"
 #include "tensor/vector.h"
 
-enum { PS_RECENT_MAX = 8 }; /* writes that are stored */
+enum { PS_RECENT_MAX = 8 };             /* writes that are stored */
+static const int64_t IDLE_NS = 1000000; /* wait of a read after which elements are sent early */
 
 fast_err fast__ps_recent_init(ps_writer *wr)
 {
@@ -125,8 +134,62 @@ void fast__ps_add_own(ps_writer *wr)
                 r->sent[i * r->shards + k] > seen)
                 fast__vector_add(count, r->x[i] + offset, t->w + offset);
         }
-    if (r->room > 0)
+    if (r->room > 0 || wr->hold.rounds > 0)
         fast__space_add_waiting(wr->copies.spaces[0], scale_of(wr), t->w);
     if (wr->c->slack > 0 && wr->sum && wr->pushed < wr->step)
         fast__vector_axpy(t->count, scale_of(wr), wr->sum, t->w);
+}
+
+void fast__ps_hold_begin(ps_writer *wr)
+{
+    FAST_ASSERT(wr->hold.complete <= wr->step);
+    for (int64_t i = 0; wr->hold.rounds > 0 && i < wr->copies.count; i++)
+        if (wr->copies.spaces[i])
+            fast__space_set_due(wr->copies.spaces[i],
+                                wr->step - wr->hold.complete > wr->hold.rounds);
+}
+
+void fast__ps_hold_end(ps_writer *wr)
+{
+    FAST_ASSERT(wr->hold.rounds >= 0);
+    if (wr->hold.rounds > 0 && !fast__space_is_waiting(wr->copies.spaces[wr->copies.first]))
+        wr->hold.complete = wr->step;
+    else if (wr->hold.rounds > 0 && wr->step - wr->hold.complete > wr->hold.rounds)
+        wr->hold.complete = wr->step - 1; /* only elements of this round may wait */
+}
+
+/* Write elements that wait, with a gradient of 0. */
+static fast_err send_early(ps_writer *wr)
+{
+    FAST_ASSERT(wr->hold.rounds > 0);
+    fast__vector_fill(wr->t->count, 0, wr->g);
+    fast__ps_recent_begin(wr, wr->g);
+    FAST_TRY(
+        fast__ps_copies_write(&wr->copies, &(ps_operation){ .kind = PS_WRITE_ADD, .x = wr->g }));
+    fast__ps_recent_end(wr);
+    if (!fast__space_is_waiting(wr->copies.spaces[wr->copies.first]))
+        wr->hold.complete = wr->step;
+    return FAST_OK;
+}
+
+/* A read of a short tensor under the same condition waits as the read of the model does; that is
+ * asked for once only, since its values may travel for long. */
+fast_err fast__ps_get_or_send(ps_writer *wr, fast_space_read *read)
+{
+    fast_trainer *t = wr->t;
+    fast_err err = wr->hold.rounds > 0 ? FAST_ETIMEDOUT : FAST_OK;
+
+    FAST_ASSERT(!wr->arriving);
+    while (err == FAST_ETIMEDOUT && wr->hold.complete < wr->step) {
+        fast_space *space = wr->copies.spaces[wr->copies.first];
+        fast_space_read there = *read;
+
+        if (fast__space_has_pushed(space, read))
+            break;
+        err = fast_space_get(space, wr->copies.tensors.contributions, NULL, &there,
+                             fast_now(t->actor) + IDLE_NS);
+        if (err == FAST_ETIMEDOUT && fast__space_is_idle(space))
+            FAST_TRY(send_early(wr));
+    }
+    return fast__ps_copies_get(&wr->copies, 0, t->w, read);
 }

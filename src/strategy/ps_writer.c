@@ -129,7 +129,7 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     if (wr->fetched)
         read.version = wr->version;
     else
-        FAST_TRY(fast__ps_copies_get(&wr->copies, 0, t->w, &read));
+        FAST_TRY(fast__ps_get_or_send(wr, &read));
     if (fast__ps_recent_lost(wr)) { /* ask: an answer lacks no write */
         read.full_values = true;
         FAST_TRY(fast__ps_copies_get(&wr->copies, 0, t->w, &read));
@@ -265,18 +265,22 @@ fast_err fast__ps_push(ps_writer *wr)
     fast_actor_at(t->actor, wr->step, wr->base ? "difference" : "gradient");
     /* Elements that the codec held back may be sent now; those that still wait are subtracted after
      * the write. */
-    if (wr->unseen)
+    if (wr->unseen && wr->c->weak)
         fast__ps_unseen(wr, 1, NULL);
+    else if (wr->unseen)
+        FAST_TRY(fast__ps_bound_next(wr, x));
     if (wr->layers.count > 0)
         fast__ps_layers_take(t, &wr->layers);
+    fast__ps_hold_begin(wr);
     fast__ps_recent_begin(wr, x);
     FAST_TRY(write_model(wr, x));
     fast__ps_recent_end(wr);
+    fast__ps_hold_end(wr);
     wr->pushed = wr->step;
     wr->written = true;
     if (wr->state_read)
         FAST_TRY(write_state(wr));
-    if (wr->unseen)
+    if (wr->unseen && wr->c->weak)
         FAST_TRY(fast__ps_bound_value(wr, x));
     if (wr->sum)
         fast__vector_fill(t->count, 0, wr->sum);
@@ -336,6 +340,9 @@ static fast_err writer_init(ps_writer *wr)
     FAST_TRY(fast__ps_layers_new(wr->t, c, &wr->layers));
     wr->pieces.on = fast__ps_in_pieces(c, &wr->layers);
     FAST_TRY(fast__ps_copies_open(wr->t, c, &wr->layers, &wr->copies));
+    wr->hold.complete = wr->step;
+    if (c->slack > 0 && c->push == 1 && fast__space_defers(wr->copies.spaces[0]))
+        wr->hold.rounds = (c->slack + 1) / 2;
     /* One visit for a write and the next read is possible where no read waits for other writers. */
     wr->fused = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
                 c->epochs == 1 && !c->priority && !wr->pieces.on && wr->layers.count == 0 &&

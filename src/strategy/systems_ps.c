@@ -206,25 +206,36 @@ const fast_system fast__systems_ps[] = {
     },
     {
         .name = "quorum",
-        .title = "Aggregation by quorum",
+        .title = "Aggregation by quorum, epochs that end at 75%",
         .by = "Langer et al. 2020",
         .row = 41,
-        .flags = "strategy=ps:slack=0,backup=1 lr=0.1",
+        .flags = "strategy=ps:slack=0,backup=1,epochs=0.75 lr=0.1",
         COLUMNS("DP", "sync.", "ad hoc", "single PS", "synchronous"),
-        .remarks = "A step ends when a quorum of workers has arrived. That an epoch ends at 75% is "
-                   "project-adam.",
-        .alias_of = "backup-workers",
-        .differs = "a fraction of workers instead of a number",
+        .remarks = "A step ends when all workers but one have arrived, an epoch when 75% of its "
+                   "samples have been processed.",
+        .missing = "a quorum by fraction: it is the number of workers without `backup`",
     },
     {
         .name = "value-bound",
         .title = "Value bound",
-        .by = "Langer et al. 2020",
+        .by = "Langer et al. 2020; Wei et al. 2015",
         .row = 43,
-        .flags = "strategy=ps:value=0.05 optimizer=sgd",
+        .flags = "strategy=ps:value=0.5 optimizer=sgd",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
-        .remarks = "A worker waits while its updates that another worker has not read would move a "
-                   "weight by more than a bound that falls with the root of the step.",
+        .remarks = "A worker waits before it sends an update while others have not read enough: "
+                   "no worker's weights differ from the true ones by more than a bound that falls "
+                   "with the root of the step.",
+        .missing = "a smaller bound for an update that alone is larger than the bound divided by "
+                   "the number of workers: it waits for all reads, and is sent whole",
+    },
+    {
+        .name = "value-bound-weak",
+        .title = "Weak value bound: each worker bounds its own unread updates",
+        .by = "Wei et al. 2015",
+        .flags = "strategy=ps:value=0.05,weak=yes optimizer=sgd",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
+        .remarks = "A worker that has sent updates which others have not read, and which move a "
+                   "weight by more than a bound that falls with the root of the step, waits.",
     },
     {
         .name = "consgd",
@@ -279,22 +290,24 @@ const fast_system fast__systems_ps[] = {
         .title = "Bösen: SSP within a budget of bandwidth",
         .by = "Wei et al. 2015",
         .row = 49,
-        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bytes=200000 optimizer=sgd "
-                 "lr=0.025 batch=8",
+        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bandwidth=1.6e8 "
+                 "optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
-        .remarks = "Updates are sent in the order of their relative size, within a budget of bytes "
-                   "a round; servers send new values unasked.",
+        .remarks = "Updates are sent in the order of their relative size, within a budget of bits "
+                   "per second, early when the link is idle, and at the latest when the staleness "
+                   "bound demands it; servers send new values unasked.",
+        .missing = "a budget of the servers: they send whole values",
     },
     {
         .name = "pmls",
         .title = "PMLS: Bösen and STRADS",
         .by = "Petuum 2016",
         .row = 50,
-        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bytes=200000 optimizer=sgd "
-                 "lr=0.025 batch=8",
+        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bandwidth=1.6e8 "
+                 "optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Bösen with a scheduler of model-parallel work.",
-        .missing = "STRADS",
+        .missing = "STRADS; a budget of the servers: they send whole values",
         .alias_of = "bosen",
         .differs = "the scheduler STRADS",
     },
@@ -334,7 +347,7 @@ const fast_system fast__systems_ps[] = {
                  "batch=8",
         COLUMNS("MP + DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "Dense layers send activations and errors, and servers multiply them; an epoch "
-                   "ends when 75% of the workers have ended theirs.",
+                   "ends when 75% of its samples have been processed.",
         .missing = "model parallelism, agreement by Paxos: copies are written by the workers",
     },
     {

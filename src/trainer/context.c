@@ -49,8 +49,10 @@ static fast_err make_vectors(fast_context *c)
         t->w = c->learner->w;
         t->g = c->learner->g;
         t->s = c->learner->s;
-        FAST_TRY(fast__alloc("contributions", t->workers, sizeof(double), &c->shares.w));
-        return fast__alloc("contributions", t->workers, sizeof(double), &c->shares.g);
+        FAST_TRY(fast__alloc("contributions", fast_trainer_share_count(t), sizeof(double),
+                             &c->shares.w));
+        return fast__alloc("contributions", fast_trainer_share_count(t), sizeof(double),
+                           &c->shares.g);
     }
     FAST_TRY(fast__vector_new(fast__context_device(c), "a server's parameters",
                               t->count + t->state_count, &c->memory));
@@ -146,7 +148,8 @@ void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t st
     copy_model(context);
     fast__rule_state_copy(context->optimizer, rule, t->count);
     if (context->shares.w)
-        memset(context->shares.w, 0, (size_t)t->workers * sizeof *context->shares.w);
+        memset(context->shares.w, 0,
+               (size_t)fast_trainer_share_count(t) * sizeof *context->shares.w);
     if (context->codecs.sum)
         fast__coded_restart(context->codecs.sum, step);
     drop_strategy(context);

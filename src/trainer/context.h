@@ -105,10 +105,13 @@ typedef struct fast_context_codecs {
     const float *reference;     /* weights that changes are compared with; NULL: w */
 } fast_context_codecs;
 
+/* Return the number of workers whose contributions are counted: of all, or of a sample. */
+int64_t fast__share_columns(int64_t workers);
+
 /* Contributions (vectors.c). NULL at servers. */
 typedef struct fast_context_shares {
-    double *w;           /* [workers] of the replica */
-    double *g;           /* [workers] of the gradient */
+    double *w;           /* [fast_trainer_share_count()] of the replica */
+    double *g;           /* [fast_trainer_share_count()] of the gradient */
     int64_t summed_step; /* of the newest gradient whose sum was started, from 1; 0: none */
 } fast_context_shares;
 

@@ -50,6 +50,7 @@ typedef struct fast_blame_survey {
     int64_t sender;                           /* an actor whose message has not arrived; or -1 */
     int64_t suspect;                          /* result of the survey before; or -1 */
     uint64_t answers[FAST_BLAME_SURVEY / 64]; /* a bit for each actor that answered */
+    uint64_t alive[FAST_BLAME_SURVEY / 64];   /* of all surveys of the wait together */
 } fast_blame_survey;
 
 /* Questions that arrived while the actor did not wait: a ring of the newest. */
