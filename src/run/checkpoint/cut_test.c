@@ -55,6 +55,13 @@ static const job jobs[] = {
     { "strategy=elastic:period=2", "seed=1", SUM_CENTRE },
     { "strategy=elastic:servers=2,period=3", "optimizer=momentum", SUM_NONE },
     { "strategy=elastic:servers=2", "codec=topk:ratio=0.3", SUM_NONE },
+    { "strategy=elastic_tree:up=2,down=1", "seed=1", SUM_NONE },
+    { "strategy=elastic_tree", "codec=topk:ratio=0.3", SUM_NONE },
+    { "strategy=mpca:period=2", "optimizer=momentum", SUM_NONE },
+    { "strategy=mpca", "codec=qsgd", SUM_NONE },
+    { "strategy=ensemble", "seed=1", SUM_REPLICAS },
+    { "strategy=hogwild:chunk=8", "seed=1", SUM_NONE },
+    { "strategy=hogwild:clusters=2,period=2,chunk=16", "seed=4", SUM_NONE },
     { "strategy=ps:slack=-1", "seed=1", SUM_SERVERS },
     { "strategy=ps:slack=2", "seed=3", SUM_SERVERS },
     { "strategy=ps:slack=1,servers=3", "optimizer=adam", SUM_NONE },
@@ -238,9 +245,9 @@ static uint64_t train(const job *j, const char *transport, int every, int64_t re
 {
     char checkpoint[PATH], from[PATH], period[64];
     const bool sim = strcmp(transport, "transport=sim") == 0;
+    const char *cluster = strstr(j->strategy, "hogwild") ? clusters[2] : clusters[every % 4];
     const char *extra[] = {
-        transport, checkpoint, period, sim ? clusters[every % 4] : NULL, resume >= 0 ? from : NULL,
-        NULL
+        transport, checkpoint, period, sim ? cluster : NULL, resume >= 0 ? from : NULL, NULL
     };
 
     if (!sim) {
