@@ -354,6 +354,37 @@ static void transports_change(void **state)
     }
 }
 
+/* A run of other workers, another strategy or topology continues with the model of a snapshot. */
+static void the_model_is_enough_for_others(void **state)
+{
+    static const char *const others[][2] = { { "workers=2", "strategy=gossip_async" },
+                                             { "workers=6", "strategy=allreduce" },
+                                             { "workers=4", "strategy=ps:slack=1,servers=2" } };
+    watcher first = { .copies = true };
+    char from[PATH];
+
+    (void)state;
+    (void)train(&jobs[0], "transport=sim", 6, -1, &first);
+    assert_true(first.inside > 0);
+    path_of("resume=", "copy", 0, from);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        const char *const options[] = {
+            others[i][0], others[i][1],    "batch=4",           "lr=1",
+            "steps=24",   "seed=1",        "schedule=constant", "transport=sim",
+            from,         "optimizer=sgd", "evaluate=no",       NULL
+        };
+        fast_run *run = NULL;
+
+        if (fast_run_open_learner(options, &counting, NULL, &run))
+            fail_msg("%s %s: %s", others[i][0], others[i][1], fast_error_detail());
+        assert_non_null(strstr(run->text.resume_note, "are dropped"));
+        assert_in_range(run->step, 1, STEPS - 1);
+        assert_int_equal(fast_run_train(run), FAST_OK);
+        assert_int_equal(fast_run_result(run)->steps, STEPS);
+        fast_run_close(run);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +392,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(no_update_is_lost_or_doubled),
         cmocka_unit_test(snapshots_on_threads_add_up),
         cmocka_unit_test(transports_change),
+        cmocka_unit_test(the_model_is_enough_for_others),
     };
     char command[128];
 
