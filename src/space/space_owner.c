@@ -357,6 +357,8 @@ fast_err fast__service_advance(fast_space *space)
 {
     FAST_ASSERT(space->owned.service);
     fast_space_service *s = space->owned.service;
+    s->postponed = space->owned.gathers;
+    s->instant = fast_now(space->actor);
     for (;;) {
         /* A lock that is queued for reading comes first: one lock at a time. */
         if (s->queued_read >= 0) {
@@ -376,13 +378,32 @@ fast_err fast__service_advance(fast_space *space)
         }
         fast_msg_free(msg);
         FAST_TRY(err);
+        /* An update took time: requests that it held up do not wait for further ones. */
+        if (s->postponed && fast_now(space->actor) > s->instant)
+            FAST_TRY(fast__service_try_all(space));
     }
     FAST_TRY(fast__service_send_acks(space));
     /* Armed before it looks: local actors change things too. */
     if (s->pending.count > 0 || space->reader.eager)
         fast__space_arm(space, fast__space_own_store(space));
+    s->postponed &= s->pending.count > 0 || space->reader.eager;
+    if (s->postponed)
+        return FAST_OK;
     FAST_TRY(fast__service_push(space));
     return fast__service_try_all(space);
+}
+
+/* Requests of one instant arrive one by one; one nanosecond later all are there. */
+fast_err fast__service_gather(fast_space *space)
+{
+    FAST_ASSERT(space->owned.service && space->owned.gathers);
+    if (!space->owned.service->postponed)
+        return FAST_OK;
+    FAST_TRY(fast_sleep_until(space->actor, fast_now(space->actor) + 1));
+    space->owned.gathers = false;
+    const fast_err err = fast__service_advance(space);
+    space->owned.gathers = true;
+    return err;
 }
 
 /* The next fast__service_try_all() looks at all pending requests. */

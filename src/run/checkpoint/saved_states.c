@@ -252,7 +252,8 @@ fast_err fast__saved_states_take(fast_team *team, int64_t i, int64_t step, const
     FAST_TRY(fast__saved_reserve(saved, size));
     memcpy(saved->bytes, bytes, size);
     saved->step = step;
-    if (i < team->workers && o->votes && o->step == step &&
+    /* A run that stops at the step of a checkpoint sends the states again: they have voted. */
+    if (i < team->workers && o->votes && o->step == step && o->whole != step &&
         find_record(saved, FAST_SAVED_WEIGHTS, &w) && find_record(saved, FAST_SAVED_STATE, &s) &&
         w.size == (size_t)learner->params.count * sizeof(float) &&
         s.size == (size_t)learner->state.count * sizeof(float))
