@@ -524,6 +524,8 @@ static fast_err serve(fast_space *space, const fast_space_operation *op)
     /* Each wait is for any message, and ends early when a local actor leaves. */
     for (;;) {
         FAST_TRY(space->task.err);
+        if (space->owned.gathers) /* after every wait: requests may have been postponed in it */
+            FAST_TRY(fast__service_gather(space));
         const int64_t other = find_active(space, store, op->from);
         if (other < 0)
             return FAST_OK;
@@ -544,8 +546,6 @@ static fast_err serve(fast_space *space, const fast_space_operation *op)
             return err;
         if (err == FAST_EPEER && find_active(space, store, op->from) == other)
             return err;
-        if (space->owned.gathers)
-            FAST_TRY(fast__service_gather(space));
     }
 }
 
