@@ -261,6 +261,24 @@ static void cocktail_has_its_limit(void **state)
                           LIST("strategy=allreduce")) < 1e-4);
 }
 
+/* Streaming DiLoCo: the first fragment is exchanged at the end of each period, as DiLoCo exchanges
+ * the whole model; a gradient of the quadratic is one of each weight alone, so its weights have the
+ * same bits. Other fragments are exchanged at other steps. One fragment is DiLoCo. */
+static void streaming_diloco_is_staggered(void **state)
+{
+#define DILOCO "strategy=local:period=8,outer=nesterov,momentum=0.9,rate=0.7"
+    static quadratic one, four;
+
+    (void)state;
+    assert_true(differ_by(true, LIST(DILOCO ",fragments=1"), LIST(DILOCO)) == 0);
+    train_quadratic(true, LIST(DILOCO), &one);
+    train_quadratic(true, LIST(DILOCO ",fragments=4"), &four);
+    assert_memory_equal(one.w, four.w, WEIGHTS / 4 * sizeof *one.w);
+    for (int f = 1; f < 4; f++)
+        assert_memory_not_equal(one.w + WEIGHTS / 4 * f, four.w + WEIGHTS / 4 * f,
+                                WEIGHTS / 4 * sizeof *one.w);
+}
+
 /* Workers with equal gradients vote as one: Lion. */
 static void distributed_lion_is_lion(void **state)
 {
@@ -289,6 +307,7 @@ int main(void)
         cmocka_unit_test(ef21_has_its_limits),
         cmocka_unit_test(demo_has_its_limits),
         cmocka_unit_test(cocktail_has_its_limit),
+        cmocka_unit_test(streaming_diloco_is_staggered),
         cmocka_unit_test(distributed_lion_is_lion),
         cmocka_unit_test(moshpit_in_one_group_is_allreduce),
     };
