@@ -4,7 +4,15 @@
  *
  *     T = L + m G                                     (the alpha-beta model: store and forward)
  *
- * The header is free. With contention a node's outgoing link transfers one message at a time, and
+ * The header is free. Keys of a measured cluster (docs/real-against-simulated.md) add the terms of
+ * LogGP (Alexandrov et al. 1995) and of MPI over TCP, all 0 by default:
+ *
+ *     o        for each message, at both ends, beside its bytes        (overhead)
+ *     m (S-G)  where a connection, which sends one message at a time,
+ *              has a bandwidth 1 / S of its own                        (stream)
+ *     2 L      before the first byte of a message above a size         (eager): request and answer
+ *
+ * With contention a node's outgoing link transfers one message at a time, and
  * so does the receiver's incoming one: each is occupied for m G. The receiver's is taken when the
  * first byte arrives, which is an event of its own, so that a message over a slow link does not
  * block one that arrives before it:
@@ -187,11 +195,30 @@ static fast_sim_pair *pair_of(fast_sim *sim, fast_sim_actor *from, int64_t to)
     return &from->pairs.slots[i];
 }
 
-/* Return m G in whole nanoseconds. One product and one sum: equal on every machine. */
+/* Return `size` times `ns_per_byte` in whole nanoseconds. One product and one sum: equal on every
+ * machine. */
+static int64_t bytes_ns(size_t size, double ns_per_byte)
+{
+    const double ns = (double)size * ns_per_byte + 0.5;
+    return ns < 1e18 ? (int64_t)ns : INT64_C(1000000000000000000);
+}
+
+/* Return o + m G: the time for which a message occupies each end. */
 static int64_t transfer_ns(const fast_sim_link *link, size_t size)
 {
-    const double ns = (double)size * link->ns_per_byte + 0.5;
-    return ns < 1e18 ? (int64_t)ns : INT64_C(1000000000000000000);
+    return link->overhead_ns + bytes_ns(size, link->ns_per_byte);
+}
+
+/* Return the delay by a connection that is slower than its ends and sends one message at a time. */
+static int64_t stream_ns(const fast_sim *sim, const fast_sim_link *link, size_t size,
+                         fast_sim_pair *pair)
+{
+    const int64_t begin = pair->stream_free > sim->now ? pair->stream_free : sim->now;
+    const int64_t took = bytes_ns(size, link->stream_ns_per_byte);
+    const int64_t ends = bytes_ns(size, link->ns_per_byte);
+
+    pair->stream_free = begin + took;
+    return begin - sim->now + (took > ends ? took - ends : 0);
 }
 
 /* Free and count a message that is lost. */
@@ -324,6 +351,8 @@ void fast__sim_send(fast_actor *actor, fast_msg *msg)
                          NULL);
         }
     }
+    if (link->eager && fast__msg_payload(msg) > (size_t)link->eager)
+        late += 2 * link->latency_ns; /* the rendezvous: may I send? do */
     if (msg->unreliable) {
         if (lost)
             drop(sim, msg);
@@ -334,6 +363,8 @@ void fast__sim_send(fast_actor *actor, fast_msg *msg)
     if (lost)
         late += retries(sim, from, link);
     fast_sim_pair *pair = pair_of(sim, from, msg->to);
+    if (pair && link->stream_ns_per_byte > 0)
+        late += stream_ns(sim, link, fast__msg_payload(msg), pair);
     if (pair)
         transmit(sim, from, link, msg, late, pair);
     else
