@@ -15,7 +15,7 @@
  *
  * Options, all optional, with the values of cluster_value.c: nodes (0: one for each actor of the
  * largest role), cores, speed, memory, speed_jitter, latency, bandwidth, stream, overhead, eager,
- * jitter, contention, loss, duplicate, reorder, retry, detection (until a silent actor is
+ * packet, jitter, contention, loss, duplicate, reorder, retry, detection (until a silent actor is
  * suspected).
  */
 #include "transport/sim/cluster.h"
@@ -119,6 +119,7 @@ typedef struct cluster_options {
     char stream[VALUE_MAX];       /* bandwidth of one connection */
     char overhead[VALUE_MAX];     /* of a message at both ends */
     char eager[VALUE_MAX];        /* largest message without a rendezvous */
+    char packet[VALUE_MAX];       /* largest message that passes larger ones */
     char jitter[VALUE_MAX];       /* of the latency of links */
     char contention[VALUE_MAX];   /* of links */
     char loss[VALUE_MAX];         /* of links */
@@ -140,6 +141,7 @@ static const fast_option options_table[] = {
     OPTION(stream, "bandwidth of one connection, like 100MB/s; 0: that of its ends"),
     OPTION(overhead, "time for which a message occupies both ends beside its bytes, like 5us"),
     OPTION(eager, "a larger message pays a round trip before its bytes, like 64KiB; 0: none"),
+    OPTION(packet, "messages up to this size pass larger ones, like 1448B; 0: none"),
     OPTION(jitter, "the latency grows by up to this fraction"),
     OPTION(contention, "messages queue at both ends: yes or no"),
     OPTION(loss, "probability that a transmission is lost"),

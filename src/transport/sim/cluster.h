@@ -24,6 +24,7 @@ typedef struct fast_sim_link {
     int64_t overhead_ns;       /* o: time for which a message occupies each end beside its bytes */
     double stream_ns_per_byte; /* of one connection; 0: as fast as the ends */
     int64_t eager;     /* larger messages pay a round trip before their bytes leave; 0: none does */
+    int64_t packet;    /* messages up to this size pass larger ones at the ends; 0: none does */
     int64_t jitter_ns; /* added to the latency, uniform in [0, jitter_ns) */
     int64_t retry_ns;  /* time until a lost transmission is repeated; doubles each time */
     int64_t reorder_ns; /* largest delay of a reordered message */
@@ -79,6 +80,7 @@ typedef struct fast_link_draft {
     int64_t overhead_ns; /* time for which a message occupies each end beside its bytes */
     double stream;       /* bytes per second of one connection; 0: no limit */
     double eager;        /* bytes of the largest message without a rendezvous; 0: all */
+    double packet;       /* bytes of the largest message that passes larger ones; 0: none */
     double jitter;       /* the latency is up to (1 + jitter) as long */
     bool contention;     /* messages queue at both ends */
     double loss;         /* probability of loss */

@@ -9,6 +9,8 @@
  *     overhead   time                    for which a message occupies each end beside its bytes
  *     eager      size: 64KiB, 70kB       larger messages pay a round trip before their bytes leave:
  *                                        the rendezvous of MPI; 0: no message does
+ *     packet     size                    messages up to this size pass larger ones of other pairs
+ *                                        at the ends, between their packets; 0: no message does
  *     jitter     fraction: 0.2 or 20%    the latency grows by up to this fraction, uniformly
  *     contention yes or no               one message at a time leaves and enters a node
  *     loss       probability: 0.01, 1%   a transmission is lost, and repeated after `retry`
@@ -51,6 +53,7 @@ static const value_key link_keys[] = {
     { "stream", RATE, offsetof(fast_link_draft, stream), 1e18 },
     { "overhead", TIME, offsetof(fast_link_draft, overhead_ns), 3.6e12 },
     { "eager", SIZE, offsetof(fast_link_draft, eager), 1e15 },
+    { "packet", SIZE, offsetof(fast_link_draft, packet), 1e15 },
     { "jitter", FRACTION, offsetof(fast_link_draft, jitter), 1000 },
     { "contention", YES, offsetof(fast_link_draft, contention), 1 },
     { "loss", PROBABILITY, offsetof(fast_link_draft, loss), 0.99 },
@@ -201,6 +204,7 @@ fast_sim_link fast__link_make(const fast_link_draft *draft)
                             .overhead_ns = draft->overhead_ns,
                             .stream_ns_per_byte = draft->stream > 0 ? 1e9 / draft->stream : 0,
                             .eager = (int64_t)draft->eager,
+                            .packet = (int64_t)draft->packet,
                             .jitter_ns = (int64_t)((double)draft->latency_ns * draft->jitter + 0.5),
                             .retry_ns = draft->retry_ns ? draft->retry_ns : retry,
                             .reorder_ns = 2 * draft->latency_ns,

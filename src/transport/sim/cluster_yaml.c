@@ -12,8 +12,8 @@
  *           zone: east
  *           speed: 10GFLOP/s
  *     links:
- *       latency: 20us         # latency, bandwidth, stream, overhead, eager, jitter, contention,
- *       bandwidth: 10Gbit/s   # loss, duplicate, reorder, retry: of every link between nodes
+ *       latency: 20us         # latency, bandwidth, stream, overhead, eager, packet, jitter,
+ *       bandwidth: 10Gbit/s   # contention, loss, duplicate, reorder, retry: of every link
  *       local:                # inside a node: latency, bandwidth
  *         latency: 500ns
  *       overrides:            # links that differ; the last match wins
@@ -282,7 +282,7 @@ static fast_err links_key(cluster_reader *r, void *ctx, const char *key, struct 
     static const char *const names[] = { "overrides", "local",      "latency", "bandwidth",
                                          "jitter",    "contention", "loss",    "duplicate",
                                          "reorder",   "retry",      "stream",  "overhead",
-                                         "eager" };
+                                         "eager",     "packet" };
     enum { COUNT = sizeof names / sizeof names[0] };
 
     (void)ctx;
@@ -330,7 +330,7 @@ static fast_err link_override_key(cluster_reader *r, void *ctx, const char *key,
     static const char *const names[] = { "between",   "from",   "to",         "latency",
                                          "bandwidth", "jitter", "loss",       "duplicate",
                                          "reorder",   "retry",  "contention", "stream",
-                                         "overhead",  "eager" };
+                                         "overhead",  "eager",  "packet" };
     enum { COUNT = sizeof names / sizeof names[0] };
     link_override *o = ctx;
     node_range one;

@@ -298,6 +298,12 @@ static fast_msg *copy_of(fast_sim *sim, fast_sim_actor *from, const fast_msg *ms
     return copy;
 }
 
+/* Return whether a message passes larger ones at the ends of its link. */
+static bool is_packet(const fast_sim_link *link, const fast_msg *msg)
+{
+    return link->packet && fast__msg_payload(msg) <= (size_t)link->packet;
+}
+
 /* Schedule the arrival of a message: `late` is the delay by mishaps; `pair` orders it, or is NULL.
  * */
 static void transmit(fast_sim *sim, fast_sim_actor *from, const fast_sim_link *link, fast_msg *msg,
@@ -310,7 +316,7 @@ static void transmit(fast_sim *sim, fast_sim_actor *from, const fast_sim_link *l
         fast_sim_node *node = from->node;
         const int64_t begin = node->out_free > sim->now ? node->out_free : sim->now;
         node->out_free = begin + took;
-        time += begin - sim->now;
+        time += is_packet(link, msg) ? 0 : begin - sim->now;
     } else {
         time += took;
     }
@@ -385,18 +391,37 @@ bool fast__sim_on_way(fast_actor *actor, int64_t to)
     return false;
 }
 
+/* Return when a message on a link with packets has arrived whole: one packet does not wait for
+ * larger messages, except those of its own pair, whose order stays. */
+static int64_t packet_end(fast_sim *sim, const fast_sim_link *link, const fast_msg *msg,
+                          int64_t took, int64_t queued)
+{
+    fast_sim_pair *pair = NULL;
+    int64_t end = is_packet(link, msg) ? sim->now + took : queued;
+
+    if (!msg->unreliable)
+        pair = pair_of(sim, &sim->actors[msg->from], msg->to);
+    if (pair) {
+        end = end > pair->done ? end : pair->done;
+        pair->done = end;
+    }
+    return end;
+}
+
 void fast__sim_head(fast_sim *sim, fast_msg *msg)
 {
     fast_sim_node *from = sim->actors[msg->from].node;
     fast_sim_node *to = sim->actors[msg->to].node;
-    const int64_t took = transfer_ns(fast__sim_link(sim, from, to), fast__msg_payload(msg));
+    const fast_sim_link *link = fast__sim_link(sim, from, to);
+    const int64_t took = transfer_ns(link, fast__msg_payload(msg));
     const int64_t free = to->in_free;
 
     to->in_free = (free > sim->now ? free : sim->now) + took;
+    const int64_t end = link->packet ? packet_end(sim, link, msg, took, to->in_free) : to->in_free;
     /* If the transfer before ends at this instant, its event has not been handled yet. */
-    if (free < sim->now && took == 0)
+    if (free < sim->now && took == 0 && end == sim->now)
         fast__sim_arrive(sim, msg);
-    else if (!fast__sim_push(sim, to->in_free, FAST_SIM_ARRIVE, msg))
+    else if (!fast__sim_push(sim, end, FAST_SIM_ARRIVE, msg))
         fast_msg_free(msg);
 }
 

@@ -222,6 +222,14 @@ static void test_terms_of_loggp(void **state)
     check_times(stream, fan, (int64_t[]){ 3000000, 3000000 });
     /* A connection that is faster than its ends changes nothing. */
     check_times("ideal:latency=1ms,bandwidth=1MB/s,stream=2MB/s", one, (int64_t[]){ 66536000 });
+    /* One packet passes a message of another pair at both ends, and none of its own pair. */
+    const sending pass = { 2, { 10000, 100 }, { 1, 2 }, { 0 } };
+    const sending own = { 2, { 10000, 100 }, { 1, 1 }, { 0 } };
+    const char *packets = "ideal:latency=1ms,bandwidth=1MB/s,contention=yes,packet=1kB";
+    check_times("ideal:latency=1ms,bandwidth=1MB/s,contention=yes", pass,
+                (int64_t[]){ 11000000, 11100000 });
+    check_times(packets, pass, (int64_t[]){ 11000000, 1100000 });
+    check_times(packets, own, (int64_t[]){ 11000000, 11000000 });
     /* With contention the ends take o + m G for each message. */
     check_times("ideal:latency=1ms,bandwidth=1MB/s,overhead=10us,contention=yes", fan,
                 (int64_t[]){ 2010000, 3020000 });
