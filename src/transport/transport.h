@@ -136,6 +136,12 @@ typedef _Atomic int64_t fast_counter;
 
 typedef struct fast_world_vector fast_world_vector; /* world.c */
 
+/* A sum over processes, told when a process leaves the world: no message of its own. */
+typedef struct fast_world_sum {
+    atomic_llong own;    /* of this process; its actors add to it before they end */
+    atomic_llong others; /* of all other processes, complete after the run */
+} fast_world_sum;
+
 struct fast_world {
     const fast_transport *transport; /* called by the actors: perhaps a wrapper */
     const fast_transport *inner;     /* the transport without wrappers */
@@ -161,6 +167,7 @@ struct fast_world {
     fast_world_vector *_Atomic vectors; /* of fast__world_vector(), a list */
     int64_t ended_count;                /* serial transports: actors whose program returned */
     fast_snapshot *snapshot;            /* live view for other threads; NULL: nobody watches */
+    fast_world_sum sum;                 /* mpi: passed between processes when they leave */
     fast_counter *waited; /* [count] ns that actors were blocked for this actor, without
                                         the time of flight of its messages */
 };
