@@ -12,7 +12,7 @@ file. Needs root, /dev/net/tun and Open MPI:
 
 A step is the time between the starts of a worker's gradients, from timelines of all ranks: the mean
 after the first quarter of the steps, in which TCP's windows grow, over all workers; the median of
-the runs counts. Both sides use the same statistic and seeds. Ranks have the highest priority, since
+the runs counts. Both sides use the same statistic and seeds. Ranks have a real-time priority, since
 a rank that waits for a core is no property of a network. Expected: within 25% in at least 18 of 21
 cases. --report writes results/real-simulated.csv; --network and --system repeat some cases.
 """
@@ -86,7 +86,7 @@ class Network:
             OMPI_MCA_btl_tcp_if_include="fast0", OMPI_MCA_oob_tcp_if_include="fast0",
             OMPI_MCA_hwloc_base_binding_policy="none")
         hosts = ",".join(f"10.77.0.{i + 1}" for i in range(len(HOSTS)))
-        first = ["nice", "-n", "-19", "ip", "netns", "exec", HOSTS[0], "unshare", "--uts", "sh", "-c",
+        first = ["chrt", "--rr", "1", "ip", "netns", "exec", HOSTS[0], "unshare", "--uts", "sh", "-c",
                  'hostname "$0"; exec "$@"', HOSTS[0]]
         return run([*first, "mpirun", "--host", hosts, "-n", str(len(HOSTS)), *command], environment)
 
