@@ -288,6 +288,8 @@ static void say_codec(const train_show *show, const fast_result *r)
     fprintf(file, ", %.3g times smaller (%.4g MB to %.4g MB), encode %.3g s, decode %.3g s",
             codec_ratio(r), (double)r->codec_bytes_in * 1e-6, (double)r->codec_bytes_out * 1e-6,
             r->encode_s, r->decode_s);
+    if (r->codec_sum)
+        fprintf(file, ", summed by %s", r->codec_sum);
     if (isfinite(r->break_even_mbit_per_s) && r->break_even_mbit_per_s > 0)
         fprintf(file, ", pays on links below %.3g Mbit/s", r->break_even_mbit_per_s);
     fputc('\n', file);

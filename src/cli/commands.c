@@ -427,7 +427,7 @@ const cli_group cli_groups[] = {
     { "Files",
       "|save|load|checkpoint|checkpoint_every|resume|log|tensorboard|store|name|batch_of|" },
     { "Workers", "|workers|system|strategy|phases|topology|representative|shard|alpha|" },
-    { "What is sent", "|codec|codec_down|feedback|codec_scope|codec_small|" },
+    { "What is sent", "|codec|codec_down|feedback|codec_scope|codec_small|codec_sum|" },
     { "Where", "|transport|cluster|faults|timeout|pool|trace|record|replay|check|" },
     { "Speed", "|engine|method|plan|prefetch|preprocess|" },
     { "Other options", NULL },

@@ -124,6 +124,7 @@ typedef struct fast_run_config {
     int feedback;                      /* auto, yes, no */
     int codec_scope;                   /* auto, layer, model */
     int64_t codec_small;               /* elements */
+    char codec_sum[64];                /* method of encoded sums; auto */
     char transport[32];                /* name; auto */
     char cluster[FAST_PATH_MAX];       /* sim: preset or file; "" */
     char faults[FAST_PATH_MAX];        /* sim: schedule or file; "" */
@@ -335,6 +336,8 @@ fast_err fast__run_class_weights(fast_run *run);
 
 /* Save a checkpoint if one is due at run->step. A failure is told, not returned. */
 void fast__run_save_due(fast_run *run);
+/* Save one now. A failure is told, not returned. */
+void fast__run_save_now(fast_run *run, const char *path);
 
 /* Hand an event to the watcher, if there is one. */
 void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text);

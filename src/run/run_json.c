@@ -107,6 +107,7 @@ static void put_team(json_t **o, const fast_run *run, const fast_result *r)
     if (!is_coded(run))
         return;
     put_text(o, "codec_down", fast_run_option(run, "codec_down"));
+    put_text(o, "codec_sum", r->codec_sum);
     put_int(o, "codec_bytes_in", r->codec_bytes_in);
     put_int(o, "codec_bytes_out", r->codec_bytes_out);
     put_real(o, "codec_ratio",

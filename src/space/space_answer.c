@@ -326,7 +326,7 @@ fast_err fast__service_push(fast_space *space)
             FAST_TRY(fast__service_snapshot(space, 0, id, &shot));
         if (!shot) /* locked meanwhile: the actors that are left out read by themselves */
             return FAST_OK;
-        const int64_t words[3] = { 0, shot->version, clock };
+        const int64_t words[3] = { -c->sequence, shot->version, clock };
         FAST_TRY(fast__space_message(space, FAST_SPACE_VALUE, 0, space->map.me, words, &msg));
         fast_msg_add_view(msg, shot->buffer, 0, shot->size);
         const fast_err err = fast_send(space->actor, id, &msg);

@@ -452,7 +452,9 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
         destroy(space);
         return err;
     }
-    space->task = (fast_task){ .advance = advance, .explain = explain, .background = true };
+    space->task = (fast_task){
+        .advance = advance, .explain = explain, .background = true, .watches = space->map.me >= 0
+    };
     fast__post(actor, &space->task);
     *out = space;
     return FAST_OK;
@@ -491,15 +493,27 @@ static int64_t find_active(fast_space *space, fast_space_store *store, int64_t m
     return other;
 }
 
+/* Return the next wait of a server: to the deadline, or in pieces if it is INT64_MAX. At the end of
+ * a piece without any message, silent actors are suspected: they have left. */
+static fast_wait serve_wait(fast_space *space, int64_t deadline)
+{
+    FAST_ASSERT(deadline > 0);
+    if (deadline == INT64_MAX)
+        deadline = fast__patience(space->actor, FAST_PATIENCE);
+    fast_wait wait = fast__space_wait(space, FAST_ANY, "space serve", deadline);
+    wait.tag = fast__space_tag(space, false);
+    return wait;
+}
+
 /* SERVE: answer in waits until all other actors have left. */
 static fast_err execute_serve(fast_space *space, const fast_space_operation *op)
 {
     fast_actor *actor = space->actor;
     fast_space_store *store = fast__space_own_store(space);
-    fast_wait wait = fast__space_wait(space, FAST_ANY, "space serve", op->deadline);
-    wait.tag = fast__space_tag(space, false);
+    uint64_t stamp = actor->mailbox.stamp;
     FAST_ASSERT(op->kind == FAST_SPACE_SERVE);
     FAST_TRY(leave(space));
+    fast_wait wait = serve_wait(space, op->deadline);
     /* Each wait is for any message, and ends early when a local actor leaves. */
     for (;;) {
         FAST_TRY(space->task.err);
@@ -507,6 +521,11 @@ static fast_err execute_serve(fast_space *space, const fast_space_operation *op)
         if (other < 0)
             return FAST_OK;
         const fast_err err = fast__wait_once(actor, &wait);
+        if (op->deadline == INT64_MAX && (err == FAST_ETIMEDOUT || actor->mailbox.stamp != stamp)) {
+            stamp = actor->mailbox.stamp;
+            wait = serve_wait(space, op->deadline);
+            continue;
+        }
         if (err == FAST_ETIMEDOUT) {
             char name[64];
             fast__actor_name(actor->world, other, name, sizeof name);

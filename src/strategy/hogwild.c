@@ -3,13 +3,16 @@
  * hogwild: workers of one process update one model in memory without locks.
  *
  *     g_i <- gradient at w_i, the last view of the model by worker i
- *     for each chunk:  w_i <- model;  w_i <- rule(w_i, g_i);  model <- w_i
+ *     for each chunk:  w_i <- model;  w_i <- rule(w_i, g_i);  model <- w_i where it changed
  *
  * Niu, Recht, Re and Wright, "Hogwild!", 2011. Elements are loaded and stored as relaxed atomics: a
- * race by design without undefined behaviour, in which an update is lost where two workers are in
- * one chunk at the same time. The pass that writes also reads for the next gradient. The chunk sets
- * the time between load and store: short chunks lose less. Gradients here are dense, while the
- * paper's proofs need sparse ones. Rules that need a norm of the whole vector take it as one chunk.
+ * race by design without undefined behaviour. Only elements that the rule changed are written: a
+ * gradient of 0 leaves them to the other workers, if the rule has neither momentum nor decay.
+ * Where at most an eighth of a chunk changed, as with the sparse gradients that the paper is about,
+ * the changes are added atomically, as its proofs assume, and no update is lost; in denser chunks
+ * one is where two workers change an element at the same time (tensor/race.c). The pass that writes
+ * also reads for the next gradient. The chunk sets the time between load and store: short chunks
+ * lose less. Rules that need a norm of the whole vector take it as one chunk.
  * The rule's state (momentum) is each worker's own. With one worker it is plain SGD to the bit;
  * updates of P workers add up, so that lr / P compares with lr of synchronous training. Simulated
  * workers let other workers run between a chunk's load and its store: updates are lost there too,
@@ -91,7 +94,8 @@ typedef struct hogwild_view {
     int64_t clusters;    /* number of clusters */
     int64_t count;       /* elements of a model */
     int64_t all;         /* elements of a model and its contributions: the token moves both */
-    double *shares;      /* [workers] scratch: contributions of the model at the last view */
+    double *shares;      /* scratch: contributions of the model at the last view */
+    float *before;       /* [chunk] scratch: the chunk as it was loaded; of the host */
     int64_t chunk;       /* elements of a chunk */
     float beta, lambda;  /* of the formula */
 } hogwild_view;
@@ -179,9 +183,10 @@ static fast_err open_view(fast_trainer *t, const hogwild_config *c, hogwild_view
 
 /* A chunk of the shared model that a kernel works on. */
 typedef struct hogwild_chunk {
-    const hogwild_view *h; /* the worker's view */
-    int64_t at;            /* first element */
-    int64_t count;         /* elements; a kernel is charged for whole chunks */
+    const hogwild_view *h;     /* the worker's view */
+    int64_t at;                /* first element */
+    int64_t count;             /* elements; a kernel is charged for whole chunks */
+    fast_race_density density; /* of the gradient: `before` is needed unless it is dense */
 } hogwild_chunk;
 
 /* x <- the chunk of the shared model. */
@@ -193,11 +198,13 @@ static void run_load(const void *ctx, int64_t n, float *const *x)
     fast_critical_begin(work->h->actor, KEY);
     fast__race_load(work->h->mine->data + work->at, x[0], n);
     fast_critical_end(work->h->actor);
+    if (work->density != FAST_RACE_DENSE)
+        memcpy(work->h->before, x[0], (size_t)n * sizeof *x[0]);
 }
 static const fast_kernel load = { "load", 0, 8, 1, 1, false, run_load };
 
-/* Chunk by chunk: load the model, update, store it. On `sim` other workers run in between. Each
- * worker starts at another chunk, or workers in step would race in every chunk. */
+/* Chunk by chunk: load the model, update, store the changes. On `sim` other workers run in between.
+ * Each worker starts at another chunk, or workers in step would race in every chunk. */
 static fast_err update(fast_trainer *t, const hogwild_view *h)
 {
     const bool whole = h->chunk >= h->count;
@@ -207,15 +214,19 @@ static fast_err update(fast_trainer *t, const hogwild_view *h)
     for (int64_t i = 0; i < chunks; i++) {
         const int64_t at = (i + t->rank * chunks / t->workers) % chunks * h->chunk;
         const int64_t n = h->count - at < h->chunk ? h->count - at : h->chunk;
+        const fast_race_density density = fast__race_look(t->g + at, n);
 
-        FAST_TRY(fast_trainer_apply_range(t, &load, &(hogwild_chunk){ h, at, n },
+        FAST_TRY(fast_trainer_apply_range(t, &load, &(hogwild_chunk){ h, at, n, density },
                                           &(fast_vector){ .x = t->w + at, .age = -1 }, 1, n));
         if (whole)
             FAST_TRY(fast_trainer_update(t, t->g, 1));
         else
             fast_trainer_update_range(t, t->step, t->lr, t->w + at, t->g + at, 1, at, n);
         fast_critical_begin(t->actor, KEY);
-        fast__race_store(h->mine->data + at, t->w + at, n);
+        if (density != FAST_RACE_DENSE)
+            fast__race_merge(h->mine->data + at, h->before, t->w + at, n, density);
+        else
+            fast__race_store(h->mine->data + at, t->w + at, n);
         if (i == chunks - 1)
             atomic_fetch_add(&h->mine->updates, 1);
         fast_critical_end(t->actor);
@@ -276,7 +287,7 @@ static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const hogwi
     for (int64_t at = 0; at < h->all; at += h->chunk) {
         const int64_t n = h->all - at < h->chunk ? h->all - at : h->chunk;
 
-        FAST_TRY(fast_trainer_apply_range(t, &pass, &(hogwild_chunk){ h, at, n },
+        FAST_TRY(fast_trainer_apply_range(t, &pass, &(hogwild_chunk){ h, at, n, FAST_RACE_DENSE },
                                           &(fast_vector){ .age = -1 }, 1, h->chunk));
     }
     while (to != h->cluster && is_deserted(t, h, to))
@@ -311,8 +322,9 @@ static void count_updates(fast_trainer *t, const hogwild_view *h, float own, int
     const float before = atomic_load_explicit(&shares[t->rank], memory_order_relaxed);
 
     atomic_store_explicit(&shares[t->rank], before + own, memory_order_relaxed);
-    for (int64_t i = 0; i < t->workers; i++)
-        h->shares[i] = (double)atomic_load_explicit(&shares[i], memory_order_relaxed);
+    for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
+        h->shares[i] = (double)atomic_load_explicit(&shares[fast_trainer_share_rank(t, i)],
+                                                    memory_order_relaxed);
     fast_critical_end(t->actor);
     fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .shares = h->shares, .age = age });
 }
@@ -349,8 +361,13 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_TRY(open_view(t, c, &h));
     if (h.clusters == 1)
         t->centre = t->w;
-    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *h.shares, &h.shares));
-    err = train(t, c, &h);
+    FAST_TRY(
+        fast__alloc("contributions", fast_trainer_share_count(t), sizeof *h.shares, &h.shares));
+    err = fast__alloc("a chunk of the model", h.chunk < h.count ? h.chunk : h.count,
+                      sizeof *h.before, &h.before);
+    if (!err)
+        err = train(t, c, &h);
+    fast__free(h.before);
     fast__free(h.shares);
     return err;
 }

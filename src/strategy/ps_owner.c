@@ -84,14 +84,15 @@ static int64_t step_of(const ps_owner *o, const fast_space_update *u, int64_t fr
 
 /* Return the number of a writer's steps that its write holds: `push`, or fewer at the end of the
  * run. The clock of a write is the number of steps before its last one; with a value bound it
- * counts versions, and after a restart of the writer it is behind: then it is `push`. */
+ * counts versions, and after a restart of the writer it is behind: then it is `push`. A write of
+ * elements that waited, between two steps, has counted the step after it. */
 static int64_t steps_in(ps_owner *o, const fast_space_update *u, int64_t from)
 {
     const int64_t push = o->config->push, steps = u->clock + 1 - o->written[from];
 
     FAST_ASSERT(from >= 0 && from < o->writer_count);
     o->written[from] = u->clock + 1;
-    return o->config->value == 0 && steps > 0 && steps < push ? steps : push;
+    return o->config->value == 0 && steps >= 0 && steps < push ? steps : push;
 }
 
 /* w <- sign(w) max(|w| - by, 0) */
@@ -245,7 +246,7 @@ static void set_cost(const ps_config *c, int64_t n, fast_space_options *space)
     }
 }
 
-/* Fill in the tensors of the model's space: w, the state, contributions, ends of epochs. */
+/* Fill in the tensors of the model's space: w, the state, contributions, steps of each epoch. */
 static ps_tensors list_tensors(const fast_trainer *t, const ps_config *c, int64_t writers,
                                fast_space_tensor tensors[PS_TENSORS_MAX])
 {

@@ -194,23 +194,27 @@ const fast_system fast__systems_codec[] = {
         .title = "Kylix: a sparse allreduce on a butterfly",
         .by = "Zhao and Canny 2014",
         .row = 88,
-        .flags = "strategy=allreduce codec=topk:ratio=0.01 lr=0.1",
+        .flags = "strategy=allreduce codec=topk:ratio=0.01 codec_sum=butterfly:4x2 lr=0.1",
         COLUMNS("sync.", "sparse allreduce", "butterfly", "synchronous"),
-        .remarks = "Streams of entries are merged pair by pair.",
-        .missing = "layers of a butterfly with unequal degrees, and indices that are sent once",
-        .alias_of = "top-k",
-        .differs = "how the sum is made, which FAST chooses by its cost",
+        .remarks =
+            "Ranges of entries are merged in the layers of a butterfly, of degree 4, then 2, "
+            "and their sums gathered in the reverse order. Indices change with each step, "
+            "so they are sent with the values.",
+        .missing = "indices that are sent once, for sums whose entries stay the same; degrees that "
+                   "are no powers of two; replication against crashes",
     },
     {
         .name = "sparcml",
         .title = "SparCML: sparse streams that turn dense",
         .by = "Renggli et al. 2019",
         .row = 89,
-        .flags = "strategy=allreduce codec=topk:ratio=0.01,value=fp16 lr=0.1",
+        .flags = "strategy=allreduce codec=topk:ratio=0.01,value=fp16 codec_sum=sparse lr=0.1",
         COLUMNS("sync.", "sparse allreduce", "any", "synchronous"),
-        .remarks = "Recursive doubling of index and value, dense where that is shorter, chosen by "
-                   "a cost model; values of half the bits.",
-        .missing = "its non-blocking variant",
+        .remarks = "Streams of index and value are merged by recursive doubling or by split and "
+                   "allgather, as a cost model chooses, and turn dense where that is shorter. "
+                   "Values are rounded to 16 bits.",
+        .missing = "its non-blocking variant; streams and dense sums with values of few bits: "
+                   "rounded values take 32 bits in them",
     },
     {
         .name = "activation-exchange",

@@ -35,10 +35,14 @@ const fast_system fast__systems_gossip[] = {
         .title = "GossipGraD: one partner a step, in rotation",
         .by = "Daily et al. 2018",
         .row = 61,
-        .flags = "strategy=gossip:first=adapt topology=pairs:order=rotate lr=0.1",
+        .flags = "strategy=gossip:first=adapt topology=exponential:one=yes,renumber=16 shard=ring "
+                 "lr=0.1",
         FAST_TAXONOMY("DP", "decentral", "sync.", "ad hoc", "dissemination", "partial"),
-        .remarks = "Updates of one worker reach all others after about log P steps.",
-        .missing = "rotation of samples around a ring; asynchronous sends by layer",
+        .remarks = "Partners are 1, 2, 4, ... ranks further on: an update is at all workers after "
+                   "log2 P steps, when the ranks are renumbered. Batches move to the next worker "
+                   "of a ring.",
+        .missing = "asynchronous sends by layer; messages of samples: a worker reads the batches "
+                   "of its neighbour from the data set",
     },
     /* Directed graphs, and links that are dropped. */
     {

@@ -95,7 +95,7 @@ fast_err fast_trainer_persist_vector(fast_trainer *t, int64_t number, fast_vecto
     FAST_TRY(fast__context_block(context, fast__context_device(context), number,
                                  (size_t)t->count * sizeof(float), &x));
     FAST_TRY(fast__context_block(context, &fast__host, FAST_PERSIST_SHARES + number,
-                                 (size_t)t->workers * sizeof(double), &shares));
+                                 (size_t)fast_trainer_share_count(t) * sizeof(double), &shares));
     *out = (fast_vector){ .x = x, .shares = shares, .age = -1 };
     return FAST_OK;
 }

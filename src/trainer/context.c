@@ -49,8 +49,10 @@ static fast_err make_vectors(fast_context *c)
         t->w = c->learner->w;
         t->g = c->learner->g;
         t->s = c->learner->s;
-        FAST_TRY(fast__alloc("contributions", t->workers, sizeof(double), &c->shares.w));
-        return fast__alloc("contributions", t->workers, sizeof(double), &c->shares.g);
+        FAST_TRY(fast__alloc("contributions", fast_trainer_share_count(t), sizeof(double),
+                             &c->shares.w));
+        return fast__alloc("contributions", fast_trainer_share_count(t), sizeof(double),
+                           &c->shares.g);
     }
     FAST_TRY(fast__vector_new(fast__context_device(c), "a server's parameters",
                               t->count + t->state_count, &c->memory));
@@ -145,13 +147,15 @@ void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t st
     copy_model(context);
     fast__rule_state_copy(context->optimizer, rule, t->count);
     if (context->shares.w)
-        memset(context->shares.w, 0, (size_t)t->workers * sizeof *context->shares.w);
+        memset(context->shares.w, 0,
+               (size_t)fast_trainer_share_count(t) * sizeof *context->shares.w);
     if (context->codecs.sum)
         fast__coded_restart(context->codecs.sum, step);
     drop_strategy(context);
     fast__context_factors_refuse(context);
     context->work.settle = NULL;
     t->step = context->step_begun = step;
+    context->resumed = false;
     t->centre = NULL;
     fast_trainer_reference(t, NULL);
 }
@@ -167,6 +171,7 @@ void fast__context_enter(fast_context *context, const fast_context_phase *phase,
         fast__rule_state_clear(context->optimizer, t->count);
     take_phase(context, phase);
     t->step = context->step_begun = phase->step;
+    context->resumed = false;
     t->free_running = false;
     t->centre = NULL;
     fast_trainer_reference(t, NULL);

@@ -35,6 +35,7 @@ typedef struct fast_codec_pair {
     int scope;              /* as in fast_coded_options */
     int feedback;           /* as in fast_coded_options */
     int64_t small;          /* blocks with fewer elements are sent as they are */
+    const char *sum;        /* method of sums by name; borrowed. NULL: the cheapest */
 } fast_codec_pair;
 
 /* True if either direction is encoded. */
@@ -104,10 +105,13 @@ typedef struct fast_context_codecs {
     const float *reference;     /* weights that changes are compared with; NULL: w */
 } fast_context_codecs;
 
+/* Return the number of workers whose contributions are counted: of all, or of a sample. */
+int64_t fast__share_columns(int64_t workers);
+
 /* Contributions (vectors.c). NULL at servers. */
 typedef struct fast_context_shares {
-    double *w;           /* [workers] of the replica */
-    double *g;           /* [workers] of the gradient */
+    double *w;           /* [fast_trainer_share_count()] of the replica */
+    double *g;           /* [fast_trainer_share_count()] of the gradient */
     int64_t summed_step; /* of the newest gradient whose sum was started, from 1; 0: none */
 } fast_context_shares;
 
@@ -152,6 +156,7 @@ typedef struct fast_context {
     float *own_w;                      /* the worker's own w while it shares one; else NULL */
     fast_optimizer *own_optimizer;     /* the worker's own rule while it shares one; else NULL */
     int64_t step_begun;                /* the step that the replica started from */
+    bool resumed;                      /* see fast_trainer_resumed() */
     fast_err err;                      /* of a call between steps; FAST_OK: none failed */
     char why[FAST_DETAIL_MAX];         /* detail of err */
 } fast_context;

@@ -82,7 +82,7 @@ void fast__context_save(const fast_context *context, fast_saved_extent extent, f
         put_record(pack, FAST_SAVED_WEIGHTS, 0, t->w, (size_t)t->count * sizeof *t->w);
         put_record(pack, FAST_SAVED_STATE, 0, t->s, (size_t)t->state_count * sizeof *t->s);
         fast__pack_put(pack, FAST_SAVED_CONTRIBUTIONS, 0, context->shares.w,
-                       (size_t)t->workers * sizeof *context->shares.w);
+                       (size_t)fast_trainer_share_count(t) * sizeof *context->shares.w);
     }
     fast__context_pack_spaces(context, pack, FAST_SAVED_SPACE);
     for (const fast_memory_block *block = context->blocks; block; block = block->next)
@@ -147,7 +147,7 @@ fast_err fast__context_load(fast_context *context, const fast_pack_record *recor
         return load_rule(context, record);
     case FAST_SAVED_CONTRIBUTIONS:
         return copy_record(record, context->shares.w,
-                           (size_t)t->workers * sizeof *context->shares.w);
+                           (size_t)fast_trainer_share_count(t) * sizeof *context->shares.w);
     case FAST_SAVED_BLOCK:
         if (record->number < 0 || record->size == 0)
             return fast__fail(FAST_EFORMAT, "the checkpoint's record of a strategy is damaged");

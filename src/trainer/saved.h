@@ -21,7 +21,9 @@ enum {
     FAST_SAVED_BLOCK,
     FAST_SAVED_SUM,
     FAST_SAVED_FLOW,
-    FAST_SAVED_SPACE
+    FAST_SAVED_SPACE,
+    FAST_SAVED_STREAM, /* of the host, in a snapshot (transport/saved_actor.h) */
+    FAST_SAVED_MESSAGE /* of the host, in a snapshot (transport/saved_actor.h) */
 };
 
 /* How much of an actor is saved. */

@@ -6,10 +6,11 @@
  *
  *   rounds   the codec's messages can be summed: a dense allreduce for each of its rounds
  *            (PowerSGD, Vogels et al. 2019)
- *   sparse   entries of sparse codecs: the allreduce of streams, which become dense (sparse.c)
+ *   double, split, butterfly
+ *            entries of sparse codecs: an allreduce of streams, which become dense (sparse.c)
  *   gather   encodings go around a ring, frozen, and each member adds them up by rank:
  *            P - 1 messages, (P - 1) c bytes
- *   striped  member r owns slice r. Encoded slices go to their owners, which add them up, encode
+ *   stripes  member r owns slice r. Encoded slices go to their owners, which add them up, encode
  *            the sum with a codec of its own and send that to all: 2 (P - 1) messages,
  *            (P - 1) / P (c + d) bytes, d those of the sum. The owner has a residual of its own:
  *            error feedback on both sides (Seide et al. 2014, 1-bit SGD)
@@ -37,15 +38,16 @@ enum {
 };
 
 struct fast_coded {
-    fast_coded_way way;  /* method of the sum */
-    int64_t size;        /* of the group */
-    int64_t rank;        /* in it */
-    int64_t count;       /* of floats */
-    unsigned traits;     /* of the codec of what is sent */
-    fast_coder *up;      /* of whole vectors; NULL where striped */
-    int64_t *cuts;       /* [size + 1]: first element of each slice; NULL unless striped */
-    fast_coder **slices; /* [size]: to each owner; NULL for empty slices */
-    fast_coder **downs;  /* [size]: from each owner, NULL for empty slices; this rank's encodes */
+    fast_coded_way way;    /* method of the sum */
+    fast_sparse_plan plan; /* layers of a butterfly of streams */
+    int64_t size;          /* of the group */
+    int64_t rank;          /* in it */
+    int64_t count;         /* of floats */
+    unsigned traits;       /* of the codec of what is sent */
+    fast_coder *up;        /* of whole vectors; NULL where striped */
+    int64_t *cuts;         /* [size + 1]: first element of each slice; NULL unless striped */
+    fast_coder **slices;   /* [size]: to each owner; NULL for empty slices */
+    fast_coder **downs;    /* [size]: from each owner, NULL for empty slices; this rank's encodes */
     const fast_chain *chains[2]; /* up, down */
     fast_allgatherv_part *parts; /* [size]: encodings, by rank */
     uint32_t *index;             /* sparse: [count] */
@@ -121,13 +123,14 @@ static fast_err open_whole(fast_coded *c, const fast_coded_options *o)
     int64_t longest = 0;
 
     FAST_TRY(fast__coder_new(&options, &c->up));
-    FAST_TRY(fast__coded_choose(o, fast__coder_block_count(c->up), &c->way));
+    FAST_TRY(fast__coded_choose(o, fast__coder_block_count(c->up), &c->way, &c->plan));
+    atomic_store(&c->figures->way, c->way);
     if (c->way == FAST_CODED_STRIPED) {
         fast__coder_free(c->up);
         c->up = NULL;
         return open_stripes(c, o);
     }
-    if (c->way == FAST_CODED_SPARSE) {
+    if (c->way >= FAST_CODED_SPARSE && c->way <= FAST_CODED_BUTTERFLY) {
         longest = c->count;
         FAST_TRY(fast__alloc("entries", c->count, sizeof *c->index, &c->index));
     }
@@ -464,7 +467,7 @@ static fast_err sum_sparse(coded_call *k, float *x)
                                 SPARSE_OPERATIONS * (double)own->size, 3 * (double)own->size,
                                 &c->figures->decode_ns));
     fast__count(&c->figures->bytes_dec, c->count * (int64_t)sizeof *x);
-    return fast_allreduce_sparse(k->group, &s, x, k->deadline);
+    return fast__allreduce_sparse(k->group, &s, &c->plan, x, k->deadline);
 }
 
 /* Gather: encodings go around a ring, and all members decode all of them. */
@@ -550,10 +553,9 @@ static fast_err sum_striped(coded_call *k, float *x)
 
 /* The methods. */
 static fast_err (*const sums[])(coded_call *k, float *x) = {
-    [FAST_CODED_ROUNDS] = sum_rounds,
-    [FAST_CODED_SPARSE] = sum_sparse,
-    [FAST_CODED_GATHER] = sum_gather,
-    [FAST_CODED_STRIPED] = sum_striped,
+    [FAST_CODED_ROUNDS] = sum_rounds, [FAST_CODED_SPARSE] = sum_sparse,
+    [FAST_CODED_SPLIT] = sum_sparse,  [FAST_CODED_BUTTERFLY] = sum_sparse,
+    [FAST_CODED_GATHER] = sum_gather, [FAST_CODED_STRIPED] = sum_striped,
 };
 
 fast_err fast__coded_sum(fast_coded *c, fast_group *group, int64_t step, double progress, float *x,

@@ -13,7 +13,10 @@
  *   halton        about log2 n, directed      O(1/log n)      MALT (Li et al. 2015)
  *   random        any degree                  O(1)            expanders, drawn from the seed
  *   exponential   log2 n, directed            O(1/log n)      SGP (Assran et al. 2019)
- *   pairs         1, another at each step                     gossip; GossipGraD's rotation
+ *   pairs         1, another at each step                     gossip in rounds of a tournament
+ *
+ * exponential:one=yes,renumber=N is GossipGraD's dissemination (Daily et al. 2018): a value reaches
+ * all ranks in ceil(log2 n) steps, and partners rotate, since ranks are renumbered after each pass.
  *
  * The gap of mixing is 1 - |lambda_2| (topology_check.c): the larger, the fewer steps an average
  * takes to spread. A kind is one function make_NAME() and one line in the registry; it only lists
@@ -34,6 +37,7 @@ typedef struct topology_config {
     int64_t rows;     /* torus; 0: as square as the size allows */
     int64_t degree;   /* halton, random: links of a rank; 0: log2 of the size */
     bool one;         /* hypercube, exponential: one link a step */
+    int64_t renumber; /* exponential: random numberings of the ranks, in turn; 0: none */
     int order;        /* pairs: 0 rotate, 1 random */
     const char *path; /* file */
 } topology_config;
@@ -127,7 +131,7 @@ static fast_err make_halton(const void *config, int64_t size, uint64_t seed, fas
 }
 
 /* exponential: each rank sends to the ranks 1, 2, 4, ... after it; with `one` to one of them a
- * step, whose product over a period averages exactly if the size is a power of two. */
+ * step, whose product over a pass averages exactly if the size is a power of two. */
 static fast_err make_exponential(const void *config, int64_t size, uint64_t seed,
                                  fast_topology **out)
 {
@@ -135,15 +139,26 @@ static fast_err make_exponential(const void *config, int64_t size, uint64_t seed
     const int64_t count = fast__log2_ceil(size);
     int64_t offsets[64];
     int64_t ones[64];
+    fast_topology *topology = NULL;
+    fast_err err;
 
-    (void)seed;
     FAST_ASSERT(count < 64);
+    if (c->renumber > 0 && !c->one)
+        return fast__fail(FAST_EINVAL, "exponential: ranks are renumbered after a pass of single "
+                                       "links; give one=yes with renumber");
     for (int64_t i = 0; i < count; i++) {
         offsets[i] = (int64_t)1 << i;
         ones[i] = 1;
     }
-    return c->one && count > 0 ? fast__topology_circulant(size, count, ones, offsets, out)
-                               : fast__topology_circulant(size, 1, &count, offsets, out);
+    if (!c->one || count == 0)
+        return fast__topology_circulant(size, 1, &count, offsets, out);
+    FAST_TRY(fast__topology_circulant(size, count, ones, offsets, &topology));
+    err = c->renumber > 0 ? fast__topology_renumber(topology, c->renumber, seed) : FAST_OK;
+    if (err)
+        fast_topology_free(topology);
+    else
+        *out = topology;
+    return err;
 }
 
 /* Lists. */
@@ -413,6 +428,13 @@ static const fast_option one_options[] = {
     FAST_OPT_BOOL(topology_config, one, "no", "one link a step, in turn"),
     FAST_OPT_END,
 };
+static const fast_option exponential_options[] = {
+    FAST_OPT_BOOL(topology_config, one, "no", "one link a step, in turn"),
+    FAST_OPT_INT(topology_config, renumber, "0", 0, 1024,
+                 "with one: random numberings of the ranks, in turn, another after each pass over "
+                 "the links; 0: their own numbers"),
+    FAST_OPT_END,
+};
 static const fast_option pairs_options[] = {
     FAST_OPT_CHOICE(topology_config, order, "rotate", "rotate|random",
                     "the pairs of a step: each other rank in turn, or at random"),
@@ -437,7 +459,7 @@ static const fast_topology_kind random_regular = { "random", "a random graph of 
                                                    degree_options, make_random };
 static const fast_topology_kind exponential = { "exponential",
                                                 "directed links to 1, 2, 4, 8, ... further on",
-                                                one_options, make_exponential };
+                                                exponential_options, make_exponential };
 static const fast_topology_kind pairs = { "pairs",
                                           "each rank exchanges with one other at each step",
                                           pairs_options, make_pairs };

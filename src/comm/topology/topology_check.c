@@ -224,7 +224,7 @@ double fast_topology_gap(const fast_topology *topology)
 
     if (topology->size == 1)
         return 1;
-    if (topology->offset)
+    if (topology->offset && !topology->number)
         return circulant_gap(topology);
     if (scratch_init(topology, &s))
         return NAN;

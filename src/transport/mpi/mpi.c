@@ -61,6 +61,8 @@ enum {
     POLLS = 8             /* polls between two readings of the clock */
 };
 
+/* Time that the ranks have at least to start MPI together, whatever a step may take. */
+#define START_NS ((int64_t)5 * 1000 * 1000 * 1000)
 /* Time that close() waits for the other ranks to close, if the world never ran. */
 #define CLOSE_NS ((int64_t)5 * 1000 * 1000 * 1000)
 
@@ -475,12 +477,15 @@ static fast_err mpi_open(const fast_actors_config *config, const fast_role *role
         return err;
     }
     fast__mutex_init(&w->mutex);
-    const int64_t until = fast__clock_ns() + w->world.timeout_ns;
-    err = fast__mpi_begin(until, &w->process);
+    const int64_t timeout = w->world.timeout_ns;
+    err = fast__mpi_begin(timeout > START_NS ? timeout : START_NS, &w->process);
     if (!err)
         err = prepare(w);
-    if (!err)
-        err = fast__mpi_join(w->process, world_hash(&w->world), until, &comm);
+    if (!err) {
+        err = fast__mpi_join(w->process, world_hash(&w->world), fast__clock_ns() + timeout, &comm);
+        if (err == FAST_ETIMEDOUT)
+            fast__mpi_missed();
+    }
     if (err) {
         mpi_close(&w->world);
         return err;

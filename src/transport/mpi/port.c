@@ -197,7 +197,7 @@ static int64_t lane_send(fast_port *port, int rank)
         } else {
             lane->done_asked = false;
             size = fast__wire_pack_kind(FAST_WIRE_DONE, port->stopped,
-                                        atomic_load(&port->world->sum.own), out->packet);
+                                        atomic_load(&port->world->sums.own), out->packet);
         }
         out_start(port, rank, out, size);
         events++;
