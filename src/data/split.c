@@ -104,7 +104,8 @@ undo_row:
     return err;
 }
 
-/* Give a set, which may be NULL, the constants of the training set. */
+/* Give a set, which may be NULL, the constants of the training set: a model must see all samples
+ * under the same ones. */
 static void copy_constants(const fast_data *train, fast_data *set)
 {
     if (set == NULL)
@@ -232,6 +233,7 @@ fast_err fast__data_split(fast_data **move, double fraction, bool shuffle, fast_
     return err;
 }
 
+/* Constants that were given, or are the same for all data, stay as they are. */
 fast_err fast__data_refit(fast_data *train, fast_data *held, fast_data *test)
 {
     if (!train->fitted)

@@ -631,6 +631,8 @@ static bool asynchronous_next(fast_team_actor *self)
         self->err = fast__cut_next(self, is_canceled(self));
     if (self->err || t->step >= t->step_count)
         return false;
+    if (!team->place.alone) /* also where workers do not exchange anything: other ranks ask */
+        fast__progress(t->actor);
     if (self->progress.votes_cast < opened)
         vote_once(self, -1);
     if (!team->place.alone)

@@ -194,7 +194,8 @@ typedef struct fast_run_text {
     char *command;         /* the words that repeat the run, quoted for a shell */
     char checkpoint[FAST_PATH_MAX]; /* file of the last checkpoint of this process; "" before */
     char weights[FAST_PATH_MAX];    /* file of the weights at the end; "" before */
-    char error[FAST_DETAIL_MAX];    /* why the files of the end could not be saved; "" */
+    char error[FAST_DETAIL_MAX];    /* why the run failed, or its files were not saved; "" */
+    char lost[256];                 /* workers that did not come to the end, by name; "" */
 } fast_run_text;
 
 /* Data sets and their loaders. */

@@ -532,7 +532,8 @@ static fast_err check_ends(fast_team *team)
              team->place.world->actors[failed]->err == FAST_ECANCELED
                  ? "it crashed"
                  : team->place.world->actors[failed]->detail);
-    if (team->strategy->synchronous || ended == 0)
+    /* Another process does not know whether others came to the end: the first one tells. */
+    if (team->strategy->synchronous || (ended == 0 && team->place.first))
         return fast__fail(team->place.world->actors[failed]->err, "%s", text);
     tell_lost(team, name,
               team->place.world->actors[failed]->err == FAST_ECANCELED
@@ -562,6 +563,33 @@ static void note_unborn(fast_team *team)
     }
 }
 
+/* Count the workers that did not come to the end, and list as many as there is room for. Those that
+ * are not told as failures of this process are told here. */
+static void count_lost(fast_team *team)
+{
+    fast_run *run = team->run;
+    char text[sizeof run->text.lost + 64];
+    size_t used = 0;
+
+    run->result.workers_lost = 0;
+    run->text.lost[0] = '\0';
+    for (int64_t i = 0; i < team->workers; i++) {
+        char name[64];
+
+        if (!is_lost(team, i))
+            continue;
+        run->result.workers_lost++;
+        fast__actor_name(team->place.world, i, name, sizeof name);
+        if (used + strlen(name) + 3 < sizeof run->text.lost)
+            used += (size_t)snprintf(run->text.lost + used, sizeof run->text.lost - used, "%s%s",
+                                     used ? ", " : "", name);
+    }
+    if (!used || first_failure(team) >= 0)
+        return;
+    snprintf(text, sizeof text, "workers that did not come to the end: %s", run->text.lost);
+    fast__run_tell(run, FAST_EVENT_NOTE, text);
+}
+
 /* Run the actors of one world to their end. */
 static fast_err run_world(fast_team *team)
 {
@@ -583,9 +611,7 @@ static fast_err run_world(fast_team *team)
         err = fast__world_run(team->place.world, &result);
         ran = true;
         note_unborn(team);
-        run->result.workers_lost = 0;
-        for (int64_t i = 0; i < team->workers; i++)
-            run->result.workers_lost += is_lost(team, i);
+        count_lost(team);
         run->progress.times.start_ns = 0;
         run->progress.times.total_ns += result.time_ns;
         fast__run_forecast(run);

@@ -101,6 +101,7 @@ typedef struct fast_actor_progress {
     int64_t news;       /* changes of the membership that it has reported */
     double loss;        /* mean of the last batches */
     int64_t loss_count; /* batches in `loss`, at most the policy's */
+    bool begun;         /* it has come to its first step */
 } fast_actor_progress;
 
 /* One worker or server of the team in this process. */

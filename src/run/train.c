@@ -279,10 +279,9 @@ fast_err fast_run_train(fast_run *run)
     if (run->step == run->progress.step_evaluated) /* by the run that this one resumes */
         fast__run_look(run);
     fast_err err = fast__team_train(run->team);
-    if (err == FAST_OK) {
+    if (err == FAST_OK)
         err = write_files(run);
-        snprintf(run->text.error, sizeof run->text.error, "%s", err ? fast_error_detail() : "");
-    }
+    snprintf(run->text.error, sizeof run->text.error, "%s", err ? fast_error_detail() : "");
     if (run->progress.times.start_ns)
         run->progress.times.total_ns += fast__run_now(run) - run->progress.times.start_ns;
     run->progress.times.start_ns = 0;

@@ -180,7 +180,8 @@ static fast_err execute_tick(fast_space *space, fast_space_operation *op)
         return fast__fail(FAST_EINVAL, "a clock does not go back from %lld to %lld",
                           (long long)space->clocks.own, (long long)op->clock);
     space->clocks.own = op->clock;
-    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        const int64_t owner = (space->map.first + i) % space->map.owner_count;
         fast_space_store *store = &space->map.owners[owner].store;
         if (!store->head) {
             fast_space_operation part = fast__space_part(space, op, owner);
@@ -289,7 +290,8 @@ static fast_err start_get(fast_space *space, const fast_space_operation *op)
     space->reader.missing = 0;
     space->reader.never = false;
     /* Remote owners first: their answers travel while local ranges are copied. */
-    for (int64_t owner = 0; map->remote_count > 0 && owner < map->owner_count; owner++) {
+    for (int64_t i = 0; map->remote_count > 0 && i < map->owner_count; i++) {
+        const int64_t owner = (map->first + i) % map->owner_count;
         int64_t offset, count;
         fast__space_range(space, owner, get->tensor, &offset, &count);
         if (count > 0 && !map->owners[owner].store.head)

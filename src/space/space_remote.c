@@ -123,7 +123,8 @@ fast_err fast__remote_flush(fast_space *space)
     }
     if (bytes > space->announce)
         FAST_TRY(fast__space_announce(space));
-    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        const int64_t owner = (space->map.first + i) % space->map.owner_count;
         fast_space_owner *o = &space->map.owners[owner];
         if (o->ready)
             FAST_TRY(send_update(space, o, &o->ready));
@@ -449,6 +450,8 @@ fast_err fast__remote_leave(fast_space *space)
             if (err == FAST_EPEER)
                 break;
             FAST_TRY(err);
+            if (space->owned.gathers) /* an owner serves meanwhile */
+                FAST_TRY(fast__service_gather(space));
         }
     }
     return FAST_OK;

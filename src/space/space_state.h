@@ -28,7 +28,7 @@ enum {
  * answers come from them. */
 typedef enum fast_space_kind {
     FAST_SPACE_SERVE = 0, /* no message: an owner that answers until all others have left */
-    FAST_SPACE_HELLO,     /* request: signature, life */
+    FAST_SPACE_HELLO,     /* request: signature, life, clock to start with */
     FAST_SPACE_PUT,       /* request: sequence, clock, version read; the range's values */
     FAST_SPACE_ADD,       /* request: sequence, clock, version read; the range's values */
     FAST_SPACE_PIECE,     /* request: offset, count; those floats of the next ADD, which has none */
@@ -171,7 +171,7 @@ typedef struct fast_space_map {
     fast_space_owner *owners; /* [owner_count] */
     int64_t me;               /* this actor's number among the owners; or -1 */
     int64_t remote_count;     /* owners that do not share this actor's memory */
-    int64_t first;            /* owner that operations start with; 0 if any owner is remote */
+    int64_t first;            /* owner that operations start with */
     bool whole;               /* tensors are not cut: tensor i lives at owner i mod owner_count */
 } fast_space_map;
 
@@ -215,6 +215,7 @@ typedef struct fast_space_owned {
     bool shared;                        /* local actors use the store */
     bool stalest;                       /* requests of the smallest clock are handled first */
     bool follows;                       /* updates may name versions that it has not reached */
+    bool gathers;                       /* it answers when all requests of an instant are there */
     double operations;                  /* of an update, for each float */
     double bytes;                       /* that an update moves, for each float */
 } fast_space_owned;

@@ -236,6 +236,7 @@ const fast_strategy fast__strategy_elastic = {
     .summary = "elastic averaging: springs between asynchronous workers and a centre",
     .options = options,
     .config_size = sizeof(elastic_config),
+    .resumable = true,
     .uses_codec = true,
     .sends = "differences",
     .answers = "weights",

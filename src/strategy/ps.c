@@ -426,10 +426,19 @@ static const fast_strategy *member_of(const void *config);
     .server = server, .exclusions = exclusions
 
 static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumable = true };
+static const fast_strategy free_workers = { FAMILY, .resumable = true };
 const fast_strategy fast__strategy_ps = { FAMILY };
+
+/* True if a snapshot can be taken between steps: no worker waits in mid-step for an update or a
+ * read that another one makes in its next step, and no values travel unasked. */
+static bool can_be_cut(const ps_config *c)
+{
+    FAST_ASSERT(c->slack >= -1);
+    return c->backup == 0 && c->replicas == 0 && c->proxies == 0 && c->value == 0 && !c->eager;
+}
 
 static const fast_strategy *member_of(const void *config)
 {
     FAST_ASSERT(config != NULL);
-    return by_rounds(config) ? &rounds : &fast__strategy_ps;
+    return by_rounds(config) ? &rounds : can_be_cut(config) ? &free_workers : &fast__strategy_ps;
 }

@@ -17,10 +17,10 @@
  * of them, and one with backup workers enough of them: where they are too few, those that are left
  * wait for a restart, and after a timeout end with the name of one that is missing.
  *
- * Value bound v (value-bounded asynchronous parallel, Wei et al. 2015; Dai et al. 2015): the weights
- * that any worker computes with differ from the true ones, which hold all updates that were sent, by
- * at most v / sqrt(t) each. Every one of P writers has a P-th of the bound, and stays within it
- * before it sends: with u the sum of its updates that some other writer has not read,
+ * Value bound v (value-bounded asynchronous parallel, Wei et al. 2015; Dai et al. 2015): the
+ * weights that any worker computes with differ from the true ones, which hold all updates that were
+ * sent, by at most v / sqrt(t) each. Every one of P writers has a P-th of the bound, and stays
+ * within it before it sends: with u the sum of its updates that some other writer has not read,
  *
  *     if max |u + lr x| > v / (P sqrt(t)):  wait until all have read u;   u <- 0
  *     u += lr x;   send x
@@ -34,10 +34,10 @@
  *            codec holds back
  *
  * With these bounds a writer's clock is the version that it last read, or below which it will not
- * read again, and a wait is a read with a minimal clock. A writer takes the newest version before it
- * waits: among all waiting writers the one with the oldest version waits for nobody, so that they
- * cannot deadlock. Versions of ranges differ while updates travel; the largest counts, and the next
- * read waits until all ranges have it.
+ * read again, and a wait is a read with a minimal clock. A writer takes the newest version before
+ * it waits: among all waiting writers the one with the oldest version waits for nobody, so that
+ * they cannot deadlock. Versions of ranges differ while updates travel; the largest counts, and
+ * the next read waits until all ranges have it.
  */
 #include "space/space.h"
 #include "strategy/ps.h"
@@ -79,7 +79,9 @@ fast_err fast__ps_warm(ps_writer *wr)
     fast_trainer *t = wr->t;
     const double wanted = wr->c->warm * (double)t->epoch_steps, most = (double)t->step_count;
     const int64_t steps = (int64_t)(wanted < most ? wanted : most);
-    fast_err err = t->rank > 0 && t->step == 0 && steps > 0 ? FAST_ETIMEDOUT : FAST_OK;
+    fast_err err = t->rank > 0 && t->step == 0 && steps > 0 && !fast_trainer_resumed(t)
+                       ? FAST_ETIMEDOUT
+                       : FAST_OK;
 
     FAST_ASSERT(wr->c->push > 0);
     fast_actor_at(t->actor, t->step, "the first steps of worker 0");
@@ -260,8 +262,8 @@ fast_err fast__ps_bound_value(ps_writer *wr, const float *x)
     return FAST_OK;
 }
 
-/* Wait until all other writers have read the updates that this one has sent. It reads no values: the
- * gradient that is to be sent was computed with older ones, which its staleness counts from. */
+/* Wait until all other writers have read the updates that this one has sent. It reads no values:
+ * the gradient that is to be sent was computed with older ones, which its staleness counts from. */
 static fast_err wait_until_read(ps_writer *wr)
 {
     fast_space_read read = { .version_min = 0 };

@@ -23,6 +23,7 @@
 #include "strategy/ps.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -371,6 +372,28 @@ static fast_err owner_init(ps_owner *o)
     return FAST_OK;
 }
 
+/* Have snapshots include the owner's memory, with its numbers from `pending` to `updates`. The
+ * measure of momentum starts anew. */
+static fast_err remember(ps_owner *o)
+{
+    enum { FIRST_PAST = 16 };
+    const int64_t shards = fast__ps_shards(o->config, o->t->workers);
+    const size_t size = (size_t)((o->t->count + shards - 1) / shards) * sizeof(float);
+    const size_t counters = (size_t)o->writer_count * sizeof(int64_t);
+    fast_past *past = &o->past;
+
+    FAST_ASSERT(o->contributions != NULL);
+    FAST_TRY(fast__trainer_remember(o->t, 0, &o->pending, 3 * sizeof o->pending));
+    FAST_TRY(fast__trainer_remember(o->t, 1, (void *)o->contributions, counters));
+    FAST_TRY(fast__trainer_remember(o->t, 2, o->written, counters));
+    FAST_TRY(fast__trainer_remember(o->t, 3, o->sum, size));
+    FAST_TRY(fast__trainer_remember(o->t, 4, &past->begin, sizeof past->begin));
+    FAST_TRY(fast__trainer_remember(o->t, 5, past->square, size));
+    for (int64_t i = 0; past->models && i < past->room; i++)
+        FAST_TRY(fast__trainer_remember(o->t, FIRST_PAST + i, past->models[i], size));
+    return FAST_OK;
+}
+
 /* Report the measured momentum, if the estimate is reliable. */
 static void tell_momentum(const ps_owner *o)
 {
@@ -396,6 +419,8 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
     FAST_ASSERT(replica >= 0 && replica <= c->replicas);
     o.writer_count = fast__ps_writers(c, t, &o.writers);
     err = owner_init(&o);
+    if (!err)
+        err = remember(&o);
     /* The space copies the list of layers when it is opened. */
     if (!err)
         err = fast__ps_layers_new(t, c, &layers);

@@ -199,8 +199,8 @@ static void epochs_end_at_a_fraction_of_the_samples(void **state)
         }
 }
 
-/* The true difference, measured between the calls of a worker's loop. The simulator runs one actor at
- * a time, so that all workers can use one record. */
+/* The true difference, measured between the calls of a worker's loop. The simulator runs one actor
+ * at a time, so that all workers can use one record. */
 static struct {
     float issued[COUNT];        /* updates that were sent, in flight ones too */
     float view[WORKERS][COUNT]; /* weights that a worker computes with */

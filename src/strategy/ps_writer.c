@@ -18,6 +18,7 @@
 #include "space/space.h"
 #include "strategy/ps.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -352,6 +353,21 @@ static fast_err writer_init(ps_writer *wr)
     return FAST_OK;
 }
 
+/* Have snapshots include the writer's memory, with its numbers from `step` to `version`. */
+static fast_err remember(ps_writer *wr)
+{
+    fast_trainer *t = wr->t;
+    const size_t size = (size_t)t->count * sizeof(float);
+
+    FAST_ASSERT(!wr->arriving);
+    FAST_TRY(fast__trainer_remember(t, 0, &wr->step, 4 * sizeof wr->step));
+    FAST_TRY(fast__trainer_remember(t, 1, &wr->written, sizeof wr->written));
+    FAST_TRY(fast__trainer_remember(t, 2, &wr->fetched, sizeof wr->fetched));
+    FAST_TRY(fast__trainer_remember(t, 3, wr->sum, size));
+    FAST_TRY(fast__trainer_remember(t, 4, wr->base, size));
+    return fast__trainer_remember(t, 5, wr->state_read, (size_t)t->state_count * sizeof(float));
+}
+
 fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_writer *out)
 {
     const int64_t *ids;
@@ -361,6 +377,8 @@ fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_
     *out = (ps_writer){ .t = t, .c = c, .g = g, .step = t->step, .pushed = t->step };
     out->writer_count = fast__ps_writers(c, t, &ids);
     err = writer_init(out);
+    if (!err)
+        err = remember(out);
     if (!err && t->step > 0 && c->backup == 0) /* a resumed run: its clocks continue */
         err = fast__ps_end_step(out);
     if (err)

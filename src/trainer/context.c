@@ -104,6 +104,7 @@ static void drop_strategy(fast_context *c)
     FAST_ASSERT(c != NULL);
     fast__flows_drop(&c->codecs.flows);
     fast__context_drop_blocks(c);
+    fast__context_forget(c);
     fast__context_forget_spaces(c);
     fast__context_uncut(c);
 }
@@ -190,6 +191,7 @@ void fast__context_start(fast_context *context, fast_actor *actor)
     context->err = FAST_OK;
     context->work.uncharged = context->work.operations = context->work.bytes = 0;
     context->work.part_count = 0;
+    fast__context_forget(context);
     context->shares.summed_step = 0;
     context->traffic = (fast_context_traffic){ .step_first = context->trainer.step };
     fast__context_close_spaces(context);

@@ -76,7 +76,7 @@ void fast__context_save(const fast_context *context, fast_saved_extent extent, f
         save_rule(context, pack);
     if (extent != FAST_SAVE_RULE && context->codecs.sum)
         fast__coded_pack(context->codecs.sum, pack, FAST_SAVED_SUM);
-    if (extent != FAST_SAVE_ALL)
+    if (extent < FAST_SAVE_ALL)
         return;
     if (context->learner) {
         put_record(pack, FAST_SAVED_WEIGHTS, 0, t->w, (size_t)t->count * sizeof *t->w);
@@ -84,9 +84,12 @@ void fast__context_save(const fast_context *context, fast_saved_extent extent, f
         fast__pack_put(pack, FAST_SAVED_CONTRIBUTIONS, 0, context->shares.w,
                        (size_t)fast_trainer_share_count(t) * sizeof *context->shares.w);
     }
-    fast__context_pack_spaces(context, pack, FAST_SAVED_SPACE);
+    fast__context_pack_spaces(context, extent == FAST_SAVE_CUT, pack, FAST_SAVED_SPACE);
     for (const fast_memory_block *block = context->blocks; block; block = block->next)
         put_record(pack, FAST_SAVED_BLOCK, block->id, block->data, block->size);
+    if (extent == FAST_SAVE_CUT)
+        for (const fast_memory_block *part = context->parts; part; part = part->next)
+            put_record(pack, FAST_SAVED_BLOCK, FAST_REMEMBERED + part->id, part->data, part->size);
     fast__flows_pack(&context->codecs.flows, pack, FAST_SAVED_FLOW);
 }
 

@@ -312,19 +312,34 @@ int64_t fast__peers_culprit(const fast_actor *actor, int64_t id)
     return peer->ended && peer->culprit >= 0 ? peer->culprit : id;
 }
 
-/* Return the actor to blame if no other is up: one that is silent or down but has not ended, else
- * the one that a failed actor blamed, else the first that ended. */
+/* Return the actor to blame if no other is up: one that is down or silent, else the one
+ * that a failed actor blamed, else the first that ended. */
 static int64_t culprit_of_all(const fast_peers *peers)
 {
     int64_t blamed = -1;
     for (int64_t i = 0; peers && i < peers->count; i++) {
         const fast_peer *peer = &peers->rows[i].peer;
-        if (peer->silent || (peer->down && !peer->ended))
+        if ((peer->down && !peer->ended) || peer->silent)
             return peers->rows[i].id;
         if (blamed < 0 && peer->ended && peer->err != FAST_OK)
             blamed = peer->culprit >= 0 ? peer->culprit : peers->rows[i].id;
     }
     return blamed >= 0 || !peers || peers->count == 0 ? blamed : peers->rows[0].id;
+}
+
+/* Count the actors that have been silent for so long that waits for any actor do not wait for them,
+ * unless some other actor is neither down nor silent. */
+static int64_t count_hung(fast_actor *actor)
+{
+    const fast_mailbox *box = &actor->mailbox;
+    int64_t count = 0;
+
+    if (box->silent_count == 0 || box->down_count + box->silent_count < actor->world->count - 1)
+        return 0;
+    const int64_t before = fast_now(actor) - FAST_HUNG_TIMEOUTS * actor->world->timeout_ns;
+    for (int64_t i = 0; i < box->peers->count; i++)
+        count += box->peers->rows[i].peer.silent && box->peers->rows[i].peer.heard <= before;
+    return count;
 }
 
 fast_err fast__peers_check(fast_actor *actor, int64_t id)
@@ -335,7 +350,7 @@ fast_err fast__peers_check(fast_actor *actor, int64_t id)
     if (actor->mailbox.down_count == 0 && actor->mailbox.silent_count == 0)
         return FAST_OK;
     if (id == FAST_ANY) {
-        if (actor->mailbox.down_count + actor->mailbox.silent_count < world->count - 1)
+        if (actor->mailbox.down_count + count_hung(actor) < world->count - 1)
             return FAST_OK;
         actor->culprit = culprit_of_all(actor->mailbox.peers);
         fast__actor_name(world, actor->culprit, culprit, sizeof culprit);

@@ -23,8 +23,12 @@ void fast__peers_tell_stood(fast_actor *actor);
  * do not end until fast__peers_tell_stood(), or for an hour. */
 void fast__peers_tell_busy(fast_actor *actor);
 
+/* Timeouts after which an actor that is silent is taken for lost by those that serve it, and a rank
+ * by those that leave. A peer that computes or evaluates for long is silent too. */
+enum { FAST_HUNG_TIMEOUTS = 10 };
+
 /* Return FAST_EPEER with its detail and set actor->culprit if `id` is down or silent, or, for
- * FAST_ANY, if all other actors are down. Else FAST_OK. */
+ * FAST_ANY, if all other actors are down or silent for FAST_HUNG_TIMEOUTS. Else FAST_OK. */
 fast_err fast__peers_check(fast_actor *actor, int64_t id);
 
 /* On serial transports: have `id` tell this actor, which waits for it, that it has ended: now if it

@@ -26,8 +26,8 @@
  * time workers start a nanosecond after each other, so that the order of events is the same too,
  * and the resumed run repeats the saved one to the bit.
  *
- * No cut is opened once a worker has left its loop. If a worker is lost meanwhile the cut is given
- * up with a note; the run continues, and the older file stays.
+ * No cut is opened before all workers are in their loops, or once one has left it. If a worker is
+ * lost meanwhile the cut is given up with a note; the run continues, and the older file stays.
  *
  *     TAG_HERE      worker to worker 0    words[0] number of the cut: it has joined
  *     TAG_COMMAND   worker 0 to all       words[0] COUNT or STATE, words[1] the run's step
@@ -47,7 +47,9 @@ enum { TAG_HERE = 0x7ffffff4, TAG_COMMAND, TAG_DONE, TAG_START };
 enum { COUNT, STATE };
 enum { ROUNDS_MAX = 10000 }; /* questions before a team that does not come to rest is left alone */
 
-static const int64_t LOOK_NS = 1000000; /* between looks whether a worker has left */
+/* Between looks for a message. Waits with a deadline would ask other actors for the reason, and
+ * their questions would be in flight when the state is taken. */
+static const int64_t LOOK_NS = 100000, LOOK_VIRTUAL_NS = 1000000;
 
 /* The actors of the phase: workers, then servers. */
 static int64_t actor_count(const fast_team *team)
@@ -63,9 +65,12 @@ void fast__cut_begin(fast_team *team)
     *cut = (fast_cut){ .on = !team->strategy->synchronous && team->strategy->resumable &&
                              !team->place.agreeing && team->saved.open,
                        .dues = fast__run_dues(run, run->config.checkpoint_period, run->step) };
-    for (int64_t i = 0; i < team->workers; i++)
-        cut->resuming =
-            cut->resuming || (cut->on && team->actors[i] && team->actors[i]->context.resumed);
+    for (int64_t i = 0; i < team->workers; i++) {
+        if (!team->actors[i])
+            continue;
+        team->actors[i]->progress.begun = false;
+        cut->resuming = cut->resuming || (cut->on && team->actors[i]->context.resumed);
+    }
     cut->open = cut->resuming;
     cut->number = cut->open;
 }
@@ -116,6 +121,7 @@ void fast__cut_end(fast_team_actor *self)
 {
     fast_service_end(self->cut);
     self->cut = NULL;
+    fast__context_forget(&self->context); /* memory of the program is gone */
 }
 
 /* Send a message of the protocol; *gone_out: its receiver is gone. */
@@ -132,19 +138,27 @@ static fast_err send_words(fast_actor *actor, int64_t to, uint64_t tag, int64_t 
     return err == FAST_EPEER ? FAST_OK : err;
 }
 
-/* Receive the answer of one actor. */
-static fast_err take_answer(fast_actor *actor, int64_t from, int64_t *out, bool *gone_out)
+/* Sleep until the next look. */
+static fast_err look_later(fast_team_actor *self)
 {
-    fast_err err = FAST_ETIMEDOUT;
+    fast_actor *actor = self->context.trainer.actor;
+    const bool is_virtual = self->team->run->clock.is_virtual;
+
+    return fast_sleep_until(actor, fast_now(actor) + (is_virtual ? LOOK_VIRTUAL_NS : LOOK_NS));
+}
+
+/* Receive the answer of one actor, however slow it is. */
+static fast_err take_answer(fast_team_actor *self, int64_t from, int64_t *out, bool *gone_out)
+{
+    fast_actor *actor = self->context.trainer.actor;
     fast_msg *msg = NULL;
 
-    while (err == FAST_ETIMEDOUT) /* it may be slow; if it is gone, that is told */
-        err = fast_receive(actor, from, TAG_DONE, FAST_SOON, &msg);
-    if (err == FAST_EPEER) {
-        *gone_out = true;
-        return FAST_OK;
+    while (!(msg = fast__take(actor, from, TAG_DONE)) && !*gone_out) {
+        FAST_TRY(look_later(self));
+        *gone_out = fast_member_is_down(actor, from);
     }
-    FAST_TRY(err);
+    if (!msg)
+        return FAST_OK;
     *out = msg->words[0];
     *gone_out = *gone_out || msg->words[1] != FAST_OK;
     fast_msg_free(msg);
@@ -161,14 +175,13 @@ static fast_err command(fast_team_actor *self, int64_t what, int64_t *answers, b
     for (int64_t i = 1; i < actor_count(team); i++)
         FAST_TRY(send_words(actor, team->ids[i], TAG_COMMAND, what, team->run->step, gone_out));
     for (int64_t i = 1; i < actor_count(team) && !*gone_out; i++)
-        FAST_TRY(take_answer(actor, team->ids[i], &answers[i], gone_out));
+        FAST_TRY(take_answer(self, team->ids[i], &answers[i], gone_out));
     return FAST_OK;
 }
 
 /* Ask until nobody has done anything but answer since the question before, and no message is in
- * flight. *trip_out: the longest round trip, in ns. */
-static fast_err find_quiet(fast_team_actor *self, int64_t *answers, int64_t *trip_out,
-                           bool *gone_out)
+ * flight. *gone_out: that does not happen. */
+static fast_err find_quiet(fast_team_actor *self, int64_t *answers, bool *gone_out)
 {
     const fast_team *team = self->team;
     fast_actor *actor = self->context.trainer.actor;
@@ -177,10 +190,7 @@ static fast_err find_quiet(fast_team_actor *self, int64_t *answers, int64_t *tri
     bool quiet = false;
 
     for (int round = 0; round < ROUNDS_MAX && !quiet && !*gone_out; round++) {
-        const int64_t begin = fast_now(actor);
-
         FAST_TRY(command(self, COUNT, answers, gone_out));
-        *trip_out = fast_now(actor) - begin > *trip_out ? fast_now(actor) - begin : *trip_out;
         answers[0] = activity(actor);
         quiet = round > 0 && fast__pool_in_flight(actor->world->pool) == 0 &&
                 answers[0] - before[0] == 2 * (count - 1);
@@ -223,13 +233,11 @@ static fast_err wait_for_all(fast_team_actor *self, bool *gone_out)
     int64_t joined = 1;
 
     while (joined < team->workers && !*gone_out) {
-        fast_msg *msg = NULL;
-        const fast_err err =
-            fast_receive(actor, FAST_ANY, TAG_HERE, fast_now(actor) + LOOK_NS, &msg);
+        fast_msg *msg = fast__take(actor, FAST_ANY, TAG_HERE);
 
-        if (err && err != FAST_ETIMEDOUT && err != FAST_EPEER)
-            return err;
-        joined += !err && msg->words[0] == team->cut.number;
+        joined += msg && msg->words[0] == team->cut.number;
+        if (!msg)
+            FAST_TRY(look_later(self));
         fast_msg_free(msg);
         fast__team_lock(self);
         *gone_out = team->cut.left > 0 || team->progress.workers_up < team->workers;
@@ -257,15 +265,15 @@ static fast_err start(fast_team_actor *self, int64_t trip, bool gone)
 {
     fast_team *team = self->team;
     fast_actor *actor = self->context.trainer.actor;
-    const int64_t time = fast_now(actor) + 4 * trip + LOOK_NS;
+    const int64_t time = fast_now(actor) + 4 * trip + 4 * LOOK_VIRTUAL_NS;
 
     fast__team_lock(self);
     const int64_t number = team->cut.number;
 
     if (gone)
         tell_failure(self);
-    else if (!team->cut.resuming)
-        save(self);
+    else if (!team->cut.resuming && team->run->step < team->run->step_count)
+        save(self); /* the end is saved when the programs have ended */
     team->cut.open = team->cut.resuming = false;
     fast__team_unlock(self);
     for (int64_t i = 1; i < team->workers; i++)
@@ -277,50 +285,65 @@ static fast_err start(fast_team_actor *self, int64_t trip, bool gone)
 static fast_err lead(fast_team_actor *self)
 {
     fast_team *team = self->team;
-    int64_t *answers = NULL, trip = 0;
+    fast_actor *actor = self->context.trainer.actor;
+    int64_t *answers = NULL;
     bool gone = false;
     fast_err err;
 
     FAST_TRY(fast__alloc("a cut", 2 * actor_count(team), sizeof *answers, &answers));
     err = wait_for_all(self, &gone);
     if (!err && !gone)
-        err = find_quiet(self, answers, &trip, &gone);
+        err = find_quiet(self, answers, &gone);
     if (!err && !gone)
         err = take_state(self, team->run->step);
+    /* From here on a resumed run draws the same random numbers: the trip is the same too. */
+    const int64_t begin = fast_now(actor);
     if (!err && !gone)
         err = command(self, STATE, answers, &gone);
     fast__free(answers);
     self->context.resumed = false;
     FAST_TRY(err);
-    return start(self, trip, gone);
+    return start(self, fast_now(actor) - begin, gone);
+}
+
+/* Has a worker left without joining? Perhaps worker 0, and nobody would say so. */
+static bool is_deserted(fast_team_actor *self)
+{
+    fast_cut *cut = &self->team->cut;
+
+    fast__team_lock(self);
+    const bool deserted = cut->left > 0;
+
+    cut->open = cut->open && !deserted;
+    fast__team_unlock(self);
+    return deserted;
 }
 
 /* The part of any other worker: it joins, and waits for worker 0's start. */
-static fast_err follow(fast_team_actor *self)
+static fast_err follow(fast_team_actor *self, int64_t number)
 {
     const fast_team *team = self->team;
     fast_actor *actor = self->context.trainer.actor;
-    const int64_t leader = team->ids[0], number = team->cut.number;
+    const int64_t leader = team->ids[0];
+    const bool is_virtual = team->run->clock.is_virtual;
     int64_t time = -1;
     bool gone = false;
 
     fast_actor_at(actor, self->context.trainer.step, "a checkpoint");
     FAST_TRY(send_words(actor, leader, TAG_HERE, number, 0, &gone));
     while (time < 0 && !gone) {
-        fast_msg *msg = NULL;
-        const fast_err err = fast_receive(actor, leader, TAG_START, FAST_SOON, &msg);
+        fast_msg *msg = fast__take(actor, leader, TAG_START);
 
-        gone = err == FAST_EPEER;
-        if (err && err != FAST_EPEER && err != FAST_ETIMEDOUT)
-            return err;
-        if (!err && msg->words[1] == number)
+        if (msg && msg->words[1] == number)
             time = msg->words[0];
+        if (!msg)
+            FAST_TRY(look_later(self));
+        gone = !msg && (fast_member_is_down(actor, leader) || is_deserted(self));
         fast_msg_free(msg);
     }
     self->context.resumed = false;
-    return team->run->clock.is_virtual && !gone
-               ? fast_sleep_until(actor, time + self->context.trainer.rank)
-               : FAST_OK;
+    return is_virtual && !gone ? fast_sleep_until(actor, time + self->context.trainer.rank)
+                               : FAST_OK;
 }
 
 /* Return the step at which workers join: the next one, or where a worker may wait for the steps of
@@ -351,22 +374,26 @@ fast_err fast__cut_next(fast_team_actor *self, bool canceled)
     if (!cut->on)
         return FAST_OK;
     fast__team_lock(self);
+    cut->begun += !self->progress.begun;
+    self->progress.begun = true;
     const int64_t dues = fast__run_dues(run, run->config.checkpoint_period, run->step);
-    const bool due = run->config.checkpoint[0] && dues > cut->dues;
+    const bool due = run->config.checkpoint[0] && dues > cut->dues && run->step < run->step_count;
 
     if (!cut->open && (due || (canceled && !cut->last)) && cut->left == 0 &&
-        team->progress.workers_up == team->workers) {
+        cut->begun == team->workers && team->progress.workers_up == team->workers) {
         cut->open = true;
         cut->last = canceled;
         cut->at = common_step(self);
         cut->number++;
     }
-    cut->dues = dues;
+    if (cut->begun == team->workers)
+        cut->dues = dues;
     const bool join = cut->open && t->step >= cut->at;
+    const int64_t number = cut->number;
     fast__team_unlock(self);
     if (!join)
         return FAST_OK;
-    return t->rank == 0 ? lead(self) : follow(self);
+    return t->rank == 0 ? lead(self) : follow(self, number);
 }
 
 bool fast__cut_waits(fast_team_actor *self)

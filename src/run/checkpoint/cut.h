@@ -19,6 +19,7 @@ typedef struct fast_cut {
     int64_t at;     /* steps that a worker has taken when it joins, at least */
     int64_t dues;   /* checkpoints that were due so far */
     int64_t number; /* of the cut, from 1 */
+    int64_t begun;  /* workers that have come to their first step */
     int64_t left;   /* workers that take no further step */
 } fast_cut;
 

@@ -169,14 +169,15 @@ static void save_actor(const fast_team_actor *self, fast_saved_extent extent, fa
     fast__pack_put(pack, FAST_SAVED_NUMBERS, 0, numbers, (steps ? 3 : 2) * sizeof *numbers);
     if (self)
         fast__context_save(&self->context, extent, pack);
-    if (self && self->team->cut.open) /* not at rest, where nobody has messages */
+    if (self && extent == FAST_SAVE_CUT) /* at rest nobody has messages */
         fast__actor_save(self->context.trainer.actor, FAST_SAVED_STREAM, FAST_SAVED_MESSAGE, pack);
 }
 
 fast_err fast__saved_states_pack(fast_team *team, int64_t i, int64_t step)
 {
     fast_saved *saved = &team->saved.states[i];
-    const fast_saved_extent part = part_at(team, step);
+    const bool cut = part_at(team, step) == FAST_SAVE_ALL && team->cut.open;
+    const fast_saved_extent part = cut ? FAST_SAVE_CUT : part_at(team, step);
     fast_pack pack = { 0 };
 
     FAST_ASSERT(part != FAST_SAVE_NONE);
@@ -251,7 +252,8 @@ fast_err fast__saved_states_take(fast_team *team, int64_t i, int64_t step, const
     FAST_TRY(fast__saved_reserve(saved, size));
     memcpy(saved->bytes, bytes, size);
     saved->step = step;
-    if (i < team->workers && o->votes && o->step == step &&
+    /* A run that stops at the step of a checkpoint sends the states again: they have voted. */
+    if (i < team->workers && o->votes && o->step == step && o->whole != step &&
         find_record(saved, FAST_SAVED_WEIGHTS, &w) && find_record(saved, FAST_SAVED_STATE, &s) &&
         w.size == (size_t)learner->params.count * sizeof(float) &&
         s.size == (size_t)learner->state.count * sizeof(float))

@@ -488,7 +488,9 @@ static void put_begin(blame_line *l, fast_actor *actor, const fast_wait *wait)
 {
     const int64_t waited = fast_now(actor) - wait->since;
     put_name(l, actor, "", actor->id);
-    put(l, " waited %.3g s", waited > 0 ? (double)waited * 1e-9 : 0.0);
+    put(l, " waited");
+    if (waited >= 1000000) /* a wait for an actor that is known not to answer takes no time */
+        put(l, " %.3g s", (double)waited * 1e-9);
     put_name(l, actor, " for ", wait->whom);
     put(l, " (step %" PRId64 ", %s)", actor->step, actor->what[0] ? actor->what : wait->doing);
 }

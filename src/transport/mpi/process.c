@@ -30,6 +30,7 @@ static struct {
     pid_t pid;             /* process that initialised it: a forked child must not finalise */
     int worlds;            /* number of open worlds */
     bool unclean;          /* a world left something in MPI */
+    int64_t patience_ns;   /* time that an exit with `unclean` leaves to other ranks */
     bool missed;           /* a rank did not come to the last world */
     int retained_count;    /* pointers in retained */
     void *retained[RETAINED_MAX]; /* memory that MPI may still use: referenced, so no leak */
@@ -91,14 +92,19 @@ fast_err fast__mpi_await(MPI_Request *request, int64_t until, const char *doing)
 }
 
 /* Finalise MPI or abort the job: the exit handler. */
-static void finish(void)
+static void finish(int status, void *ctx)
 {
     int over = 0;
+    (void)ctx;
     MPI_Finalized(&over);
     if (over || getpid() != state.pid)
         return;
+    if (state.worlds == 0 && state.patience_ns > 0)
+        nanosleep(&(struct timespec){ .tv_sec = (time_t)(state.patience_ns / 1000000000),
+                                      .tv_nsec = (long)(state.patience_ns % 1000000000) },
+                  NULL);
     if (state.worlds > 0 || state.unclean || state.missed)
-        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+        MPI_Abort(MPI_COMM_WORLD, state.worlds > 0 ? EXIT_FAILURE : status);
     else if (state.ours)
         MPI_Finalize();
 }
@@ -178,7 +184,7 @@ static fast_err process_begin(int64_t patience_ns)
     }
     if (state.pid == 0) {
         state.pid = getpid();
-        if (atexit(finish))
+        if (on_exit(finish, NULL))
             return fast__fail(FAST_ENOMEM, "mpi: no room for an exit handler");
     }
     fast_mpi_process process = { .cores = (int)fast__cpu_count() };
@@ -227,11 +233,13 @@ void fast__mpi_missed(void)
     pthread_mutex_unlock(&state.mutex);
 }
 
-void fast__mpi_leave(bool clean)
+void fast__mpi_leave(bool clean, int64_t patience_ns)
 {
     pthread_mutex_lock(&state.mutex);
     FAST_ASSERT(state.worlds > 0);
     state.worlds--;
     state.unclean = state.unclean || !clean;
+    if (patience_ns > state.patience_ns)
+        state.patience_ns = patience_ns;
     pthread_mutex_unlock(&state.mutex);
 }

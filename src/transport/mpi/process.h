@@ -29,9 +29,11 @@ typedef struct fast_mpi_process {
 fast_err fast__mpi_begin(int64_t patience_ns, const fast_mpi_process **out);
 
 /* Count a world that was opened, or closed; `clean` if it left nothing in MPI. A process that exits
- * with an open or unclean world aborts the job, so that no rank waits for it. */
+ * with an open or unclean world aborts the job, so that no rank waits for it; it gives another rank
+ * that has more to do `patience_ns` to do so first. The job's exit status is that of the process,
+ * or 1 if it exits in a world. */
 void fast__mpi_enter(void);
-void fast__mpi_leave(bool clean);
+void fast__mpi_leave(bool clean, int64_t patience_ns);
 /* Note that a rank did not come to a world. Until the next world a process that exits aborts the
  * job: MPI would wait for that rank. */
 void fast__mpi_missed(void);
