@@ -512,7 +512,11 @@ static fast_wait serve_wait(fast_space *space, int64_t deadline)
     return wait;
 }
 
-/* Answer in waits until all other actors have left. */
+/*
+ * Answer in waits until all other actors have left. A wait without a deadline is renewed after each
+ * message, so that an owner which hears nothing for a few timeouts suspects the silent actors, and
+ * in the end counts them as gone.
+ */
 static fast_err serve(fast_space *space, const fast_space_operation *op)
 {
     fast_actor *actor = space->actor;
@@ -532,6 +536,7 @@ static fast_err serve(fast_space *space, const fast_space_operation *op)
         const fast_err err = fast__wait_once(actor, &wait);
         const bool renews =
             op->deadline == INT64_MAX && (err == FAST_ETIMEDOUT || actor->mailbox.stamp != stamp);
+        /* Something was heard, or it is time to ask who is silent. */
         if (renews) {
             stamp = actor->mailbox.stamp;
             wait = serve_wait(space, op->deadline);
