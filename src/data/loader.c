@@ -418,6 +418,13 @@ int64_t fast__loader_steps(const fast_loader *loader)
     return loader->steps;
 }
 
+int64_t fast__loader_own(const fast_loader *loader, int64_t *batch_out)
+{
+    const int64_t part = loader->data->count / loader->options.workers;
+    *batch_out = loader->options.batch;
+    return loader->own != NULL ? loader->own_count : part > 0 ? part : 1;
+}
+
 fast_err fast__loader_get(fast_loader *loader, int64_t step, const fast_batch **out)
 {
     FAST_ASSERT(loader != NULL && out != NULL);

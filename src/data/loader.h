@@ -57,6 +57,10 @@ void fast__loader_free(fast_loader *loader);
 /* Return the steps of one epoch, at least 1: fast__loader_new() refuses batches that do not fit. */
 int64_t fast__loader_steps(const fast_loader *loader);
 
+/* Return the samples that this worker draws from: its shard, or an equal part of a set that all
+ * share; store those of a batch in *batch_out. */
+int64_t fast__loader_own(const fast_loader *loader, int64_t *batch_out);
+
 /* Return the batch of a step (counted over all epochs), or with `accumulate` one micro-batch. Lent
  * until the next call. Allocates nothing; waits for the prefetching thread only. */
 fast_err fast__loader_get(fast_loader *loader, int64_t step, const fast_batch **out);

@@ -86,6 +86,8 @@ struct fast_learner {
     float *g;                    /* the last gradient */
     float *s;                    /* state */
     int64_t epoch_steps;         /* batches of an epoch */
+    int64_t own_samples;         /* that it draws its batches from; 0: not known */
+    int64_t batch;               /* samples of a (micro-)batch; 0: not known */
     double flops;                /* operations of a gradient, known before the first */
     int64_t parts;               /* micro-batches that a gradient is the mean of: the last reports,
                                     and each can be asked for alone; 0: it has none */

@@ -416,6 +416,9 @@ fast_err fast__foreign_new(const fast_foreign_options *options, fast_learner **o
     self->base.moves = true;
     self->base.parts = options->accumulate > 1 ? options->accumulate : 1;
     self->base.epoch_steps = options->epoch_steps;
+    self->base.batch = options->batch;
+    self->base.own_samples =
+        options->loader ? fast__loader_own(options->loader, &self->base.batch) : 0;
     self->base.flops = kind->kind.operations * (double)options->batch * (double)self->base.parts;
     err = fast__vector_new(device, "the parameters", count, &self->base.w);
     if (!err)

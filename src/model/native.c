@@ -452,6 +452,8 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
     self->base.flops =
         options->program->flops_train * (double)options->program->batch * (double)self->base.parts;
     self->base.epoch_steps = options->loader ? fast__loader_steps(options->loader) : 0;
+    if (options->loader)
+        self->base.own_samples = fast__loader_own(options->loader, &self->base.batch);
     self->base.w = options->w;
     if (!options->w)
         err = fast__vector_new(device, "the parameters", graph->params.count, &self->base.w);

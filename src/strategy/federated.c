@@ -7,20 +7,30 @@
  *                                      are enough; select n = over K of them at random, send z
  *                       reporting      wait until K devices have reported, or no selected device
  *                                      is left, or the window ends
- *                       R >= least K:  z <- z + 1/R sum_k (w_k - z)
+ *                       R >= least K:  z <- z + sum_k n_k/n (w_k - z),  n = sum of the R n_k
  *                       otherwise      the round is abandoned, and z does not change
- *     device:           w <- z;   `period` steps   w <- rule(w, g);   report w - z
+ *     device:           w <- z;   `period` steps   w <- rule(w, g);   report w - z and n_k
+ *
+ * With `epochs` = E a device takes E n_k / B steps instead, E passes over its own n_k samples in
+ * batches of B, rounded up; the next round continues where it stopped. The run's steps of a round
+ * are those of a device of mean size, E epochs: a device with more or fewer samples computes more
+ * or fewer batches in the time of each step.
+ *
+ * With `pace` a device leaves after its report, or when it is not selected, and is told when to
+ * check in again (pace steering): at the start of one of the next 2m - 1 rounds, drawn uniformly,
+ * where m = N / (over K) for N devices that are up. A device comes back every m rounds on average,
+ * so that about over K arrive for each; few devices (m <= 1) come back all at once. A round is
+ * taken to be as long as the mean of the last reporting phases.
  *
  * Bonawitz et al., "Towards Federated Learning at Scale", 2019: they select 1.3 times as many
  * devices as they need, because some drop out; McMahan et al. 2017 (FedAvg) select a fraction of
- * all devices. Every device takes the same number of steps in a round, so that all reports have the
- * same weight. A report after the end of its round is not used, but checks its device in again.
- * Between rounds a device stores its data alone: the rule's state is reset. Pace steering, where
- * the server names the time of the next check-in, is not here: devices wait.
+ * all devices. A report after the end of its round is not used, but checks its device in again.
+ * Between rounds a device stores its data alone: the rule's state is reset.
  *
  * A run of S steps has S / period rounds; a device that is not selected skips the steps of that
  * round. The model of the run is z. Devices may crash and restart; a crash of the server ends the
- * run. With all devices, over=1 and no window it is `local` with state=reset, up to rounding.
+ * run. With all devices, over=1, no window and equal n_k it is `local` with state=reset, up to
+ * rounding; one device with epochs=E is plain SGD.
  *
  * With codecs reports are changes, whose residual is added to the device's next report; z is sent
  * as values, for a lossy codec as the difference to the device's copy.
@@ -34,16 +44,20 @@
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
+#include "trainer/own_data.h"
 #include "transport/transport.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { TAG_UP = 1, TAG_DOWN = 2 };
-enum { KIND_HELLO, KIND_REPORT, KIND_MODEL, KIND_OVER };
+enum { KIND_HELLO, KIND_REPORT, KIND_MODEL, KIND_OVER, KIND_BACK, KIND_LATER };
 /* Words of a message. The version counts rounds that were merged. The life counts the device's
- * restarts: a model that was sent to an earlier life may be a difference to its copy. */
+ * restarts: a model that was sent to an earlier life may be a difference to its copy. A report has
+ * its device's samples instead of a version; KIND_LATER has, instead of a step, the ns after which
+ * the device is to send KIND_BACK. */
 enum { WORD_KIND, WORD_STEP, WORD_VERSION, WORD_LIFE, WORDS };
+enum { WORD_SAMPLES = WORD_VERSION, WORD_DELAY = WORD_STEP };
 
 static const int64_t POLL_NS = 5000000; /* between checks of which devices are up */
 
@@ -54,6 +68,8 @@ typedef struct federated_config {
     double window;  /* seconds of each phase of a round; 0: unlimited */
     double least;   /* fraction of K that a round needs */
     int64_t period; /* steps of a round */
+    double epochs;  /* instead: passes of a device over its own samples; 0: `period` steps */
+    bool pace;      /* devices leave between rounds, and are told when to come back */
 } federated_config;
 
 static const fast_option options[] = {
@@ -66,8 +82,31 @@ static const fast_option options[] = {
     FAST_OPT_REAL(federated_config, least, "0.5", 0, 1,
                   "fraction of the awaited reports below which a round is abandoned"),
     FAST_OPT_INT(federated_config, period, "20", 1, 1e12, "local steps of a device in a round"),
+    FAST_OPT_REAL(federated_config, epochs, "0", 0, 1e6,
+                  "passes of a device over its own samples in a round, instead of period steps; 0: "
+                  "period steps"),
+    FAST_OPT_BOOL(federated_config, pace, "no",
+                  "devices leave between rounds; the server tells each when to come back, so that "
+                  "about as many arrive as a round selects (pace steering)"),
     FAST_OPT_END,
 };
+
+/* Options that contradict each other. */
+static const fast_exclusion exclusions[] = {
+    { "epochs", "period", NULL, "the steps of a round follow from the samples of a device" },
+    { NULL, NULL, NULL, NULL },
+};
+
+/* Return the run's steps of a round: of E epochs of a device of mean size. */
+static int64_t round_steps(const federated_config *c, const fast_trainer *t)
+{
+    const double steps = rint(c->epochs * (double)t->epoch_steps);
+
+    FAST_ASSERT(c->period > 0 && t->epoch_steps > 0);
+    if (c->epochs <= 0)
+        return c->period;
+    return steps > 1 ? (int64_t)(steps < 1e12 ? steps : 1e12) : 1;
+}
 
 /* One server, which coordinates the rounds. */
 static int64_t servers(const void *config, int64_t workers)
@@ -89,7 +128,7 @@ static size_t head_size(const fast_trainer *t)
 /* Send words alone. */
 static fast_err send_words(fast_trainer *t, int64_t to, uint64_t tag, const int64_t words[WORDS])
 {
-    FAST_ASSERT(words[WORD_KIND] == KIND_HELLO);
+    FAST_ASSERT(words[WORD_KIND] != KIND_REPORT && words[WORD_KIND] != KIND_MODEL);
     return fast__vector_message_send(t, &(fast_vector_address){ to, tag, words, WORDS, false },
                                      NULL, 0);
 }
@@ -146,6 +185,11 @@ typedef struct federated_server {
     fast_flow **to;  /* [workers + 1]: flows of z to each device, and of all reports; elements are
                         NULL without codecs */
     int64_t reports; /* reports of the round */
+    double unit;     /* samples of the device whose report was the round's first */
+    double weight;   /* of the round's reports: their samples, in units */
+    bool *away;      /* [workers]: the device was told to come back */
+    int64_t began;   /* time at which the round selected its devices */
+    double length;   /* ns of a reporting phase: a running mean; 0: not known yet */
     int64_t step;    /* first step of the round */
     int64_t version; /* rounds that were merged */
     int64_t heard;   /* time of the last message of a device */
@@ -171,12 +215,12 @@ static int64_t count_up(const fast_trainer *t, const bool *of)
     return up;
 }
 
-/* sum <- sum + x; a decoder has added the values already. */
+/* sum <- sum + a x, a: samples in units; a decoder has added the values already. */
 static void run_gather(const void *ctx, int64_t n, float *const *x)
 {
     FAST_ASSERT(x[0] != NULL);
     if (x[1])
-        fast__run_add(ctx, n, x);
+        fast__run_axpy(ctx, n, x);
 }
 static const fast_kernel gather = { "sum of reports", 1, 12, 2, 1, false, run_gather };
 
@@ -187,17 +231,44 @@ static fast_err add_report(fast_trainer *t, federated_server *k, const fast_msg 
     const float *s = (const float *)(const void *)(shares + fast_trainer_share_count(t)),
                 *x = s + t->state_count;
     const size_t size = msg->parts[0].size - head_size(t);
+    const double samples = (double)msg->words[WORD_SAMPLES];
 
     FAST_ASSERT(msg->parts[0].size >= head_size(t));
+    /* In units of the first report: equal devices have the weight 1, and their mean is exact. */
+    if (k->reports == 0)
+        k->unit = samples;
+    const float a = (float)(samples / k->unit);
     if (k->to[t->workers])
-        FAST_TRY(fast_trainer_decode(t, k->to[t->workers], x, size, 1, k->sum));
-    fast__vector_add(t->state_count, s, k->sum + t->count);
+        FAST_TRY(fast_trainer_decode(t, k->to[t->workers], x, size, a, k->sum));
+    fast__vector_axpy(t->state_count, a, s, k->sum + t->count);
     k->reports++;
+    k->weight += (double)a;
     return fast_trainer_apply(
-        t, &gather, NULL,
+        t, &gather, &a,
         (fast_vector[]){
             { k->sum, k->shares + fast_trainer_share_count(t), -1 },
             { k->to[t->workers] ? NULL : (float *)(uintptr_t)x, (double *)(uintptr_t)shares, 0 } });
+}
+
+/* Pace steering: tell a device when to come back. It may be late by the rest of a round, so the
+ * delay is at most the run's timeout, after which a device that is silent is suspected. */
+static fast_err send_away(fast_trainer *t, federated_server *k, int64_t i)
+{
+    const double arrivals = ceil(k->c->over * (double)wanted(k->c, t) - 1e-9);
+    const double every = (double)count_up(t, NULL) / arrivals; /* m of the formula above */
+    const uint64_t choices = every > 1 ? (uint64_t)rint(2 * every - 1) : 1;
+    const double rounds = 1 + (double)(fast_random(t->actor) % choices);
+    const double most = (double)t->actor->world->timeout_ns / 2;
+    double delay = rounds * k->length - (double)(fast_now(t->actor) - k->began);
+
+    FAST_ASSERT(arrivals >= 1 && k->c->pace);
+    delay = delay < 0 ? 0 : delay > most ? most : delay;
+    k->present[i] = false;
+    k->away[i] = true;
+    const fast_err err =
+        send_words(t, t->worker_ids[i], TAG_DOWN,
+                   (int64_t[WORDS]){ KIND_LATER, (int64_t)delay, k->version, k->life[i] });
+    return err == FAST_EPEER ? FAST_OK : err;
 }
 
 /* Receive the next message of a device, if one arrives by the deadline: a check-in, or a report,
@@ -223,15 +294,19 @@ static fast_err receive(fast_trainer *t, federated_server *k, int64_t deadline)
         fast_flow_reset(k->to[i]);
     if (msg->words[WORD_KIND] == KIND_REPORT && k->chosen[i] && msg->words[WORD_STEP] == k->step) {
         err = check_message(t, msg, k->to[t->workers] != NULL);
+        if (!err && msg->words[WORD_SAMPLES] < 1)
+            err = fast__fail(FAST_EFORMAT, "a report of actor %lld is of no samples",
+                             (long long)msg->from);
         if (!err)
             err = add_report(t, k, msg);
     }
-    /* Every message checks the device in: it waits for the next model. */
+    /* Every message checks the device in: it waits for the next model, or for when to come. */
+    const bool leaves = k->c->pace && msg->words[WORD_KIND] == KIND_REPORT;
     k->present[i] = true;
-    k->chosen[i] = false;
+    k->chosen[i] = k->away[i] = false;
     k->life[i] = msg->words[WORD_LIFE];
     fast_msg_free(msg);
-    return err;
+    return !err && leaves && k->step < t->step_count ? send_away(t, k, i) : err;
 }
 
 /* Selection: draw devices at random among those that wait, and send them z. */
@@ -261,6 +336,10 @@ static fast_err choose(fast_trainer *t, federated_server *k)
             err = FAST_OK;
     }
     fast_buffer_free(z.packed);
+    k->began = fast_now(t->actor);
+    for (int64_t i = 0; i < t->workers && !err && k->c->pace; i++)
+        if (k->present[i]) /* it was not selected */
+            err = send_away(t, k, i);
     return err;
 }
 
@@ -277,7 +356,7 @@ static const fast_kernel add_mean = { "mean of reports", 2, 16, 2, 1, false, run
 static fast_err merge(fast_trainer *t, federated_server *k)
 {
     const double least = k->c->least * (double)wanted(k->c, t);
-    const float part = k->reports > 0 ? 1.0f / (float)k->reports : 0;
+    const float part = k->reports > 0 ? (float)(1 / k->weight) : 0;
     const bool enough = k->reports > 0 && (double)k->reports >= least - 1e-9;
 
     FAST_ASSERT(k->reports >= 0 && k->reports <= t->workers);
@@ -296,6 +375,7 @@ static fast_err merge(fast_trainer *t, federated_server *k)
            (size_t)fast_trainer_share_count(t) * sizeof *k->shares);
     memset(k->chosen, 0, (size_t)t->workers * sizeof *k->chosen);
     k->reports = 0;
+    k->weight = 0;
     return FAST_OK;
 }
 
@@ -339,10 +419,13 @@ static fast_err hold_round(fast_trainer *t, federated_server *k)
     fast_actor_at(t->actor, k->step, "reports");
     while (k->reports < wanted(k->c, t) && count_up(t, k->chosen) > 0 && fast_now(t->actor) < end)
         FAST_TRY(receive(t, k, end));
+    const double length = (double)(fast_now(t->actor) - k->began);
+    k->length = k->length > 0 ? 0.75 * k->length + 0.25 * length : length;
     return merge(t, k);
 }
 
-/* Send the last z to every device; a late device gets it when it checks in. */
+/* Send the last z to every device, also to those that left; a late device gets it when it checks
+ * in. */
 static fast_err dismiss(fast_trainer *t, federated_server *k)
 {
     int64_t words[WORDS] = { KIND_OVER, t->step_count, k->version, 0 };
@@ -353,9 +436,9 @@ static fast_err dismiss(fast_trainer *t, federated_server *k)
     k->step = t->step_count; /* later reports belong to no round */
     while (!err && count_up(t, NULL) > 0) {
         for (int64_t i = 0; i < t->workers && !err; i++) {
-            if (!k->present[i])
+            if (!k->present[i] && !k->away[i])
                 continue;
-            k->present[i] = false;
+            k->present[i] = k->away[i] = false;
             words[WORD_LIFE] = k->life[i];
             err = send(t, t->worker_ids[i], TAG_DOWN, words, k->to[i], &z);
             if (err == FAST_EPEER)
@@ -375,7 +458,7 @@ static fast_err coordinate(fast_trainer *t, federated_server *k)
     fast_err err = FAST_OK;
 
     FAST_ASSERT(k->c->period > 0);
-    for (k->step = t->step; k->step < t->step_count && !err; k->step += k->c->period)
+    for (k->step = t->step; k->step < t->step_count && !err; k->step += round_steps(k->c, t))
         err = hold_round(t, k);
     if (!err)
         err = dismiss(t, k);
@@ -410,6 +493,8 @@ static fast_err server(fast_trainer *t, const void *config)
     if (!err)
         err = fast__alloc("devices of a round", t->workers, sizeof *k.chosen, &k.chosen);
     if (!err)
+        err = fast__alloc("devices that left", t->workers, sizeof *k.away, &k.away);
+    if (!err)
         err = fast__alloc("lives of devices", t->workers, sizeof *k.life, &k.life);
     if (!err)
         err = fast__alloc("the order of devices", t->workers, sizeof *k.order, &k.order);
@@ -423,6 +508,7 @@ static fast_err server(fast_trainer *t, const void *config)
     fast__free(k.shares);
     fast__free(k.present);
     fast__free(k.chosen);
+    fast__free(k.away);
     fast__free(k.life);
     fast__free(k.order);
     fast__free(k.to);
@@ -435,6 +521,7 @@ typedef struct federated_device {
     float *d;        /* its report */
     fast_flow *to;   /* of reports; NULL without codecs */
     fast_flow *from; /* of models; NULL without codecs */
+    int64_t taken;   /* epochs: batches of its own samples that it has computed */
 } federated_device;
 
 /* Start a round with the model in a message: w <- z, and the rule's state is reset. */
@@ -462,6 +549,34 @@ static fast_err adopt_model(fast_trainer *t, federated_device *v, const fast_msg
     return FAST_OK;
 }
 
+/* Receive the next message of the server to this life of the device. Told to leave, come back in
+ * time, unless a message says that the run is over. */
+static fast_err receive_model(fast_trainer *t, fast_msg **out)
+{
+    int64_t back = FAST_SOON; /* time at which the device is to check in again */
+
+    FAST_ASSERT(*out == NULL);
+    for (;;) {
+        fast_err err = fast_receive(t->actor, t->server_ids[0], TAG_DOWN, back, out);
+
+        if (err == FAST_ETIMEDOUT && back != FAST_SOON) {
+            back = FAST_SOON;
+            err = send_words(t, t->server_ids[0], TAG_UP,
+                             (int64_t[WORDS]){ KIND_BACK, t->step, 0, fast_actor_life(t->actor) });
+        } else if (err == FAST_ETIMEDOUT) {
+            err = FAST_OK;
+        } else if (!err && (*out)->words[WORD_LIFE] == fast_actor_life(t->actor)) {
+            if ((*out)->words[WORD_KIND] != KIND_LATER)
+                return FAST_OK;
+            back = fast_now(t->actor) + 1 +
+                   ((*out)->words[WORD_DELAY] > 0 ? (*out)->words[WORD_DELAY] : 0);
+        }
+        FAST_TRY(err);
+        fast_msg_free(*out);
+        *out = NULL;
+    }
+}
+
 /* Wait for a model, while other devices train; *over_out: it is the last one. */
 static fast_err await_model(fast_trainer *t, federated_device *v, bool *over_out)
 {
@@ -470,11 +585,7 @@ static fast_err await_model(fast_trainer *t, federated_device *v, bool *over_out
 
     FAST_ASSERT(v->z != NULL);
     fast_actor_at(t->actor, t->step, "a round");
-    do {
-        fast_msg_free(msg);
-        msg = NULL;
-        err = fast_receive(t->actor, t->server_ids[0], TAG_DOWN, FAST_SOON, &msg);
-    } while (err == FAST_ETIMEDOUT || (!err && msg->words[WORD_LIFE] != fast_actor_life(t->actor)));
+    err = receive_model(t, &msg);
     if (!err)
         err = adopt_model(t, v, msg);
     if (!err)
@@ -483,22 +594,46 @@ static fast_err await_model(fast_trainer *t, federated_device *v, bool *over_out
     return err;
 }
 
+/* Take step `number` of a round: the device's next batch, or with `epochs` as many of its own as
+ * are due, perhaps none. */
+static fast_err take_step(fast_trainer *t, const federated_config *c, federated_device *v,
+                          int64_t number)
+{
+    const fast_own_data own = fast__trainer_own_data(t);
+    const double all = ceil(c->epochs * (double)own.samples / (double)own.batch - 1e-9);
+    const double steps = (double)round_steps(c, t);
+
+    FAST_ASSERT(number >= 0 && number < round_steps(c, t));
+    if (c->epochs <= 0) {
+        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+        return fast_trainer_update(t, t->g, 1);
+    }
+    const int64_t first = (int64_t)floor(all * (double)number / steps),
+                  end = (int64_t)floor(all * (double)(number + 1) / steps);
+    for (int64_t i = first; i < end; i++) {
+        FAST_TRY(fast_trainer_micro_gradient(t, v->taken++));
+        fast_trainer_shares_of(t, t->rank, fast_trainer_grad(t).shares);
+        FAST_TRY(fast_trainer_update(t, t->g, 1));
+    }
+    fast_trainer_count_step(t);
+    return FAST_OK;
+}
+
 /* Take the steps of a round and report; *over_out: this worker is to stop. */
-static fast_err take_part(fast_trainer *t, const federated_config *c, const federated_device *v,
+static fast_err take_part(fast_trainer *t, const federated_config *c, federated_device *v,
                           bool *over_out)
 {
-    const int64_t words[WORDS] = { KIND_REPORT, t->step, t->centre_version,
+    const int64_t words[WORDS] = { KIND_REPORT, t->step, fast__trainer_own_data(t).samples,
                                    fast_actor_life(t->actor) };
-    const int64_t left = t->step_count - t->step,
-                  end = t->step + (left < c->period ? left : c->period);
+    const int64_t left = t->step_count - t->step, steps = round_steps(c, t);
+    const int64_t begin = t->step, end = begin + (left < steps ? left : steps);
 
     FAST_ASSERT(end <= t->step_count);
     while (t->step < end) {
         *over_out = !fast_trainer_next(t);
         if (*over_out)
             return FAST_OK;
-        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        FAST_TRY(fast_trainer_update(t, t->g, 1));
+        FAST_TRY(take_step(t, c, v, t->step - begin));
     }
     fast__vector_copy(t->count, t->w, v->d);
     fast__vector_axpy(t->count, -1, v->z, v->d);
@@ -537,6 +672,9 @@ static fast_err worker(fast_trainer *t, const void *config)
 
     FAST_ASSERT(t->servers == 1);
     FAST_TRY(send_words(t, t->server_ids[0], TAG_UP, hello));
+    if (((const federated_config *)config)->epochs > 0 && t->micro_batches > 1)
+        return fast__fail(FAST_EINVAL, "federated: epochs counts whole batches; leave out "
+                                       "accumulate, or give period instead");
     FAST_TRY(fast_trainer_centre(t, &v.z));
     FAST_TRY(open_flow(t, t->rank, false, false, &v.to));
     FAST_TRY(open_flow(t, t->rank, true, true, &v.from));
@@ -549,9 +687,8 @@ static fast_err worker(fast_trainer *t, const void *config)
 /* Forecast: each round waits for a model and its report. */
 static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 {
-    const double period = (double)((const federated_config *)config)->period;
+    const double period = (double)round_steps(config, t);
 
-    (void)t;
     FAST_ASSERT(period > 0);
     out->round_trips = out->waits = 2 / period;
     out->served = 1 / period;
@@ -567,6 +704,7 @@ const fast_strategy fast__strategy_federated = {
     .sends = "differences",
     .answers = "weights",
     .cost = cost,
+    .exclusions = exclusions,
     .servers = servers,
     .worker = worker,
     .server = server,

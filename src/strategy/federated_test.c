@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Federated rounds. Goal: with everyone they are `local`; the number of devices, the window and the
- * least number of reports do what they say; devices may come and go. Method: small runs on the
- * simulator with slow and crashing devices, beside runs without.
+ * least number of reports do what they say; reports weigh as many samples as their devices have,
+ * and epochs are of those samples; devices come back at the pace of the rounds, and may crash.
+ * Method: small runs on the simulator with slow and crashing devices, beside runs without, and
+ * beside the formula as a strategy of its own.
  */
 #include "small_run.h"
+#include "tensor/vector.h"
+#include "trainer/own_data.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -86,6 +90,107 @@ static void rounds_are_given_up(void **state)
     assert_true(train("federated:period=24,over=1,least=1", slow[0]).params_hash != first);
 }
 
+/* FedAvg, written down plainly: E = 1 epoch of each device's own samples, then the mean of all
+ * models, weighted by their samples. */
+static fast_err plain_fedavg(fast_trainer *t, const void *config)
+{
+    const fast_own_data own = fast__trainer_own_data(t);
+    int64_t batch = 0;
+
+    (void)config;
+    while (fast_trainer_next(t)) {
+        for (int64_t i = 0; i < (own.samples + own.batch - 1) / own.batch; i++) {
+            FAST_TRY(fast_trainer_micro_gradient(t, batch++));
+            FAST_TRY(fast_trainer_update(t, t->g, 1));
+        }
+        while (t->step < t->step_count && (t->step + 1) % t->epoch_steps != 0)
+            fast_trainer_count_step(t);
+        fast_trainer_count_step(t);
+        float all = (float)own.samples;
+        FAST_TRY(fast_allreduce(t->group, &all, 1, FAST_SOON));
+        fast__vector_scale(t->count, (float)own.samples / all, t->w);
+        FAST_TRY(fast_allreduce(t->group, t->w, t->count, FAST_SOON));
+        fast_trainer_reset_rule(t);
+    }
+    return fast_trainer_end(t);
+}
+
+/* Rounds on unequal devices are those of the formula, and their plain mean is another model. */
+static void reports_weigh_their_samples(void **state)
+{
+    static const fast_strategy plain = { .name = "plain", .worker = plain_fedavg };
+    const char *options[] = { "strategy=plain",
+                              "workers=4",
+                              "model=mlp:hidden=12",
+                              "data=digits:train=160,test=32",
+                              "engine=ref",
+                              "plan=no",
+                              "transport=sim",
+                              "batch=4",
+                              "steps=30",
+                              "evaluate=end",
+                              "optimizer=momentum",
+                              "lr=0.05",
+                              "schedule=constant",
+                              "shard=dirichlet",
+                              NULL };
+    double loss[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        fast_run *run = NULL;
+
+        options[0] = i == 0 ? "strategy=plain" : "strategy=federated:epochs=1,over=1";
+        if (fast_run_open_strategy(options, &plain, &run) || fast_run_train(run))
+            fail_msg("%s: %s", options[0], fast_error_detail());
+        loss[i] = fast_run_result(run)->test_loss;
+        fast_run_close(run);
+    }
+    if (!(fabs(loss[0] - loss[1]) < 1e-5))
+        fail_msg("the formula has the loss %g, federated %g", loss[0], loss[1]);
+}
+
+/* Epochs of one device that has all samples are plain SGD, and those of equal devices are rounds
+ * of as many steps. */
+static void epochs_of_equal_devices_are_steps(void **state)
+{
+    static const char *const long_run[] = { "steps=80", "shard=contiguous", NULL };
+    const fast_result one = test_small_run("federated:epochs=1,over=1", 1, long_run),
+                      sgd = test_small_run("allreduce", 1, long_run),
+                      epochs = test_small_run("federated:epochs=1,over=1", 4, long_run),
+                      steps = test_small_run("federated:period=10,over=1", 4, long_run),
+                      twice = test_small_run("federated:epochs=2,over=1", 4, long_run);
+
+    (void)state;
+    assert_true(fabs(one.test_loss - sgd.test_loss) < 1e-5);
+    assert_true(one.samples == sgd.samples && epochs.samples == steps.samples);
+    assert_true(epochs.params_hash == steps.params_hash);
+    assert_true(twice.samples == steps.samples &&
+                twice.bytes_sent < 0.6 * (double)steps.bytes_sent);
+}
+
+/* Pace steering: about as many devices check in for a round as it selects, rounds do not wait for
+ * long, and few devices come back to every round. */
+static void devices_come_back_in_time(void **state)
+{
+    static const char *const more[] = { "steps=80", "batch=2", NULL };
+    const double rounds = 40, selected = 4; /* of 32 devices */
+    const fast_result stay = test_small_run("federated:period=2,part=0.125,over=1", 32, more),
+                      pace =
+                          test_small_run("federated:period=2,part=0.125,over=1,pace=yes", 32, more),
+                      all = test_small_run("federated:period=2,over=1", 4, more),
+                      small = test_small_run("federated:period=2,over=1,pace=yes", 4, more);
+    /* Besides a model and a report of each selected device: `come back` and `here I am`. */
+    const double checked = (double)(pace.messages_sent - stay.messages_sent) / 2 / rounds;
+
+    (void)state;
+    if (!(checked > 0.75 * selected && checked < 2 * selected))
+        fail_msg("%g devices check in for a round that selects %g", checked, selected);
+    assert_true(pace.samples == stay.samples);
+    assert_true(pace.virtual_time_s < 2 * stay.virtual_time_s);
+    assert_true(small.samples == all.samples && fabs(small.test_loss - all.test_loss) < 1e-5);
+}
+
 /* Counts the notes that have a text in them. */
 typedef struct notes {
     const char *text; /* that is looked for */
@@ -143,7 +248,8 @@ static void devices_come_and_go(void **state)
     };
     static const char *const members[] = { "strategy=federated:period=4",
                                            "strategy=federated:period=4,part=0.5,window=0.004",
-                                           "strategy=federated:period=3,part=0.5,over=1" };
+                                           "strategy=federated:period=3,part=0.5,over=1",
+                                           "strategy=federated:epochs=0.4,part=0.25,pace=yes" };
 
     (void)state;
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
@@ -152,6 +258,8 @@ static void devices_come_and_go(void **state)
                 fail_msg("%s, %s: %s", members[k], faults[i], fast_error_detail());
     assert_true(try(members[0], "faults=crash 0 at 2ms") != FAST_OK); /* the server's node */
     assert_int_equal(try("strategy=federated:part=0", "seed=2"), FAST_EINVAL);
+    assert_int_equal(try("strategy=federated:epochs=1,period=3", "seed=2"), FAST_EINVAL);
+    assert_int_equal(try("strategy=federated:epochs=1", "accumulate=2"), FAST_EINVAL);
     assert_int_equal(try("strategy=federated:part=0.01", "seed=2"), FAST_OK); /* one */
 }
 
@@ -214,6 +322,9 @@ int main(void)
         cmocka_unit_test(few_are_chosen),
         cmocka_unit_test(the_slow_are_left_out),
         cmocka_unit_test(rounds_are_given_up),
+        cmocka_unit_test(reports_weigh_their_samples),
+        cmocka_unit_test(epochs_of_equal_devices_are_steps),
+        cmocka_unit_test(devices_come_back_in_time),
         cmocka_unit_test(devices_come_and_go),
         cmocka_unit_test(codecs_survive_that),
         cmocka_unit_test(nobody_stumbles_over_its_last_life),

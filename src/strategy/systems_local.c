@@ -65,15 +65,28 @@ const fast_system fast__systems_local[] = {
     },
     {
         .name = "fedavg",
-        .title = "Federated averaging at scale",
-        .by = "Bonawitz et al. 2019; McMahan et al. 2017",
-        .row = 35,
-        .flags = "strategy=federated:part=0.75 optimizer=sgd lr=0.2 batch=4",
+        .title = "FedAvg: federated averaging",
+        .by = "McMahan et al. 2017",
+        .row = 159,
+        .flags = "strategy=federated:part=0.75,over=1,epochs=1 shard=contiguous optimizer=sgd "
+                 "lr=0.2 batch=4",
         FAST_TAXONOMY("DP", "decentral", "sync.", "reduce", "star", "periodic"),
-        .remarks = "In each round selected devices train on their local data; devices that report "
-                   "after three quarters of them, or after federated:window seconds, are left out. "
-                   "Give --shard dirichlet for non-IID data.",
-        .missing = "pace steering; secure aggregation",
+        .remarks = "In each round a random fraction of the devices (federated:part) takes "
+                   "federated:epochs passes over its own data; models are averaged with weights "
+                   "n_k/n. Give --shard dirichlet for unequal, non-IID data.",
+    },
+    {
+        .name = "federated-scale",
+        .title = "Federated learning at scale",
+        .by = "Bonawitz et al. 2019",
+        .row = 35,
+        .flags = "strategy=federated:part=0.5,over=1.3,window=60,least=0.8,epochs=1,pace=yes "
+                 "shard=contiguous optimizer=sgd lr=0.2 batch=4",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "reduce", "star", "periodic"),
+        .remarks = "1.3 times as many devices are selected as reports are needed; those that "
+                   "report late, or after federated:window seconds, are left out, and a round with "
+                   "too few reports is abandoned. Pace steering tells devices when to come back.",
+        .missing = "secure aggregation",
     },
     /* Updates by several gradients: batches that are fixed or grow. */
     {

@@ -7,6 +7,7 @@
  * after the gradient.
  */
 #include "trainer/context.h"
+#include "trainer/own_data.h"
 
 #include <stdio.h>
 
@@ -49,6 +50,16 @@ double fast_trainer_lr(const fast_trainer *t, int64_t step)
 {
     FAST_ASSERT(step >= 0);
     return fast__schedule_lr(fast__context_of(t)->options.rates, step);
+}
+
+fast_own_data fast__trainer_own_data(const fast_trainer *t)
+{
+    const fast_learner *learner = fast__context_of(t)->learner;
+
+    FAST_ASSERT(learner != NULL);
+    const int64_t batch = learner->batch > 0 ? learner->batch : 1;
+    const int64_t all = learner->own_samples > 0 ? learner->own_samples : t->epoch_steps * batch;
+    return (fast_own_data){ .samples = all > 0 ? all : 1, .batch = batch };
 }
 
 void fast_trainer_settle(fast_trainer *t, fast_settle_fn *settle, void *ctx)
