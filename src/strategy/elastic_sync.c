@@ -18,6 +18,13 @@
  * because the average belongs to the old rate. The rule's own momentum is not reset. A smooth
  * schedule changes the learning rate at each step: there use a number of steps.
  *
+ * With `tune` the number of learners follows from their throughput (CROSSBOW's auto-tuner): at
+ * first worker 0 learns alone. Every `tune` steps worker 0's clock gives the steps of all learners
+ * per second; while these grow by the fraction `gain`, one more worker starts from the
+ * centre. The first that does not pay leaves again, and the number is final. A worker that does not
+ * learn is at the centre and adds a difference of 0; with n learners alpha is 1 / n. The choice
+ * follows from measured times, so such runs repeat to the bit on `sim` only.
+ *
  * All copies of z are equal to the bit. The model of the run is z.
  *
  * Cost per worker: one allreduce of the model every tau steps; three more vectors, four with mu.
@@ -35,6 +42,8 @@ typedef struct sync_config {
     double mu;          /* momentum of the centre */
     int64_t period;     /* steps between exchanges */
     int64_t restart;    /* steps between restarts; 0: never, -1: when the learning rate changes */
+    int64_t tune;       /* steps between changes of the number of learners; 0: all workers learn */
+    double gain;        /* tune: fraction by which throughput grows with a learner that pays */
     char algorithm[64]; /* collective that sums the differences */
 } sync_config;
 
@@ -48,6 +57,11 @@ static const fast_option options[] = {
     FAST_OPT_INT(sync_config, restart, "0", -1, 1e12,
                  "steps after which workers restart from the centre; 0: never, -1: when the "
                  "learning rate changes"),
+    FAST_OPT_INT(sync_config, tune, "0", 0, 1e12,
+                 "steps after which one more worker learns, while throughput grows (CROSSBOW's "
+                 "auto-tuner); 0: all workers learn"),
+    FAST_OPT_REAL(sync_config, gain, "0.05", 0, 100,
+                  "tune: fraction by which one more learner must raise the throughput"),
     FAST_OPT_TEXT(sync_config, algorithm, "auto", "allreduce",
                   "collective that sums the differences; auto: the fastest by measurement"),
     FAST_OPT_END,
@@ -126,12 +140,93 @@ typedef struct sync_numbers {
     int64_t versions;  /* moves of the centre */
 } sync_numbers;
 
+/* Persistent numbers of a worker, with `tune`; equal at all workers. */
+typedef struct sync_tuner {
+    int64_t learners; /* workers that learn, from rank 0 on; 0: not set */
+    int64_t settled;  /* 1: the number is final */
+    int64_t since;    /* step at which it was changed */
+    double speed;     /* steps of all learners per ns, with the last number that paid */
+} sync_tuner;
+
+/* Set the number of learners, and the spring's constant that it gives. */
+static void set_learners(fast_trainer *t, const sync_config *c, fast_elastic_centre *e,
+                         sync_tuner *n, int64_t learners)
+{
+    FAST_ASSERT(learners >= 1 && learners <= t->workers);
+    if (t->rank >= n->learners && t->rank < learners)
+        fast_trainer_adopt(t, &e->z); /* it starts from the centre */
+    n->learners = learners;
+    n->since = t->step;
+    e->alpha =
+        (float)(c->alpha < 0 ? (c->mu > 0 ? 1.0 : 0.9) / (double)n->learners : (double)c->alpha);
+}
+
+/* Change the number of learners if it is due. *began is when the number was changed, by this
+ * worker's clock; worker 0's counts. */
+static fast_err tune(fast_trainer *t, const sync_config *c, fast_elastic_centre *e, sync_tuner *n,
+                     int64_t *began)
+{
+    float elapsed = t->rank == 0 ? (float)(fast_now(t->actor) - *began) : 0;
+
+    FAST_ASSERT(n->learners >= 1);
+    if (n->settled || t->step - n->since < c->tune)
+        return FAST_OK;
+    fast_actor_at(t->actor, t->step, "throughput");
+    FAST_TRY(fast_allreduce(t->group, &elapsed, 1, FAST_SOON));
+    const double steps = (double)n->learners * (double)(t->step - n->since);
+    const double speed = steps / (elapsed > 1 ? (double)elapsed : 1);
+    const bool pays = speed > n->speed * (1 + c->gain);
+
+    n->settled = !pays || n->learners == t->workers;
+    if (pays)
+        n->speed = speed;
+    const int64_t next = n->learners + (pays ? 1 : -1);
+    set_learners(t, c, e, n, next < 1 ? 1 : next > t->workers ? t->workers : next);
+    *began = fast_now(t->actor);
+    return FAST_OK;
+}
+
+/* Find the persistent numbers; new ones start with one learner. FAST_EFORMAT. */
+static fast_err find_tuner(fast_trainer *t, const sync_config *c, fast_elastic_centre *e,
+                           sync_tuner **out)
+{
+    void *memory = NULL;
+
+    FAST_TRY(fast_trainer_persist(t, 3, sizeof **out, &memory));
+    *out = memory;
+    FAST_ASSERT(e->z.x != NULL);
+    if ((*out)->learners < 0 || (*out)->learners > t->workers)
+        return fast__fail(FAST_EFORMAT,
+                          "elastic_sync: %lld learners of %lld workers in a checkpoint",
+                          (long long)(*out)->learners, (long long)t->workers);
+    const int64_t learners = (*out)->learners;
+    (*out)->learners = t->workers; /* nobody starts from the centre here */
+    set_learners(t, c, e, *out, learners > 0 ? learners : 1);
+    return FAST_OK;
+}
+
+/* The elastic step of all workers. One that does not learn is at the centre: its difference is 0.
+ * It follows the centre, which moves. */
+static fast_err exchange(fast_trainer *t, fast_elastic_centre *e, sync_numbers *k, bool learns)
+{
+    FAST_ASSERT(e->t == t);
+    if (!learns)
+        fast_trainer_adopt(t, &e->z);
+    fast_actor_at(t->actor, t->step, "weights");
+    FAST_TRY(fast__elastic_together(t->group, t->count, e, t->w));
+    t->centre_version = k->versions = e->versions;
+    return FAST_OK;
+}
+
 /* Train to the end: restarts, local steps, and the elastic step of all workers in each period. */
 static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre *e,
-                      sync_numbers *k)
+                      sync_numbers *k, sync_tuner *n)
 {
+    int64_t began = fast_now(t->actor);
+
     FAST_ASSERT(k->set && c->period >= 1);
     while (fast_trainer_next(t)) {
+        const bool learns = !n || t->rank < n->learners;
         const bool due = c->restart < 0    ? t->lr != k->lr
                          : c->restart == 0 ? false
                                            : t->step - k->restarted >= c->restart;
@@ -141,13 +236,17 @@ static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre
             k->restarted = t->step;
             k->lr = t->lr;
         }
-        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        if (t->step % c->period == 0 || t->step == t->step_count) {
-            fast_actor_at(t->actor, t->step, "weights");
-            FAST_TRY(fast__elastic_together(t->group, t->count, e, t->w));
-            t->centre_version = k->versions = e->versions;
-        }
-        FAST_TRY(fast_trainer_update(t, t->g, 1));
+        if (learns)
+            FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+        else
+            fast_trainer_count_step(t);
+        const bool together = t->step % c->period == 0 || t->step == t->step_count;
+        if (together)
+            FAST_TRY(exchange(t, e, k, learns));
+        if (learns)
+            FAST_TRY(fast_trainer_update(t, t->g, 1));
+        if (n && together)
+            FAST_TRY(tune(t, c, e, n, &began));
     }
     return fast_trainer_end(t);
 }
@@ -202,6 +301,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     const double share = c->mu > 0 ? 1.0 : 0.9;
     fast_elastic_centre e = { .t = t, .mu = (float)c->mu };
     sync_numbers *k = NULL;
+    sync_tuner *n = NULL;
     fast_err err;
 
     FAST_ASSERT(c != NULL && t->group != NULL);
@@ -209,9 +309,11 @@ static fast_err worker(fast_trainer *t, const void *config)
     t->period = c->period;
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
     FAST_TRY(find_centre(t, c, &e, &k));
+    if (c->tune > 0)
+        FAST_TRY(find_tuner(t, c, &e, &n));
     err = make_scratch(t, &e);
     if (!err)
-        err = train(t, c, &e, k);
+        err = train(t, c, &e, k, n);
     fast__vector_free(e.d.x);
     fast__free(e.d.shares);
     return err;

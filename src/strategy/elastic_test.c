@@ -450,6 +450,35 @@ static void nonsense_is_refused(void **state)
     }
 }
 
+/* Return the steps of all workers that learned. */
+static double learned(const char *strategy, const char *const *more)
+{
+    const fast_result r = test_small_run(strategy, 4, more);
+
+    return rint(r.samples_per_s * r.time_s) / 4; /* a batch has 4 samples */
+}
+
+/* Learners join while throughput grows: all of equal nodes; not one whose node is slow. The first
+ * `tune` steps are worker 0's alone, and a bound that no learner reaches leaves it alone. */
+static void learners_join_while_it_pays(void **state)
+{
+    static const char *const even[] = { "steps=64", NULL }, *const slow[] = {
+        "steps=64", "faults=slow 2 at 0s by 50", NULL
+    };
+    const char *tuned = "elastic_sync:mu=0.9,tune=8", *rare = "elastic_sync:mu=0.9,period=8,tune=8";
+
+    (void)state;
+    assert_true(learned("elastic_sync:mu=0.9", even) == 64 * 4);
+    /* 8 steps each with 1, 2 and 3 learners, then 4. */
+    assert_true(learned(tuned, even) == 8 * (1 + 2 + 3) + (64 - 24) * 4);
+    assert_true(test_small_run(tuned, 4, even).params_hash ==
+                test_small_run(tuned, 4, even).params_hash);
+    /* 8 steps each with 1, 2, and 3 of which one is slow; then 2. */
+    assert_true(learned(rare, slow) == 8 * (1 + 2 + 3) + (64 - 24) * 2);
+    assert_true(learned("elastic_sync:mu=0.9,tune=64", even) == 64);
+    assert_true(learned("elastic_sync:tune=8,gain=100", even) == 8 + 8 * 2 + (64 - 16));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -466,6 +495,7 @@ int main(void)
         cmocka_unit_test(centre_stands_for_the_run),
         cmocka_unit_test(tree_of_two_stays_together),
         cmocka_unit_test(restarts_matter),
+        cmocka_unit_test(learners_join_while_it_pays),
         cmocka_unit_test(crashes),
         cmocka_unit_test(members_learn),
         cmocka_unit_test(nonsense_is_refused),

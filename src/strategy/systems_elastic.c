@@ -43,12 +43,25 @@ const fast_system fast__systems_elastic[] = {
         .title = "CROSSBOW: synchronous model averaging",
         .by = "Koliousis et al. 2019",
         .row = 34,
-        .flags = "strategy=elastic_sync:mu=0.9,period=1,restart=-1 lr=0.025 schedule=step:every=4 "
-                 "batch=8",
+        .flags = "strategy=elastic_sync:mu=0.9,period=1,restart=-1,tune=8 lr=0.025 "
+                 "schedule=step:every=4 batch=8",
         FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "central average", "periodic"),
         .remarks = "Many learners with small batches around a central average with momentum, "
-                   "which restarts when the learning rate changes.",
-        .missing = "tuning of the number of learners by their throughput",
+                   "which restarts when the learning rate changes. One more worker learns every 8 "
+                   "steps, while throughput grows; elastic_sync:tune=0 lets all learn at once.",
+    },
+    {
+        .name = "crossbow-tuner",
+        .title = "CROSSBOW's auto-tuner",
+        .by = "Koliousis et al. 2019",
+        .row = 171,
+        .flags = "strategy=elastic_sync:mu=0.9,period=1,restart=-1,tune=8 lr=0.025 "
+                 "schedule=step:every=4 batch=8",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "central average", "periodic"),
+        .remarks = "Learners are added while one more raises the throughput by "
+                   "elastic_sync:gain, 5%; the first that does not leaves again.",
+        .alias_of = "crossbow",
+        .differs = "the part of CROSSBOW that chooses the number of learners",
     },
     /* Springs along a tree, and to an extrapolated master. */
     {
