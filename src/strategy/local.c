@@ -11,12 +11,14 @@
  *                       w_i <- z
  *
  *     delay:            no local steps: the mean of all gradients of a period makes one update
- *                       (bunch mode, delayed update, gradient accumulation). `grow` doubles the
- *                       period every `grow` epochs, so that the batch grows instead of the learning
- *                       rate falling (Smith et al. 2018). `noise` doubles it when the variance of
- *                       the mean gradient m, estimated from the P workers' means m_i, exceeds
- *                       noise^2 |m|^2:  (1/P sum |m_i|^2 - |m|^2) / (P - 1)   (Friedlander and
- *                       Schmidt 2012; Byrd et al. 2012)
+ *                       (bunch mode, delayed update, gradient accumulation). `grow` multiplies
+ *                       the period by `factor` every `grow` epochs, so that the batch grows instead
+ *                       of the learning rate falling (Smith et al. 2018). `noise` does so when the
+ *                       variance of the mean gradient m, estimated from the P workers' means m_i,
+ *                       exceeds noise^2 |m|^2:  V = (1/P sum |m_i|^2 - |m|^2) / (P - 1)
+ *                       (Friedlander and Schmidt 2012; Byrd et al. 2012). With `shrink` it divides
+ *                       it again when the variance of the smaller batch, factor V, would be within
+ *                       that bound (Orr 1996)
  *     fragments:        F ranges of the model are exchanged in turn, one every period / F steps,
  *                       each with its own outer step: F times smaller messages at a time (streaming
  *                       DiLoCo, Douillard et al. 2025). At the end of the run all are exchanged
@@ -53,8 +55,10 @@ typedef struct local_config {
     double after;       /* first epochs, with an exchange at each step */
     int state;          /* fast_rule_state: the rule's state at an exchange */
     bool delay;         /* one update a period, by the mean gradient */
-    double grow;        /* delay: epochs after which the period doubles; 0: never */
-    double noise;       /* delay: relative deviation of the mean at which it doubles; 0: never */
+    double grow;        /* delay: epochs after which the period grows; 0: never */
+    double noise;       /* delay: relative deviation of the mean at which it grows; 0: never */
+    bool shrink;        /* noise: the period shrinks again where a shorter one is enough */
+    int64_t factor;     /* by which the period grows and shrinks */
     int64_t longest;    /* the longest period that grow and noise lead to */
     double polyak;      /* epoch from which models are averaged over time; -1: never */
     int64_t fragments;  /* ranges of the model that are exchanged in turn */
@@ -74,11 +78,16 @@ static const fast_option options[] = {
     FAST_OPT_CHOICE(local_config, state, "local", FAST_RULE_STATES, FAST_RULE_STATES_HELP),
     FAST_OPT_BOOL(local_config, delay, "no",
                   "accumulate gradients and update once in a period (bunch mode)"),
-    FAST_OPT_REAL(local_config, grow, "0", 0, 1e9,
-                  "delay: double the period each time this number of epochs has passed; 0: never"),
+    FAST_OPT_REAL(
+        local_config, grow, "0", 0, 1e9,
+        "delay: lengthen the period each time this number of epochs has passed; 0: never"),
     FAST_OPT_REAL(local_config, noise, "0", 0, 1e9,
-                  "delay: double the period when the standard deviation of the mean gradient "
+                  "delay: lengthen the period when the standard deviation of the mean gradient "
                   "exceeds this fraction of its norm; 0: never"),
+    FAST_OPT_BOOL(local_config, shrink, "no",
+                  "noise: shorten the period again, down to 1, when a shorter one is within it"),
+    FAST_OPT_INT(local_config, factor, "2", 2, 1e6,
+                 "factor by which grow and noise change the period"),
     FAST_OPT_INT(local_config, longest, "64", 1, 1e9, "longest period that grow and noise lead to"),
     FAST_OPT_REAL(local_config, polyak, "-1", -1, 1e9,
                   "epoch from which the mean of all later models represents the run; -1: never"),
@@ -97,7 +106,7 @@ typedef struct local_numbers {
     int64_t mean_count; /* models in the mean over time */
     int64_t versions;   /* exchanges since the start of that mean's vector */
     int64_t period;     /* current steps between exchanges; 0: one exchange, at the end */
-    int64_t grown;      /* times that the period doubled because of epochs */
+    int64_t grown;      /* times that the period grew because of epochs */
 } local_numbers;
 
 /* Persistent vectors of a worker besides its replica; `x` is NULL where they are not needed. */
@@ -116,6 +125,7 @@ static const fast_exclusion exclusions[] = {
     { "delay=yes", "period=0", NULL, "the whole run would be one update" },
     { "grow", NULL, "delay=yes", "the period grows by gradients that one update collects" },
     { "fragments", "delay|polyak|state", NULL, "fragments are exchanged at different steps" },
+    { "shrink=yes", NULL, "noise", "the noise decides when a shorter period is enough" },
     { "noise", NULL, "delay=yes", "the noise is that of the gradients that one update collects" },
     { NULL, NULL, NULL, NULL },
 };
@@ -234,37 +244,56 @@ static double square(int64_t count, const float *x, double scale)
     return sum * scale * scale;
 }
 
-/* Set *out if the deviation of the mean gradient exceeds the bound of `noise`. `own` is |m_i|^2,
- * the squared norm of this worker's mean gradient. Every worker gets the same answer. */
-static fast_err is_noisy(fast_trainer *t, const local_config *c, const local_state *o, double own,
-                         bool *out)
+/* Compare the deviation of the mean gradient with the bound of `noise`: *out is 1 if it exceeds it,
+ * -1 if that of a batch smaller by `factor` would not, else 0. `own` is |m_i|^2, of this worker's
+ * mean gradient. Every worker gets the same answer. */
+static fast_err compare_noise(fast_trainer *t, const local_config *c, const local_state *o,
+                              double own, int *out)
 {
     const double workers = (double)t->workers;
     const double mean = square(t->count, o->sum.x, 1 / (workers * (double)o->numbers->sum_count));
+    const double bound = c->noise * c->noise * mean;
     float all = (float)own;
 
     FAST_ASSERT(own >= 0 && o->numbers->sum_count > 0);
     fast_actor_at(t->actor, t->step, "noise");
     FAST_TRY(fast_allreduce(t->group, &all, 1, FAST_SOON));
-    *out = t->workers > 1 &&
-           ((double)all / workers - mean) / (workers - 1) > c->noise * c->noise * mean;
+    *out = 0;
+    if (t->workers == 1) /* one mean has no deviation */
+        return FAST_OK;
+    const double variance = ((double)all / workers - mean) / (workers - 1);
+    if (variance > bound)
+        *out = 1;
+    else if ((double)c->factor * variance <= bound)
+        *out = -1;
     return FAST_OK;
 }
 
-/* Make one update of all gradients of a period, which is equal at all workers, and double the
+/* Change the period: longer, if `change` is positive, or shorter. */
+static void change_period(const local_config *c, local_numbers *k, int change)
+{
+    FAST_ASSERT(k->period > 0 && c->factor >= 2);
+    if (change > 0 && k->period <= c->longest / c->factor)
+        k->period *= c->factor;
+    /* A divisor of the period, so that workers still stop at the end of one. */
+    if (change < 0 && c->shrink && k->period % c->factor == 0)
+        k->period /= c->factor;
+}
+
+/* Make one update of all gradients of a period, which is equal at all workers, and change the
  * period where due. */
 static fast_err update_accumulated(fast_trainer *t, const local_config *c, local_state *o)
 {
     const float share = 1.0f / (float)(t->workers * o->numbers->sum_count);
     const double own =
         c->noise > 0 ? square(t->count, o->sum.x, 1 / (double)o->numbers->sum_count) : 0;
-    bool noisy = false;
+    int change = 0;
 
     FAST_ASSERT(o->numbers->sum_count > 0);
     fast_actor_at(t->actor, t->step, "gradient");
     FAST_TRY(fast_trainer_sum_vector(t, &o->sum));
     if (c->noise > 0)
-        FAST_TRY(is_noisy(t, c, o, own, &noisy));
+        FAST_TRY(compare_noise(t, c, o, own, &change));
     FAST_TRY(fast_trainer_update_by(t, &o->sum, share));
     fast__vector_fill(t->count, 0, o->sum.x);
     memset(o->sum.shares, 0, (size_t)fast_trainer_share_count(t) * sizeof *o->sum.shares);
@@ -272,10 +301,9 @@ static fast_err update_accumulated(fast_trainer *t, const local_config *c, local
     if (c->grow > 0 &&
         (double)t->step >= (double)(o->numbers->grown + 1) * c->grow * (double)t->epoch_steps) {
         o->numbers->grown++;
-        noisy = true;
+        change = 1;
     }
-    if (noisy && o->numbers->period * 2 <= c->longest)
-        o->numbers->period *= 2;
+    change_period(c, o->numbers, change);
     return FAST_OK;
 }
 
@@ -464,9 +492,9 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_ASSERT(c != NULL);
     /* Workers that never exchange may stop at any step; all others at the end of a period. */
     t->period = c->period > 0 ? c->period : t->step_count;
-    /* The longest of the periods that doubling leads to is a multiple of all others. */
-    while ((c->grow > 0 || c->noise > 0) && t->period * 2 <= c->longest)
-        t->period *= 2;
+    /* The longest of the periods that growing leads to is a multiple of all others. */
+    while ((c->grow > 0 || c->noise > 0) && t->period <= c->longest / c->factor)
+        t->period *= c->factor;
     if (c->fragments > 1 && fast_trainer_codec_fit(t) != FAST_FIT_NONE)
         return fast__fail(FAST_EINVAL, "local: fragments are sent without a codec; leave one out");
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));

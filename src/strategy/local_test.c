@@ -43,6 +43,10 @@ static void limits_are_other_members(void **state)
     same("local:period=2,delay=yes,noise=1e9", "local:period=2,delay=yes", 4, NULL);
     same("local:period=2,delay=yes,noise=1e-9,longest=4",
          "local:period=2,delay=yes,noise=1e-6,longest=4", 4, NULL);
+    same("local:period=2,delay=yes,noise=0", "local:period=2,delay=yes", 4, NULL);
+    same("local:period=1,delay=yes,noise=1e9,shrink=yes", "local:period=1,delay=yes", 4, NULL);
+    same("local:period=2,delay=yes,noise=1e-9,longest=4,shrink=yes",
+         "local:period=2,delay=yes,noise=1e-9,longest=4", 4, NULL);
     same("local:period=24", "local:period=0", 4, NULL);
     same("local:outer=classical,momentum=0,rate=0", "local:outer=nesterov,momentum=0,rate=0", 4,
          NULL);
@@ -95,11 +99,34 @@ static void options_matter(void **state)
     differ("local:period=4,state=reset", "local:period=4", 4, "optimizer=momentum");
 }
 
+/* Return the updates that a run of 24 steps makes, by the bytes that it sends: those of a run of 24
+ * updates and of one of 1 tell the bytes of each, and of all else. */
+static double updates_of(const char *strategy)
+{
+    const double all = (double)train("local:period=1,delay=yes,noise=1e9", 4, NULL).bytes_sent,
+                 one = (double)train("local:period=24,delay=yes,noise=1e9", 4, NULL).bytes_sent;
+
+    return 1 + rint(23 * ((double)train(strategy, 4, NULL).bytes_sent - one) / (all - one));
+}
+
+/* A batch grows while it is too noisy, and shrinks while a smaller one is quiet enough. */
+static void batches_follow_their_noise(void **state)
+{
+    (void)state;
+    assert_true(updates_of("local:period=4,delay=yes,noise=1e9") == 6);
+    /* After steps 4, 6, 7, 8 and so on. */
+    assert_true(updates_of("local:period=4,delay=yes,noise=1e9,shrink=yes") == 20);
+    /* After steps 1, 2, 4, 8 and so on; it does not shrink where the bound is exceeded. */
+    assert_true(updates_of("local:period=1,delay=yes,noise=1e-9,shrink=yes,longest=4") == 8);
+    /* After steps 1, 4, 8 and so on. */
+    assert_true(updates_of("local:period=1,delay=yes,noise=1e-9,factor=4,longest=4") == 7);
+}
+
 static void nonsense_is_refused(void **state)
 {
     static const char *const bad[] = { "local:delay=yes,outer=classical",
-                                       "local:delay=yes,period=0", "local:grow=1",
-                                       "local:noise=1" };
+                                       "local:delay=yes,period=0", "local:grow=1", "local:noise=1",
+                                       "local:delay=yes,shrink=yes" };
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -126,6 +153,7 @@ int main(void)
         cmocka_unit_test(averaging_each_step_is_synchronous),
         cmocka_unit_test(averaged_state_is_synchronous),
         cmocka_unit_test(options_matter),
+        cmocka_unit_test(batches_follow_their_noise),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,8 +107,8 @@ const fast_system fast__systems_local[] = {
         .row = 105,
         .flags = "strategy=local:period=1,delay=yes,grow=1,longest=16 schedule=constant",
         FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "any", "synchronous"),
-        .remarks = "The number of gradients in an update doubles with every epoch, up to 16; the "
-                   "learning rate is constant.",
+        .remarks = "The number of gradients in an update doubles with every epoch, up to 16 "
+                   "(local:grow, factor); the learning rate is constant.",
     },
     {
         .name = "variance-batch",
@@ -127,13 +127,12 @@ const fast_system fast__systems_local[] = {
         .title = "Batch sizes by an estimate of the noise",
         .by = "Orr 1996",
         .row = 108,
-        .flags =
-            "strategy=local:period=1,delay=yes,noise=1,longest=4 lr=0.1 schedule=constant batch=8",
+        .flags = "strategy=local:period=1,delay=yes,noise=1,shrink=yes,longest=4 lr=0.1 "
+                 "schedule=constant batch=8",
         FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "any", "synchronous"),
-        .remarks = "The batch size follows from an estimate of the gradient's noise.",
-        .missing = "batches that shrink again; estimates for each weight",
-        .alias_of = "variance-batch",
-        .differs = "it estimates the noise for each weight",
+        .remarks = "The batch grows when the deviation of the mean gradient exceeds its norm, and "
+                   "shrinks when that of half the batch would not.",
+        .missing = "an estimate and a batch size for each weight",
     },
     /* Means over time and outer optimizers. */
     {
