@@ -310,7 +310,7 @@ FAST_API float *fast_trainer_rule_slot(fast_trainer *t, int i);
 
 /* Set the teachers of distillation: from the next gradient on, targets are share * mean prediction
  * of these models + (1 - share) * labels. Each model is count + state_count floats, w and s, lent
- * until the next call; 0 models end it. Outputs of classes are divided by the temperature.
+ * until the next call; 0 models end it. Class outputs, its own too, are divided by the temperature.
  * FAST_ENOTSUP if the learner takes no teachers. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_teach(fast_trainer *t, const float *models,
                                                      int64_t model_count, double temperature,

@@ -11,8 +11,14 @@
  *                        batch 2 n + 1  -> row 1; each range that is final: row 0 += row 1,
  *                                          times 1/2, report
  *
- * Distillation. With teachers the targets of a batch are (1 - share) t + share times the mean of
- * the teachers' predictions, softened by the temperature: a forward pass for each teacher.
+ * Distillation. With teachers the loss of a batch is (1 - share) times that of the data's answers y
+ * plus share T^2 times the cross-entropy of softmax(z / T) and the mean P of the teachers'
+ * predictions at the same temperature T (Hinton et al. 2015): a forward pass for each teacher. Its
+ * gradient by the outputs z is that of the plain cross-entropy with the targets
+ *
+ *     q = (1 - share) y + share (softmax(z) - T softmax(z / T) + T P)
+ *
+ * which are (1 - share) y + share P for T = 1; for other T one more forward pass gives z.
  *
  * Devices. w, g and s are on the run's device. Engines compute on the host: a pass runs on mapped
  * vectors. They are unmapped around callbacks, so that a strategy that sums or updates a reported
@@ -39,6 +45,8 @@ typedef struct native_learner {
     fast_teachers teachers;      /* distillation teachers; count 0 without */
     float *taught;      /* [batch][outputs]: targets mixed with the teachers' outputs; or NULL */
     float *outputs;     /* [batch][outputs]: of one teacher, or of an evaluation; or NULL */
+    float *own;         /* [batch][outputs]: the student's outputs; NULL: its temperature is 1 */
+    float *spare;       /* [state]: what the pass that computes them may write; or NULL */
     fast_batch soft;    /* the batch with these targets */
     fast_tree_sum fold; /* of micro-batches' gradients; unused if there is one */
 } native_learner;
@@ -153,17 +161,25 @@ static fast_err run_pass(const native_learner *self, fast_pass *pass)
     return err;
 }
 
-/* Set the targets to the data's answers, weighted by the share that remains to them. */
-static void put_labels(native_learner *self, const fast_batch *batch)
+/* Return the data's answer k of a row, weighted by the share that remains to them. */
+static float answer_of(const native_learner *self, const fast_batch *batch, int64_t r, int64_t k)
 {
-    const fast_graph *graph = self->options.graph;
-    const int64_t rows = batch->count * graph->positions;
+    const int64_t outputs = self->options.graph->outputs;
     const float rest = (float)(1 - self->teachers.share);
 
-    for (int64_t i = 0; i < rows * graph->outputs; i++)
-        self->taught[i] = batch->targets ? rest * batch->targets[i] : 0;
-    for (int64_t r = 0; r < rows && batch->labels; r++)
-        self->taught[r * graph->outputs + batch->labels[r]] += rest;
+    if (batch->labels)
+        return batch->labels[r] == k ? rest : 0;
+    return batch->targets ? rest * batch->targets[r * outputs + k] : 0;
+}
+
+/* Set the targets to the data's answers. */
+static void put_labels(native_learner *self, const fast_batch *batch)
+{
+    const int64_t outputs = self->options.graph->outputs;
+    const int64_t rows = batch->count * self->options.graph->positions;
+
+    for (int64_t i = 0; i < rows * outputs; i++)
+        self->taught[i] = answer_of(self, batch, i / outputs, i % outputs);
 }
 
 /* Add a row of a teacher's outputs with a weight: probabilities at the temperature, or values. */
@@ -181,6 +197,71 @@ static void add_row(const native_learner *self, const float *z, float weight, fl
         sum[k] += weight * (graph->loss == FAST_LOSS_CROSS_ENTROPY
                                 ? (float)(exp(((double)z[k] - max) / t) / total)
                                 : z[k]);
+}
+
+/* log sum_k exp(z_k / t), for outputs of any size. */
+static double log_total(int64_t n, const float *z, double t)
+{
+    double total = 0, max = (double)z[0];
+
+    for (int64_t k = 1; k < n; k++)
+        max = fmax(max, (double)z[k]);
+    for (int64_t k = 0; k < n; k++)
+        total += exp(((double)z[k] - max) / t);
+    return log(total) + max / t;
+}
+
+/* The temperature in the student's outputs: change the targets (1 - share) y + share P of row r to
+ * q of the formula above, and return the row's loss; *right_out: its largest output is that of the
+ * targets. */
+static double soften_row(native_learner *self, const fast_batch *batch, int64_t r, bool *right_out)
+{
+    const int64_t n = self->options.graph->outputs;
+    const double t = self->teachers.temperature, share = self->teachers.share;
+    const float *z = self->own + r * n;
+    float *q = self->taught + r * n;
+    const double plain = log_total(n, z, 1), soft = log_total(n, z, t);
+    int64_t wanted = 0, largest = 0;
+    double loss = 0;
+
+    for (int64_t k = 0; k < n; k++) {
+        wanted = q[k] > q[wanted] ? k : wanted;
+        largest = z[k] > z[largest] ? k : largest;
+    }
+    *right_out = wanted == largest;
+    for (int64_t k = 0; k < n; k++) {
+        const double y = (double)answer_of(self, batch, r, k), taught = (double)q[k] - y;
+        const double log_plain = (double)z[k] - plain, log_soft = (double)z[k] / t - soft;
+
+        loss -= y * log_plain + t * t * taught * log_soft;
+        q[k] = (float)(y + share * (exp(log_plain) - t * exp(log_soft)) + t * taught);
+    }
+    return loss;
+}
+
+/* Compute the student's outputs as the gradient's pass will, and soften all rows; the pass's loss
+ * and `correct` are stored for that pass. */
+static fast_err soften_student(native_learner *self, const fast_pass *pass, const fast_batch *batch,
+                               fast_pass *figures)
+{
+    fast_pass ask = { .params = pass->params,
+                      .state = self->spare,
+                      .batch = batch,
+                      .train = true,
+                      .seed = pass->seed,
+                      .step = pass->step,
+                      .outputs = self->own };
+    const int64_t rows = batch->count * self->options.graph->positions;
+
+    fast__vector_copy(self->base.state.count, pass->state, self->spare);
+    FAST_TRY(run_pass(self, &ask));
+    for (int64_t r = 0; r < rows; r++) {
+        bool right;
+
+        figures->loss += soften_row(self, batch, r, &right) / (double)rows;
+        figures->correct += right;
+    }
+    return FAST_OK;
 }
 
 /* Replace the batch's targets by a mixture with the teachers' mean prediction. */
@@ -222,6 +303,12 @@ static fast_err native_teach(fast_learner *learner, const fast_teachers *teacher
     FAST_ASSERT(teachers->temperature > 0 && teachers->share >= 0 && teachers->share <= 1);
     if (teachers->count > 0 && !self->taught)
         FAST_TRY(fast__alloc("taught targets", count, sizeof(float), &self->taught));
+    const bool soft =
+        teachers->count > 0 && teachers->temperature != 1 && graph->loss == FAST_LOSS_CROSS_ENTROPY;
+    if (soft && !self->own) {
+        FAST_TRY(fast__alloc("a spare state", graph->state.count + 1, sizeof(float), &self->spare));
+        FAST_TRY(fast__alloc("a student's outputs", count, sizeof(float), &self->own));
+    }
     if (teachers->count > 0 && !self->outputs)
         FAST_TRY(fast__alloc("a teacher's outputs", count, sizeof(float), &self->outputs));
     self->teachers = *teachers;
@@ -234,6 +321,9 @@ static fast_err run_part(native_learner *self, fast_gradient *gradient, int64_t 
                          int64_t step, fast_pass *pass)
 {
     const fast_program *program = self->options.program;
+    const bool soft = self->own && self->teachers.count > 0 && self->teachers.temperature != 1;
+    const int64_t asked = self->teachers.count + soft; /* forward passes besides */
+    fast_pass figures = { .loss = 0 };
 
     pass->params = self->base.w;
     pass->state = self->base.s;
@@ -241,12 +331,15 @@ static fast_err run_part(native_learner *self, fast_gradient *gradient, int64_t 
     pass->seed = self->options.seed;
     pass->step = (uint64_t)step;
     FAST_TRY(fast__loader_get(self->options.loader, number, &pass->batch));
+    const fast_batch *plain = pass->batch;
     if (self->teachers.count > 0)
         FAST_TRY(ask_teachers(self, pass));
+    if (soft)
+        FAST_TRY(soften_student(self, pass, plain, &figures));
     FAST_TRY(run_pass(self, pass));
-    gradient->flops += program->flops_forward * (double)(self->teachers.count * pass->batch->count);
-    gradient->loss += pass->loss;
-    gradient->correct += pass->correct;
+    gradient->flops += program->flops_forward * (double)(asked * pass->batch->count);
+    gradient->loss += soft ? figures.loss : pass->loss;
+    gradient->correct += soft ? figures.correct : pass->correct;
     gradient->positions += pass->positions;
     gradient->samples += pass->batch->count;
     gradient->flops += program->flops_train * (double)pass->batch->count;
@@ -411,6 +504,8 @@ static void native_free(fast_learner *learner)
         return;
     fast__tree_sum_fini(&((native_learner *)learner)->fold);
     fast__free(((native_learner *)learner)->taught);
+    fast__free(((native_learner *)learner)->own);
+    fast__free(((native_learner *)learner)->spare);
     fast__free(((native_learner *)learner)->outputs);
     if (!((native_learner *)learner)->options.w)
         fast__vector_free(learner->w);

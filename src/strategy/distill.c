@@ -6,13 +6,15 @@
  *                  w_i <- rule(w_i, g_i)                                      nothing is exchanged
  *     once:        every worker gets all members; the student starts from the initial weights, or
  *                  with `fresh=no` from the mean of the members
- *     student:     q   = share 1/P sum_m softmax(z_m / T) + (1 - share) label
- *                  g_i = gradient of - sum_k q_k log softmax(z)_k on worker i's batch
+ *     student:     q   = 1/P sum_m softmax(z_m / T)
+ *                  g_i = gradient on worker i's batch of
+ *                        - share T^2 sum_k q_k log softmax(z / T)_k
+ *                        - (1 - share) log softmax(z)_label
  *                  w   <- rule(w, 1/P sum_i g_i)                              as allreduce
  *
- * The temperature T softens the teachers' predictions, so that unlikely classes count too. The
- * student's own temperature is 1 (Hinton et al. 2015 also divide its outputs by T and multiply the
- * gradient by T^2). Each of the two phases runs through the whole schedule of the learning rate.
+ * The temperature T softens the predictions of teachers and student, so that unlikely classes count
+ * too; T^2 makes up for gradients that fall with it (Hinton et al. 2015). Each of the two phases
+ * runs through the whole schedule of the learning rate.
  *
  * While members train, the ensemble represents the run; later the student does, at the inference
  * cost of one member. A run that is cancelled and continued, or resumed, gives the same bits: each
@@ -42,7 +44,7 @@ static const fast_option options[] = {
     FAST_OPT_REAL(distill_config, teach, "0.5", 0.001, 0.999,
                   "fraction of the run's steps in which the members train"),
     FAST_OPT_REAL(distill_config, temperature, "2", 0.001, 1e6,
-                  "temperature by which the members' outputs are divided before their softmax"),
+                  "temperature by which the outputs of members and student are divided"),
     FAST_OPT_REAL(
         distill_config, share, "0.9", 0, 1,
         "weight of the members' predictions in the student's targets; labels have the rest"),

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Distillation. Goal: who is taught by itself has nothing to learn, by another it has, and at a
- * high temperature teachers say nothing; a student without labels comes past the mean member of the
- * ensemble that taught it; all replicas of it are equal; members stop when asked. Method: gradients
- * under teachers, in a strategy of the test's own; small runs in the simulator.
+ * high temperature a student matches the outputs of its teacher; the gradient is that of the
+ * softened loss; a student without labels comes past the mean member of the ensemble that taught
+ * it; all replicas of it are equal; members stop when asked. Method: gradients under teachers, in
+ * strategies of the test's own; small runs in the simulator.
  */
 #include "base/memory.h"
 #include "small_run.h"
@@ -34,12 +35,18 @@ static fast_err ask(fast_trainer *t, const void *config)
     float *models = NULL;
 
     (void)config;
-    FAST_TRY(fast__alloc("teachers", 2 * size, sizeof *models, &models)); /* the second is zero */
+    FAST_TRY(fast__alloc("teachers", 2 * size, sizeof *models, &models));
+    /* The second has the outputs 1, 0, 0 and so on, by its last biases. */
+    models[size + t->count - 10] = 1;
     memcpy(models, t->w, (size_t)t->count * sizeof *models);
     for (int i = 0; i < 4 && fast_trainer_next(t); i++) {
         if (i == 2) /* a student that knows nothing */
             memset(t->w, 0, (size_t)t->count * sizeof *t->w);
-        FAST_TRY(fast_trainer_teach(t, models, i == 3 ? 0 : i == 1 ? 2 : 1, i == 2 ? 1e6 : 1, 1));
+        FAST_TRY(fast_trainer_teach(t, i == 2 ? models + size : models,
+                                    i == 3   ? 0
+                                    : i == 1 ? 2
+                                             : 1,
+                                    i == 2 ? 1e3 : 1, 1));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         norms[i] = norm(t);
     }
@@ -66,8 +73,70 @@ static void teachers_are_the_targets(void **state)
     fast_run_close(run);
     assert_true(norms[0] < 1e-5);
     assert_true(norms[1] > 1e-3);
-    assert_true(norms[2] < 1e-5);
+    /* The gradient by output k tends to -(v_k - mean v) / 10: -0.09, and 0.01 nine times. */
+    assert_true(fabs(norms[2] - sqrt(0.009)) < 2e-4);
     assert_true(norms[3] > 1e-2);
+}
+
+static double slopes[2]; /* |g|^2 of the softened loss, and its slope along g. One worker writes */
+
+/* The gradient of one batch under a teacher at T = 3, beside differences of its loss. */
+static fast_err differ(fast_trainer *t, const void *config)
+{
+    const int64_t size = t->count + t->state_count;
+    const float step = 3e-3f;
+    float *models = NULL;
+    double loss[2];
+
+    (void)config;
+    FAST_TRY(fast__alloc("a teacher and a gradient", 2 * size, sizeof *models, &models));
+    float *g = models + size;
+    for (int64_t i = 0; i < t->count; i++)
+        models[i] = -2 * t->w[i];
+    if (fast_trainer_next(t)) {
+        FAST_TRY(fast_trainer_teach(t, models, 1, 3, 0.7));
+        FAST_TRY(fast_trainer_micro_gradient(t, 0));
+        memcpy(g, t->g, (size_t)t->count * sizeof *g);
+        slopes[0] = norm(t) * norm(t);
+        fast_trainer_count_step(t);
+        for (int k = 0; k < 2; k++) {
+            for (int64_t i = 0; i < t->count; i++)
+                t->w[i] += (k == 0 ? 1 : -2) * step * g[i];
+            FAST_TRY(fast_trainer_micro_gradient(t, 0));
+            fast_trainer_count_step(t);
+            loss[k] = t->loss;
+        }
+        slopes[1] = (loss[0] - loss[1]) / (2 * (double)step);
+    }
+    FAST_TRY(fast_trainer_teach(t, NULL, 0, 1, 0));
+    fast__free(models);
+    return fast_trainer_end(t);
+}
+
+/* Hinton's loss, with the temperature in the student's outputs, and its gradient belong together,
+ * also with batch norm, whose statistics are those of the batch. */
+static void gradient_is_of_the_softened_loss(void **state)
+{
+    static const fast_strategy strategy = { .name = "differ", .summary = "-", .worker = differ };
+    static const char *const cases[][2] = { { "engine=ref", "model=mlp:hidden=8" },
+                                            { "engine=cpu", "model=mlp:hidden=8" },
+                                            { "engine=ref", "model=resnet8:width=1" } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const options[] = { cases[i][0], cases[i][1], "data=digits:train=64,test=16",
+                                        "batch=8",   "steps=3",   "evaluate=no",
+                                        "plan=no",   NULL };
+        fast_run *run = NULL;
+
+        assert_int_equal(fast_run_open_strategy(options, &strategy, &run), FAST_OK);
+        if (fast_run_train(run))
+            fail_msg("%s: %s", cases[i][1], fast_error_detail());
+        fast_run_close(run);
+        if (!(slopes[0] > 1e-4 && fabs(slopes[0] - slopes[1]) < 0.03 * slopes[0]))
+            fail_msg("%s, %s: the gradient has %g, the loss %g", cases[i][0], cases[i][1],
+                     slopes[0], slopes[1]);
+    }
 }
 
 static void a_student_passes_the_mean_member(void **state)
@@ -154,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(teachers_are_the_targets),
+        cmocka_unit_test(gradient_is_of_the_softened_loss),
         cmocka_unit_test(a_student_passes_the_mean_member),
         cmocka_unit_test(members_stop_when_asked),
     };
