@@ -61,6 +61,8 @@ static const fast_option options[] = {
     FAST_OPT_INT(fast_partial_config, period, "1", 1, 1e12, "scatter, states: steps between sends"),
     FAST_OPT_CHOICE(fast_partial_config, sends, "weights", "weights|gradients",
                     "scatter: send weights or gradients"),
+    FAST_OPT_INT(fast_partial_config, queue, "1", 1, 1000,
+                 "scatter: messages of each sender that wait to be mixed; older ones are dropped"),
     FAST_OPT_INT(
         fast_partial_config, slack, "-1", -1, 1e12,
         "scatter: rounds that a neighbour may be behind before a worker waits; -1: no bound"),
@@ -539,7 +541,8 @@ static fast_err init(fast_trainer *t, const fast_partial_config *c, fast_partial
     FAST_TRY(fast__neighbours_init(t, &sh->neighbours));
     FAST_TRY(fast__intake_init(t, FAST_TAG_MODEL, takes[c->how], sh, &sh->in));
     if (c->how == SCATTER) {
-        FAST_TRY(fast__alloc("the newest messages", t->workers, sizeof(fast_msg *), &sh->newest));
+        FAST_TRY(fast__alloc("the newest messages", t->workers * c->queue, sizeof(fast_msg *),
+                             &sh->newest));
         FAST_TRY(fast__alloc("rounds of others", t->workers, sizeof *sh->round, &sh->round));
         return fast__scatter_open(sh);
     }
@@ -555,9 +558,11 @@ static fast_err init(fast_trainer *t, const fast_partial_config *c, fast_partial
 static void fini(fast_partial *sh)
 {
     FAST_ASSERT(sh->t != NULL);
-    for (int64_t i = 0; sh->newest && i < sh->t->workers; i++)
+    for (int64_t i = 0; sh->newest && i < sh->t->workers * sh->c->queue; i++)
         fast_msg_free(sh->newest[i]);
     fast__free(sh->newest);
+    fast__free(sh->reached);
+    fast__free(sh->down);
     fast__free(sh->flows);
     fast__free(sh->flows_in);
     fast__links_fini(&sh->links);

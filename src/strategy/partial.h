@@ -13,6 +13,7 @@ typedef struct fast_partial_config {
     int how;          /* 0 scatter, 1 parts, 2 states */
     int64_t period;   /* scatter, states: steps between sends */
     int sends;        /* scatter: 0 weights, 1 gradients */
+    int64_t queue;    /* scatter: messages of a sender that wait to be mixed, at most */
     int64_t slack;    /* scatter: rounds that neighbours may be behind; -1: any number */
     int64_t parts;    /* parts: p; 0: derived from the bandwidth */
     double bandwidth; /* parts: bytes per second */
@@ -36,7 +37,9 @@ typedef struct fast_partial {
     fast_flow **flows;            /* gradients, states: [flow_count], out; NULL without a codec */
     fast_flow **flows_in;         /* states: [flow_count], in; NULL without a codec */
     int64_t flow_count;           /* length of flows and flows_in */
-    fast_msg **newest;            /* scatter: [workers], newest of each sender, not mixed yet */
+    fast_msg **newest;            /* scatter: [workers][queue], of each sender, not mixed yet */
+    int64_t *reached;             /* scatter: [workers] scratch, after a crash; else NULL */
+    bool *down;                   /* scatter: [2 workers] scratch, after a crash; else NULL */
     int64_t *round;               /* scatter: [workers], round of each sender's newest message */
     float *sum;                   /* parts: d; states: u */
     float *due;                   /* parts: [count], gradients of the next update */
@@ -59,3 +62,10 @@ fast_err fast__scatter_open(fast_partial *sh);
 fast_err fast__scatter_step(fast_partial *sh);
 /* scatter: store a message as the newest of its sender. */
 fast_err fast__scatter_take(void *ctx, fast_msg **move);
+/* scatter: append a message to a queue, oldest first, of which unused slots are NULL; the oldest of
+ * a full queue is freed. */
+void fast__scatter_queue(fast_msg **queue, int64_t length, fast_msg **move);
+/* scatter: list in reached[size] the workers that a rank sends to, if those with down[i] crashed:
+ * their receivers take their place. Return the number. `n` and seen[size] are scratch. */
+int64_t fast__scatter_receivers(const fast_topology *topology, int64_t round, int64_t rank,
+                                const bool *down, fast_neighbours *n, int64_t *reached, bool *seen);

@@ -6,9 +6,13 @@
  *
  *     x_i <- (x_i + sum of n new x_j) / (1 + n)
  *
- * A newer message replaces an older one that was not mixed: queues have length 1. With slack s a
- * worker first waits until each neighbour that is up has sent round r - s; 0 is bulk synchronous.
- * The graph is that of all workers; neighbours leave crashed workers out.
+ * A sender's last `queue` messages wait to be mixed; older ones are dropped. With slack s a worker
+ * first waits until each neighbour that is up has sent round r - s; 0 is bulk synchronous.
+ *
+ * Survivors rebuild the graph: who sends to a crashed worker sends to those that it sent to,
+ * through any number of crashed ones. Paths that led through them lead past them, so that survivors
+ * of a connected graph are connected. Rounds do not wait for senders that came so. A worker that
+ * restarts has its place back.
  *
  * With a lossy codec weights are sent as differences, which are decoded as they arrive:
  * x_i <- x_i + sum gamma (h_j - h_i) / (1 + n), h_j the copy of x_j that its neighbours hold
@@ -22,6 +26,8 @@
 #include "strategy/vector_kernels.h"
 #include "tensor/vector.h"
 
+#include <string.h>
+
 fast_err fast__scatter_open(fast_partial *sh)
 {
     fast_trainer *t = sh->t;
@@ -29,6 +35,11 @@ fast_err fast__scatter_open(fast_partial *sh)
 
     FAST_ASSERT(sh->flows == NULL);
     FAST_TRY(fast__links_init(t, false, false, sh->c->gamma, &sh->links));
+    if (sh->links.differ && sh->c->sends == 0 && sh->c->queue > 1)
+        return fast__fail(FAST_EINVAL,
+                          "partial: a lossy codec sends weights as differences, of which "
+                          "the last counts alone; leave out queue or use "
+                          "sends=gradients");
     if (!sh->links.coded)
         return FAST_OK;
     /* One flow sends and receives gradients: each counts, so any message decodes alone. */
@@ -79,11 +90,84 @@ fast_err fast__scatter_take(void *ctx, fast_msg **move)
         FAST_TRY(fast__replica_open(t, sh->links.coded, *move, &other));
     /* The round counts even if the message cannot be used: nobody waits for it any more. */
     sh->round[rank] = (*move)->words[FAST_REPLICA_OWN];
-    if (incomplete)
-        return FAST_OK;
-    fast_msg_free(sh->newest[rank]);
-    sh->newest[rank] = *move;
+    if (!incomplete)
+        fast__scatter_queue(sh->newest + rank * sh->c->queue, sh->c->queue, move);
+    return FAST_OK;
+}
+
+void fast__scatter_queue(fast_msg **queue, int64_t length, fast_msg **move)
+{
+    int64_t used = 0;
+
+    FAST_ASSERT(length >= 1 && *move != NULL);
+    while (used < length && queue[used])
+        used++;
+    if (used == length) {
+        fast_msg_free(queue[0]);
+        for (int64_t i = 1; i < length; i++)
+            queue[i - 1] = queue[i];
+        used--;
+    }
+    queue[used] = *move;
     *move = NULL;
+}
+
+int64_t fast__scatter_receivers(const fast_topology *topology, int64_t round, int64_t rank,
+                                const bool *down, fast_neighbours *n, int64_t *reached, bool *seen)
+{
+    const int64_t size = fast_topology_size(topology);
+    int64_t found = 0, live = 0;
+
+    FAST_ASSERT(rank >= 0 && rank < size);
+    memset(seen, 0, (size_t)size * sizeof *seen);
+    seen[rank] = true;
+    /* A crashed worker's receivers are appended while the list is walked. */
+    for (int64_t at = -1; at < found; at++) {
+        const int64_t from = at < 0 ? rank : reached[at];
+
+        if (at >= 0 && !down[from])
+            continue;
+        n->count = fast_topology_out(topology, round, from, n->ranks, n->weights, &n->self);
+        for (int64_t i = 0; i < n->count; i++) {
+            if (!seen[n->ranks[i]])
+                reached[found++] = n->ranks[i];
+            seen[n->ranks[i]] = true;
+        }
+    }
+    for (int64_t i = 0; i < found; i++)
+        if (!down[reached[i]])
+            reached[live++] = reached[i];
+    return live;
+}
+
+/* Find the receivers of a round in *ranks_out: the neighbours, without crashed ones. Memory is
+ * taken at the first crash. */
+static fast_err find_receivers(fast_partial *sh, int64_t round, const int64_t **ranks_out,
+                               int64_t *count_out)
+{
+    fast_trainer *t = sh->t;
+    fast_neighbours *n = &sh->neighbours;
+    bool crashed = false;
+
+    FAST_ASSERT(round >= 1);
+    n->count = fast_topology_out(t->topology, round, t->rank, n->ranks, n->weights, &n->self);
+    *ranks_out = n->ranks;
+    *count_out = n->count;
+    /* A worker that has finished is no crashed one: the graph needs it no more. */
+    for (int64_t i = 0; i < n->count; i++)
+        crashed = crashed || (fast_member_is_down(t->actor, t->worker_ids[n->ranks[i]]) &&
+                              !sh->in.last[n->ranks[i]]);
+    if (!crashed)
+        return FAST_OK;
+    if (!sh->reached) {
+        FAST_TRY(fast__alloc("workers to send to", t->workers, sizeof *sh->reached, &sh->reached));
+        FAST_TRY(fast__alloc("workers that are down", 2 * t->workers, sizeof *sh->down, &sh->down));
+    }
+    for (int64_t i = 0; i < t->workers; i++)
+        sh->down[i] = !sh->in.last[i] && fast_member_is_down(t->actor, t->worker_ids[i]);
+    *count_out = fast__scatter_receivers(t->topology, round, t->rank, sh->down, n, sh->reached,
+                                         sh->down + t->workers);
+    *ranks_out = sh->reached;
     return FAST_OK;
 }
 
@@ -110,25 +194,26 @@ static fast_err receive_resyncs(fast_partial *sh)
 static fast_err scatter(fast_partial *sh, const float *x, int64_t round)
 {
     fast_trainer *t = sh->t;
-    fast_neighbours *n = &sh->neighbours;
     fast_buffer *buffer = NULL;
     fast_err err = FAST_OK;
+    const int64_t *ranks;
+    int64_t count;
     size_t size;
 
     FAST_ASSERT(round >= 1);
-    n->count = fast_topology_out(t->topology, round, t->rank, n->ranks, n->weights, &n->self);
+    FAST_TRY(find_receivers(sh, round, &ranks, &count));
     if (sh->c->sends == 1)
         FAST_TRY(fast__replica_pack(t, sh->flows ? sh->flows[0] : NULL, x, &buffer, &size));
     else
         FAST_TRY(fast__links_pack(&sh->links, 0, x, &buffer, &size, &sh->gamma));
-    for (int64_t i = 0; i < n->count && !err; i++) {
+    for (int64_t i = 0; i < count && !err; i++) {
         fast_msg *msg = NULL;
 
         err = fast__links_msg(&sh->links, FAST_TAG_MODEL, 0, sh->gamma, buffer, size, &msg);
         if (err)
             break;
         msg->words[FAST_REPLICA_OWN] = round;
-        err = fast_send(t->actor, t->worker_ids[n->ranks[i]], &msg);
+        err = fast_send(t->actor, t->worker_ids[ranks[i]], &msg);
         if (fast__is_peers(err))
             err = FAST_OK;
     }
@@ -188,11 +273,11 @@ static fast_err add_gradient(fast_partial *sh, int64_t rank, const fast_replica 
                               (fast_vector[]){ fast_trainer_grad(t), v });
 }
 
-/* Return the mixing weight of a worker's message: share, with a lossy codec times the smaller
+/* Return the mixing weight of message i of the queues: share, with a lossy codec times the smaller
  * gamma. */
-static double weight_of(const fast_partial *sh, int64_t rank, double share)
+static double weight_of(const fast_partial *sh, int64_t i, double share)
 {
-    const double gamma = fast__links_gamma(sh->newest[rank]);
+    const double gamma = fast__links_gamma(sh->newest[i]);
 
     FAST_ASSERT(share > 0 && share <= 1);
     if (sh->c->sends == 1 || !sh->links.differ)
@@ -200,11 +285,12 @@ static double weight_of(const fast_partial *sh, int64_t rank, double share)
     return share * (gamma < sh->gamma ? gamma : sh->gamma);
 }
 
-/* Mix the newest message of a worker into w or g. */
-static fast_err mix_newest(fast_partial *sh, int64_t rank, double own, double share)
+/* Mix message i of the queues into w or g. */
+static fast_err mix_newest(fast_partial *sh, int64_t i, double own, double share)
 {
     fast_trainer *t = sh->t;
-    const fast_msg *msg = sh->newest[rank];
+    const int64_t rank = i / sh->c->queue;
+    const fast_msg *msg = sh->newest[i];
     const bool differ = sh->links.differ;
     fast_replica other;
 
@@ -229,23 +315,24 @@ static fast_err mix_new(fast_partial *sh)
     fast_trainer *t = sh->t;
     const bool gradients = sh->c->sends == 1;
     const fast_vector g = fast_trainer_grad(t);
+    const int64_t slots = t->workers * sh->c->queue;
     int64_t count = 0;
     double own = 1;
 
-    for (int64_t i = 0; i < t->workers; i++)
+    for (int64_t i = 0; i < slots; i++)
         count += sh->newest[i] != NULL;
     const double share = 1 / (double)(1 + count);
 
-    FAST_ASSERT(count < t->workers);
+    FAST_ASSERT(count <= slots - sh->c->queue);
     if (gradients)
         FAST_TRY(fast_trainer_apply(t, &scale_own, &(float){ (float)share }, &g));
     /* The own weight is 1 - n share; with differences 1 - the sum of the weights of all messages.
      * The first message is mixed with it, and all later ones are added. */
     if (gradients || !sh->links.differ)
         own = share;
-    for (int64_t i = 0; i < t->workers && own != share; i++)
+    for (int64_t i = 0; i < slots && own != share; i++)
         own -= sh->newest[i] ? weight_of(sh, i, share) : 0;
-    for (int64_t i = 0; i < t->workers; i++) {
+    for (int64_t i = 0; i < slots; i++) {
         if (!sh->newest[i])
             continue;
         FAST_TRY(mix_newest(sh, i, own, weight_of(sh, i, share)));

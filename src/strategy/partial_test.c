@@ -7,6 +7,7 @@
  * clusters with jitter, loss and stragglers and on threads; small runs for the rest.
  */
 #include "replicas.h"
+#include "strategy/partial.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -186,6 +187,90 @@ static void all_members_learn(void **state)
         }
 }
 
+/* Append five messages to a queue of two: the last two are there, the older one first. */
+static fast_err queue_main(fast_actor *actor, void *ctx)
+{
+    fast_msg *queue[3] = { NULL };
+    int64_t *left = ctx;
+
+    for (int64_t i = 0; i < 5; i++) {
+        fast_msg *msg = NULL;
+
+        FAST_TRY(fast_msg_new(actor, 7, &msg));
+        msg->words[0] = i;
+        fast__scatter_queue(queue, 2, &msg);
+        left[4] += msg == NULL;
+    }
+    for (int i = 0; i < 3; i++) {
+        left[i] = queue[i] ? queue[i]->words[0] : -1;
+        fast_msg_free(queue[i]);
+    }
+    return FAST_OK;
+}
+
+static void queues_drop_the_oldest(void **state)
+{
+    int64_t left[5] = { 0 };
+    const fast_role role = { "worker", 1, queue_main, left };
+    const char *options[] = { "transport=sim", NULL };
+
+    (void)state;
+    assert_int_equal(fast_actors_run(options, &role, 1, NULL), FAST_OK);
+    assert_true(left[0] == 3 && left[1] == 4 && left[2] == -1 && left[4] == 5);
+}
+
+/* Mark all survivors that messages of a rank reach in the rebuilt graph; return their number. */
+static int64_t reach(const fast_topology *graph, const bool *down, int64_t from)
+{
+    enum { MOST = 16 };
+    int64_t ranks[MOST], reached[MOST], list[MOST], count = 1;
+    double weights[MOST];
+    bool seen[MOST], marked[MOST] = { false };
+    fast_neighbours n = { .ranks = ranks, .weights = weights };
+
+    list[0] = from;
+    marked[from] = true;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t found = fast__scatter_receivers(graph, 1, list[i], down, &n, reached, seen);
+
+        for (int64_t k = 0; k < found; k++) {
+            assert_true(!down[reached[k]] && reached[k] != list[i]);
+            if (!marked[reached[k]])
+                list[count++] = reached[k];
+            marked[reached[k]] = true;
+        }
+    }
+    return count;
+}
+
+/* Whichever workers crash, the messages of each survivor reach all others; without a crash the
+ * graph is as it was. */
+static void survivors_are_connected(void **state)
+{
+    enum { SIZE = 9 };
+    static const char *const graphs[] = { "halton", "ring", "full", "exponential" };
+
+    (void)state;
+    for (size_t g = 0; g < sizeof graphs / sizeof *graphs; g++) {
+        fast_topology *graph = NULL;
+
+        assert_int_equal(fast_topology_new(graphs[g], SIZE, 1, &graph), FAST_OK);
+        for (unsigned set = 0; set < (1u << SIZE) - 1; set++) {
+            bool down[SIZE];
+            int64_t up = 0;
+
+            for (int64_t i = 0; i < SIZE; i++) {
+                down[i] = set >> i & 1;
+                up += !down[i];
+            }
+            for (int64_t i = 0; i < SIZE; i++)
+                if (!down[i] && reach(graph, down, i) != up)
+                    fail_msg("%s, set %u: worker %d does not reach all", graphs[g], set, (int)i);
+        }
+        fast_topology_free(graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +278,8 @@ int main(void)
         cmocka_unit_test(without_the_flush_they_differ),
         cmocka_unit_test(states_pass_the_window_or_do_not),
         cmocka_unit_test(all_members_learn),
+        cmocka_unit_test(queues_drop_the_oldest),
+        cmocka_unit_test(survivors_are_connected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

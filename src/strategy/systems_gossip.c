@@ -163,9 +163,9 @@ const fast_system fast__systems_gossip[] = {
         FAST_TAXONOMY("DP", "decentral", "async.", "scatter, gather", "p2p, Halton graph",
                       "partial"),
         .remarks =
-            "One-sided writes to queues at log P neighbours, which gather them asynchronously; "
-            "slack=0 is its bulk synchronous form.",
-        .missing = "queues longer than one message; a graph that is rebuilt after a crash",
+            "Writes to queues (partial:queue) at log P neighbours, which average them; slack=0 is "
+            "its bulk synchronous form. Survivors send past crashed workers.",
+        .missing = "a gather function of one's own; one-sided writes: workers send messages",
     },
     {
         .name = "ako",
