@@ -320,8 +320,8 @@ typedef struct fast_lr_point {
     double smoothed; /* running mean of the losses so far */
 } fast_lr_point;
 
-/* Called once for each step, whose point is lent for the call. */
-typedef void fast_lr_point_fn(void *ctx, const fast_lr_point *point);
+/* Called once for each step, whose point is lent for the call. False ends the test. */
+typedef bool fast_lr_point_fn(void *ctx, const fast_lr_point *point);
 
 /* The range that a test of learning rates has found. NAN where the loss did not fall. */
 typedef struct fast_lr_range {
@@ -335,7 +335,8 @@ typedef struct fast_lr_range {
 /* Train with a learning rate that grows from lr_min to lr_max by a factor a step (Smith, "Cyclical
  * Learning Rates", 2017), and report each step. `options` are those of a run; steps=N is the number
  * of steps, 100 if it is not given. Several workers count as one with their batches together.
- * Nothing is saved or stored. FAST_EINVAL also for options that have no meaning here. */
+ * Nothing is saved or stored. FAST_EINVAL also for options without a meaning here. FAST_ECANCELED
+ * if `report` ended the test: the range is incomplete, and *out is unchanged. */
 FAST_API FAST_MUST_CHECK fast_err fast_find_lr(const char *const *options, double lr_min,
                                                double lr_max, fast_lr_point_fn *report, void *ctx,
                                                fast_lr_range *out);

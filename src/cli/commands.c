@@ -318,7 +318,7 @@ static const cli_example runs_examples[] = {
 };
 
 static const fast_option pack_flags[] = {
-    { "weights", "", "put this file of weights in, for predict, evaluate and show",
+    { "weights", "", "put this file of weights in, for predict, evaluate, export and show",
       FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
     FLAG("without_data", "leave the files of the data out: they must be there where it trains"),
     { "runtime", "auto", "the program to put it behind; auto: fast-runtime beside fast",

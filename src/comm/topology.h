@@ -33,6 +33,9 @@ typedef struct fast_shape {
     /* As fast_topology_out() and, with `in`, fast_topology_in(). */
     int64_t (*peers)(const fast_topology *topology, int64_t step, int64_t rank, bool in,
                      int64_t *ranks, double *weights, double *self_out);
+    /* As fast__topology_out_at(). */
+    int64_t (*out_at)(const fast_topology *topology, int64_t step, int64_t rank, int64_t i,
+                      int64_t *count_out);
 } fast_shape;
 
 /* Immutable once it is made; fields that a shape does not use are 0. */
@@ -59,6 +62,11 @@ typedef struct fast_topology_link {
     int64_t to;    /* rank that receives */
     double weight; /* share; negative: by the degrees */
 } fast_topology_link;
+
+/* Return out-neighbour number i of a rank, modulo their number, in the order of
+ * fast_topology_out(), without listing all; -1 if the rank has none. *count_out is their number. */
+int64_t fast__topology_out_at(const fast_topology *topology, int64_t step, int64_t rank, int64_t i,
+                              int64_t *count_out);
 
 /* Circulant of one step's offsets after the other: counts[t] of them in 1 .. size - 1 at step t. */
 fast_err fast__topology_circulant(int64_t size, int64_t period, const int64_t *counts,

@@ -200,6 +200,10 @@ static void broken_pictures_are_named_or_counted(void **state)
         ",size=6,channels=grey,broken=skip,test_fraction=0",
         ",size=6,channels=grey,broken=skip,test_fraction=0,decode=batch"
     };
+    /* A link that leads nowhere is not left out silently, but counted. */
+    char link[256];
+    snprintf(link, sizeof link, "%s/bee/link.png", root);
+    assert_int_equal(symlink("/nowhere/at/all", link), 0);
     for (int i = 0; i < 2; i++) {
         open_well(spec(modes[i]), &train, &test);
         assert_int_equal(train->count, 7);

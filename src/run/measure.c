@@ -15,8 +15,8 @@
  * Evaluation is no part of training: a worker's own is the time that it spends between steps; where
  * workers go in step it also waits, somewhere in its exchange, while another one evaluates.
  *
- * Cost: a few additions for each step and update; P^2 for completeness at each vote, and less often
- * above 512 workers.
+ * Cost: a few additions for each step and update; P min(P, 256) for completeness at each vote, and
+ * less often above 512 workers. Above 256 workers j is one of a sample (trainer/vectors.c).
  *
  * Where a worker's life goes; `flight` is the time of messages under way, which is exchange:
  *
@@ -88,7 +88,7 @@ void fast__measure_begin(fast_team *team)
 void fast__measure_vote(fast_team_actor *self)
 {
     memcpy(self->measures.contributions, self->context.shares.w,
-           (size_t)self->team->workers * sizeof(double));
+           (size_t)fast__share_columns(self->team->workers) * sizeof(double));
 }
 
 /* The time of an actor, without jumps of its clock; no call that a recording has. */
@@ -192,18 +192,18 @@ static bool is_lost(const fast_team_actor *self)
 }
 
 /* Add a replica's contributions, times its share, to the column means. */
-static void add_row(const double *c, int64_t workers, double share, double *mean)
+static void add_row(const double *c, int64_t columns, double share, double *mean)
 {
-    for (int64_t j = 0; j < workers; j++)
+    for (int64_t j = 0; j < columns; j++)
         mean[j] += c[j] * share;
 }
 
 /* Sum min(1, c_j / mean_j) of one replica; columns that nobody contributed to count 0. */
-static double row_sum(const double *c, int64_t workers, const double *mean)
+static double row_sum(const double *c, int64_t columns, const double *mean)
 {
     double sum = 0;
 
-    for (int64_t j = 0; j < workers; j++)
+    for (int64_t j = 0; j < columns; j++)
         sum += mean[j] <= 0 ? 0 : c[j] < mean[j] ? c[j] / mean[j] : 1;
     return sum;
 }
@@ -212,6 +212,7 @@ static double row_sum(const double *c, int64_t workers, const double *mean)
  * are read one after the other: by columns, each of P^2 reads would miss the cache. */
 static double completeness(const fast_team *team)
 {
+    const int64_t columns = fast__share_columns(team->workers);
     double *mean = team->measures.column_means, sum = 0, all = 0;
     int64_t replicas = 0;
 
@@ -221,18 +222,17 @@ static double completeness(const fast_team *team)
         if (!team->actors[i]) /* of another process, or nothing was trained */
             return NAN;
         replicas += !is_lost(team->actors[i]);
-        mean[i] = 0;
     }
+    memset(mean, 0, (size_t)columns * sizeof *mean);
     for (int64_t i = 0; i < team->workers; i++)
         if (!is_lost(team->actors[i]))
-            add_row(team->actors[i]->measures.contributions, team->workers, 1 / (double)replicas,
-                    mean);
-    for (int64_t j = 0; j < team->workers; j++)
+            add_row(team->actors[i]->measures.contributions, columns, 1 / (double)replicas, mean);
+    for (int64_t j = 0; j < columns; j++)
         all += mean[j];
     for (int64_t i = 0; i < team->workers; i++)
         if (!is_lost(team->actors[i]))
-            sum += row_sum(team->actors[i]->measures.contributions, team->workers, mean);
-    return all > 0 ? sum / (double)(replicas * team->workers) : NAN;
+            sum += row_sum(team->actors[i]->measures.contributions, columns, mean);
+    return all > 0 ? sum / (double)(replicas * columns) : NAN;
 }
 
 /* Whom the others waited for most. */
@@ -342,10 +342,10 @@ void fast__team_measure(fast_team *team)
         r->momentum = team->measures.momentum_sum / team->measures.momentum_weight;
         r->momentum_error = 1 / sqrt(team->measures.momentum_weight);
     }
-    /* P^2 additions: thousands of workers have the value of some events ago. */
+    /* 256 P additions at most: thousands of workers have the value of some events ago. */
     if (team->measures.completeness_due-- <= 0) {
         r->completeness = completeness(team);
-        team->measures.completeness_due = team->workers * team->workers >> 18;
+        team->measures.completeness_due = team->workers * fast__share_columns(team->workers) >> 18;
     }
     measure_times(team);
     measure_codecs(team);

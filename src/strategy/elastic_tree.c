@@ -233,7 +233,7 @@ static fast_err apply_arrived(fast_trainer *t, const tree_node *p)
  * the size of w in bytes. */
 static fast_err pack(fast_trainer *t, fast_flow *flow, fast_buffer **out, size_t *size_out)
 {
-    const size_t shares_size = (size_t)t->workers * sizeof(double);
+    const size_t shares_size = (size_t)fast_trainer_share_count(t) * sizeof(double);
 
     FAST_ASSERT(fast_trainer_model(t).shares != NULL);
     FAST_TRY(fast__floats_pack(t, flow, shares_size, t->w, t->count, out, size_out));
@@ -246,7 +246,7 @@ static fast_err pack(fast_trainer *t, fast_flow *flow, fast_buffer **out, size_t
 static fast_err send_model(fast_trainer *t, const tree_node *p, int64_t i, fast_buffer *model,
                            size_t size)
 {
-    const size_t shares_size = (size_t)t->workers * sizeof(double);
+    const size_t shares_size = (size_t)fast_trainer_share_count(t) * sizeof(double);
     fast_msg *msg = NULL;
 
     FAST_ASSERT(i >= 0 && i < p->degree);

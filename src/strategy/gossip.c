@@ -111,7 +111,8 @@ typedef struct mixer {
     int64_t room;            /* neighbours of a round, at most */
     gossip_numbers *numbers; /* persistent */
     uint64_t seed;           /* of the dropped links; equal at all workers */
-    double *shares;          /* [workers] scratch: contributions of a gradient that arrived */
+    double *shares;          /* scratch: contributions of a gradient that arrived; NULL where
+                                weights are sent */
 } mixer;
 
 /* Free everything, also after a failed mixer_init(). */
@@ -265,7 +266,9 @@ static fast_err mixer_init(fast_trainer *t, const gossip_config *c, mixer *m)
     FAST_TRY(fast__neighbours_init(t, &m->from));
     FAST_TRY(fast__alloc("messages of a round", m->room, sizeof(fast_msg *), &m->msgs));
     FAST_TRY(fast__alloc("shares of a round", m->room, sizeof *m->gammas, &m->gammas));
-    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *m->shares, &m->shares));
+    if (c->sends == 1)
+        FAST_TRY(fast__alloc("contributions", fast_trainer_share_count(t), sizeof *m->shares,
+                             &m->shares));
     FAST_TRY(open_links(m));
     /* Drawn at all workers, so that their streams stay in step; worker 0's is broadcast where links
      * are dropped. */

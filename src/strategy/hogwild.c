@@ -94,7 +94,7 @@ typedef struct hogwild_view {
     int64_t clusters;    /* number of clusters */
     int64_t count;       /* elements of a model */
     int64_t all;         /* elements of a model and its contributions: the token moves both */
-    double *shares;      /* [workers] scratch: contributions of the model at the last view */
+    double *shares;      /* scratch: contributions of the model at the last view */
     float *before;       /* [chunk] scratch: the chunk as it was loaded; of the host */
     int64_t chunk;       /* elements of a chunk */
     float beta, lambda;  /* of the formula */
@@ -324,8 +324,9 @@ static void count_updates(fast_trainer *t, const hogwild_view *h, float own, int
     const float before = atomic_load_explicit(&shares[t->rank], memory_order_relaxed);
 
     atomic_store_explicit(&shares[t->rank], before + own, memory_order_relaxed);
-    for (int64_t i = 0; i < t->workers; i++)
-        h->shares[i] = (double)atomic_load_explicit(&shares[i], memory_order_relaxed);
+    for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
+        h->shares[i] = (double)atomic_load_explicit(&shares[fast_trainer_share_rank(t, i)],
+                                                    memory_order_relaxed);
     fast_critical_end(t->actor);
     fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .shares = h->shares, .age = age });
 }
@@ -362,7 +363,8 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_TRY(open_view(t, c, &h));
     if (h.clusters == 1)
         t->centre = t->w;
-    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *h.shares, &h.shares));
+    FAST_TRY(
+        fast__alloc("contributions", fast_trainer_share_count(t), sizeof *h.shares, &h.shares));
     err = fast__alloc("a chunk of the model", h.chunk < h.count ? h.chunk : h.count,
                       sizeof *h.before, &h.before);
     if (!err)

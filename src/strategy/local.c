@@ -267,7 +267,7 @@ static fast_err update_accumulated(fast_trainer *t, const local_config *c, local
         FAST_TRY(is_noisy(t, c, o, own, &noisy));
     FAST_TRY(fast_trainer_update_by(t, &o->sum, share));
     fast__vector_fill(t->count, 0, o->sum.x);
-    memset(o->sum.shares, 0, (size_t)t->workers * sizeof *o->sum.shares);
+    memset(o->sum.shares, 0, (size_t)fast_trainer_share_count(t) * sizeof *o->sum.shares);
     o->numbers->sum_count = 0;
     if (c->grow > 0 &&
         (double)t->step >= (double)(o->numbers->grown + 1) * c->grow * (double)t->epoch_steps) {

@@ -34,6 +34,7 @@
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
+#include "transport/transport.h"
 
 #include <string.h>
 
@@ -72,7 +73,7 @@ static int64_t servers(const void *config, int64_t workers)
 static size_t shares_size(const fast_trainer *t)
 {
     FAST_ASSERT(t->workers > 0);
-    return (size_t)t->workers * sizeof(double);
+    return (size_t)fast_trainer_share_count(t) * sizeof(double);
 }
 
 /* Words of a message: merges of the newest model that the sender has; answers that a worker has
@@ -141,7 +142,7 @@ typedef struct mpca_master {
     float share;    /* weight of a model that arrives */
     float length;   /* of the extrapolation, in rounds */
     int64_t merges; /* number of merges so far */
-    double *shares; /* [4 workers]: contributions of m, before, v and z */
+    double *shares; /* four lists: contributions of m, before, v and z */
     fast_flow **to; /* [2 workers]: to each worker, then from each; NULL each without codecs */
 } mpca_master;
 
@@ -175,6 +176,7 @@ static const fast_kernel merge_kernel = { "merge", 6, 40, 5, 4, false, run_merge
 static fast_err merge(fast_trainer *t, mpca_master *k, int64_t worker, const fast_msg *msg)
 {
     const int64_t n = t->workers, late = k->merges - msg->words[WORD_VERSION];
+    const int64_t shares = fast_trainer_share_count(t);
     const mpca_merge step = { k->share, k->length, (k->merges + 1) % n == 0 };
     const float *x;
 
@@ -184,9 +186,9 @@ static fast_err merge(fast_trainer *t, mpca_master *k, int64_t worker, const fas
     return fast_trainer_apply(
         t, &merge_kernel, &step,
         (fast_vector[]){ { k->m, k->shares, -1 },
-                         { k->before, k->shares + n, -1 },
-                         { k->v, k->shares + 2 * n, -1 },
-                         { k->z, k->shares + 3 * n, -1 },
+                         { k->before, k->shares + shares, -1 },
+                         { k->v, k->shares + 2 * shares, -1 },
+                         { k->z, k->shares + 3 * shares, -1 },
                          { (float *)(uintptr_t)x, (double *)(uintptr_t)shares_of(msg), late } });
 }
 
@@ -197,7 +199,8 @@ static fast_err serve(fast_trainer *t, mpca_master *k)
     for (;;) {
         fast_msg *msg = NULL;
         int64_t from, i;
-        fast_err err = fast_receive(t->actor, FAST_ANY, TAG_MODEL, FAST_SOON, &msg);
+        fast_err err = fast_receive(t->actor, FAST_ANY, TAG_MODEL,
+                                    fast__patience(t->actor, FAST_PATIENCE), &msg);
 
         if (err == FAST_EPEER)
             return FAST_OK;
@@ -211,7 +214,8 @@ static fast_err serve(fast_trainer *t, mpca_master *k)
             fast_flow_reset(k->to[i]);
         fast_msg_free(msg);
         if (!err)
-            err = send(t, from, TAG_ANSWER, k->to[i], k->z, k->shares + 3 * t->workers,
+            err = send(t, from, TAG_ANSWER, k->to[i], k->z,
+                       k->shares + 3 * fast_trainer_share_count(t),
                        (const int64_t[WORDS]){ k->merges, 0 });
         if (err != FAST_EPEER) /* the worker may be down by now */
             FAST_TRY(err);
@@ -233,7 +237,8 @@ static fast_err server(fast_trainer *t, const void *config)
     k.v = memory + t->count;
     k.z = memory + 2 * t->count;
     fast__vector_copy(t->count, t->w, k.before);
-    err = fast__alloc("contributions", 4 * t->workers, sizeof *k.shares, &k.shares);
+    err =
+        fast__alloc("contributions", 4 * fast_trainer_share_count(t), sizeof *k.shares, &k.shares);
     if (!err)
         err = fast__alloc("flows of workers", 2 * t->workers, sizeof(fast_flow *), &k.to);
     for (int64_t i = 0; !err && i < t->workers; i++)
@@ -249,7 +254,7 @@ static fast_err server(fast_trainer *t, const void *config)
 /* Memory of a worker besides its replica. */
 typedef struct mpca_worker {
     float *z;        /* the master's last known model: the run's centre */
-    double *shares;  /* [2 workers] contributions of z; scratch */
+    double *shares;  /* two lists: contributions of z; scratch */
     fast_flow *to;   /* of models that it sends; NULL without codecs */
     fast_flow *from; /* of answers; NULL without codecs */
     int64_t answers; /* answers that arrived */
@@ -295,10 +300,10 @@ static const fast_kernel penalty = { "penalty", 4, 24, 3, 1, false, run_penalty 
 static void pull_shares(fast_trainer *t, double pull, const mpca_worker *p)
 {
     const fast_vector w = fast_trainer_model(t);
-    double *pulled = p->shares + t->workers;
+    double *pulled = p->shares + fast_trainer_share_count(t);
 
     FAST_ASSERT(pull >= 0);
-    for (int64_t i = 0; i < t->workers; i++)
+    for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
         pulled[i] = (1 - pull) * w.shares[i] + pull * p->shares[i];
     fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .shares = pulled, .age = -1 });
 }
@@ -342,7 +347,8 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_TRY(open_flows(t, false, t->rank, &p.to, &p.from));
     if (p.to) /* the master may have another copy than at the end of an earlier call */
         fast_flow_reset(p.to);
-    FAST_TRY(fast__alloc("contributions", 2 * t->workers, sizeof *p.shares, &p.shares));
+    FAST_TRY(
+        fast__alloc("contributions", 2 * fast_trainer_share_count(t), sizeof *p.shares, &p.shares));
     err = train(t, config, &p);
     fast__free(p.shares);
     return err;

@@ -114,7 +114,8 @@ const fast_system fast__systems_ps[] = {
         .row = 15,
         .flags = "strategy=ps:servers=0,slack=3,eager=yes optimizer=sgd lr=0.025 batch=8",
         COLUMNS("MP + DP", "bounded", "ad hoc, eager", "distributed PS", "bounded"),
-        .remarks = "Pioneered delay bounds; eager pushes lower the mean staleness.",
+        .remarks = "Pioneered delay bounds; eager pushes lower the mean staleness; a worker sees "
+                   "its own updates at once.",
         .missing = "model parallelism",
     },
     {
@@ -167,7 +168,8 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:slack=3,eager=yes optimizer=sgd lr=0.0125 batch=4",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks =
-            "Servers push fresh values to readers at every clock, so that a read seldom waits.",
+            "Servers push fresh values to readers at every clock, so that a read seldom waits; a "
+            "worker adds its own updates that they lack (read-my-writes).",
     },
     {
         .name = "geeps",
@@ -204,25 +206,36 @@ const fast_system fast__systems_ps[] = {
     },
     {
         .name = "quorum",
-        .title = "Aggregation by quorum",
+        .title = "Aggregation by quorum, epochs that end at 75%",
         .by = "Langer et al. 2020",
         .row = 41,
-        .flags = "strategy=ps:slack=0,backup=1 lr=0.1",
+        .flags = "strategy=ps:slack=0,backup=1,epochs=0.75 lr=0.1",
         COLUMNS("DP", "sync.", "ad hoc", "single PS", "synchronous"),
-        .remarks = "A step ends when a quorum of workers has arrived. That an epoch ends at 75% is "
-                   "project-adam.",
-        .alias_of = "backup-workers",
-        .differs = "a fraction of workers instead of a number",
+        .remarks = "A step ends when all workers but one have arrived, an epoch when 75% of its "
+                   "samples have been processed.",
+        .missing = "a quorum by fraction: it is the number of workers without `backup`",
     },
     {
         .name = "value-bound",
         .title = "Value bound",
-        .by = "Langer et al. 2020",
+        .by = "Langer et al. 2020; Wei et al. 2015",
         .row = 43,
-        .flags = "strategy=ps:value=0.05 optimizer=sgd",
+        .flags = "strategy=ps:value=0.5 optimizer=sgd",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
-        .remarks = "A worker waits while its updates that another worker has not read would move a "
-                   "weight by more than a bound that falls with the root of the step.",
+        .remarks = "A worker waits before it sends an update while others have not read enough: "
+                   "no worker's weights differ from the true ones by more than a bound that falls "
+                   "with the root of the step.",
+        .missing = "a smaller bound for an update that alone is larger than the bound divided by "
+                   "the number of workers: it waits for all reads, and is sent whole",
+    },
+    {
+        .name = "value-bound-weak",
+        .title = "Weak value bound: each worker bounds its own unread updates",
+        .by = "Wei et al. 2015",
+        .flags = "strategy=ps:value=0.05,weak=yes optimizer=sgd",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
+        .remarks = "A worker that has sent updates which others have not read, and which move a "
+                   "weight by more than a bound that falls with the root of the step, waits.",
     },
     {
         .name = "consgd",
@@ -277,22 +290,24 @@ const fast_system fast__systems_ps[] = {
         .title = "Bösen: SSP within a budget of bandwidth",
         .by = "Wei et al. 2015",
         .row = 49,
-        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bytes=200000 optimizer=sgd "
-                 "lr=0.025 batch=8",
+        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bandwidth=1.6e8 "
+                 "optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
-        .remarks = "Updates are sent in the order of their relative size, within a budget of bytes "
-                   "a round; servers send new values unasked.",
+        .remarks = "Updates are sent in the order of their relative size, within a budget of bits "
+                   "per second, early when the link is idle, and at the latest when the staleness "
+                   "bound demands it; servers send new values unasked.",
+        .missing = "a budget of the servers: they send whole values",
     },
     {
         .name = "pmls",
         .title = "PMLS: Bösen and STRADS",
         .by = "Petuum 2016",
         .row = 50,
-        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bytes=200000 optimizer=sgd "
-                 "lr=0.025 batch=8",
+        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bandwidth=1.6e8 "
+                 "optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Bösen with a scheduler of model-parallel work.",
-        .missing = "STRADS",
+        .missing = "STRADS; a budget of the servers: they send whole values",
         .alias_of = "bosen",
         .differs = "the scheduler STRADS",
     },
@@ -303,8 +318,10 @@ const fast_system fast__systems_ps[] = {
         .row = 23,
         .flags = "strategy=ps:servers=2,fetch=5,push=5,warm=0.4 optimizer=adagrad lr=0.01 batch=4",
         COLUMNS("DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
-        .remarks = "Replicas fetch and push every few steps and never wait; Adagrad at the servers "
-                   "and a warm start, in which one replica trains alone, make it stable.",
+        .remarks = "Replicas take local steps, push the gradients that accrued and fetch every few "
+                   "steps, and never wait; Adagrad at the servers and a warm start, in which one "
+                   "replica trains alone, make it stable.",
+        .missing = "fetches and pushes in the background: a replica waits for its fetch",
     },
     {
         .name = "distbelief",
@@ -315,7 +332,9 @@ const fast_system fast__systems_ps[] = {
         COLUMNS("MP + DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "The first large system: replicas that are split over machines, under "
                    "Downpour.",
-        .missing = "model parallelism, redundant replicas",
+        .missing =
+            "model parallelism, redundant replicas, replicated shards, fetches and pushes in "
+            "the background",
         .alias_of = "downpour",
         .differs = "model-parallel replicas",
     },
@@ -328,7 +347,7 @@ const fast_system fast__systems_ps[] = {
                  "batch=8",
         COLUMNS("MP + DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "Dense layers send activations and errors, and servers multiply them; an epoch "
-                   "ends when 75% of the workers have ended theirs.",
+                   "ends when 75% of its samples have been processed.",
         .missing = "model parallelism, agreement by Paxos: copies are written by the workers",
     },
     {
@@ -338,7 +357,8 @@ const fast_system fast__systems_ps[] = {
         .row = 57,
         .flags = "strategy=ps:fetch=2,push=2 optimizer=sgd lr=0.025 batch=4",
         COLUMNS("DP", "async.", "ad hoc", "single PS", "asynchronous"),
-        .remarks = "Asynchronous SGD among GPUs.",
+        .remarks = "Downpour's client among GPUs, by plain SGD: local steps between fetches.",
+        .missing = "GPUs: a worker is a processor; fetches and pushes in the background",
     },
     {
         .name = "staleness-aware",

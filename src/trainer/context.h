@@ -105,10 +105,13 @@ typedef struct fast_context_codecs {
     const float *reference;     /* weights that changes are compared with; NULL: w */
 } fast_context_codecs;
 
+/* Return the number of workers whose contributions are counted: of all, or of a sample. */
+int64_t fast__share_columns(int64_t workers);
+
 /* Contributions (vectors.c). NULL at servers. */
 typedef struct fast_context_shares {
-    double *w;           /* [workers] of the replica */
-    double *g;           /* [workers] of the gradient */
+    double *w;           /* [fast_trainer_share_count()] of the replica */
+    double *g;           /* [fast_trainer_share_count()] of the gradient */
     int64_t summed_step; /* of the newest gradient whose sum was started, from 1; 0: none */
 } fast_context_shares;
 
@@ -145,6 +148,7 @@ typedef struct fast_context {
     struct fast_layer_factors *layers; /* with gradients that can be left as factors; or NULL */
     int64_t layer_count;               /* length of layers */
     fast_memory_block *blocks;         /* persistent memory of the strategy, a list */
+    fast_memory_block *parts;          /* memory of the program itself (remember.h), a list */
     struct fast_opened_space *spaces;  /* of the strategy, open and closed ones, a list */
     float *memory;                     /* servers: w and s; NULL at workers */
     float *centre;                     /* memory of trainer.centre; NULL: never asked for */
@@ -153,6 +157,7 @@ typedef struct fast_context {
     float *own_w;                      /* the worker's own w while it shares one; else NULL */
     fast_optimizer *own_optimizer;     /* the worker's own rule while it shares one; else NULL */
     int64_t step_begun;                /* the step that the replica started from */
+    bool resumed;                      /* see fast_trainer_resumed() */
     fast_err err;                      /* of a call between steps; FAST_OK: none failed */
     char why[FAST_DETAIL_MAX];         /* detail of err */
 } fast_context;
@@ -201,6 +206,10 @@ fast_err fast__context_block(fast_context *context, const fast_device *device, i
                              size_t size, void **out);
 /* Free all blocks. */
 void fast__context_drop_blocks(fast_context *context);
+/* The program has ended: forget its memory. */
+void fast__context_forget(fast_context *context);
+/* Numbers of blocks of a checkpoint that are memory of a program start here. */
+#define FAST_REMEMBERED ((int64_t)1 << 40)
 
 /* The model as codecs of this actor's messages see it: `context` is a fast_context. */
 void fast__context_look(void *context, fast_codec_model *out);
@@ -213,9 +222,10 @@ void fast__context_uncut(fast_context *context);
  * under the same name. FAST_ENOMEM. */
 fast_err fast__context_load_space(fast_context *context, int64_t id, const void *bytes,
                                   size_t size);
-/* Add the state of every space as a record of this kind: an open one is packed as it is now, a
- * closed one as it was when it was closed. */
-void fast__context_pack_spaces(const fast_context *context, fast_pack *pack, int64_t kind);
+/* Add the state of every space as a record of this kind: an open one is packed as it is now, in a
+ * snapshot with its clocks, a closed one as it was when it was closed. */
+void fast__context_pack_spaces(const fast_context *context, bool clocks, fast_pack *pack,
+                               int64_t kind);
 /* Free the saved state of all spaces, which must be closed. */
 void fast__context_forget_spaces(fast_context *context);
 /* Mark all spaces as closed: the world closed those of a program that did not come to its end. */

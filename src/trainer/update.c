@@ -44,7 +44,7 @@ fast_err fast__context_update(fast_context *context, const float *x, const doubl
 
     FAST_ASSERT(x != NULL);
     FAST_ASSERT(t->w != NULL);
-    for (int64_t i = 0; context->shares.w && shares && i < t->workers; i++)
+    for (int64_t i = 0; context->shares.w && shares && i < fast_trainer_share_count(t); i++)
         context->shares.w[i] += (double)scale * shares[i];
     fast__optimizer_apply_scaled(context->optimizer, step, t->lr, t->w, x, scale);
     fast__count(&t->actor->counters.compute_ns, fast_now(t->actor) - begin);
@@ -71,8 +71,8 @@ void fast__context_update_shares(fast_context *context, int64_t step, float scal
     FAST_ASSERT(step > 0);
     FAST_ASSERT(context->shares.w != NULL);
     /* A gradient that was summed holds every worker's contribution, else only this worker's own. */
-    for (int64_t i = 0; i < t->workers; i++)
-        if (i == t->rank || context->shares.summed_step >= step)
+    for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
+        if (fast_trainer_share_rank(t, i) == t->rank || context->shares.summed_step >= step)
             context->shares.w[i] += weight;
 }
 
@@ -125,10 +125,10 @@ fast_err fast_trainer_centre(fast_trainer *t, float **out)
 
     FAST_ASSERT(out != NULL);
     if (!c->centre)
-        FAST_TRY(fast__vector_new(fast__context_device(c), "the centre", t->count + t->workers,
-                                  &c->centre));
+        FAST_TRY(fast__vector_new(fast__context_device(c), "the centre",
+                                  t->count + fast_trainer_share_count(t), &c->centre));
     fast__vector_copy(t->count, t->w, c->centre);
-    fast__vector_fill(t->workers, 0, c->centre + t->count);
+    fast__vector_fill(fast_trainer_share_count(t), 0, c->centre + t->count);
     t->centre = c->centre;
     t->centre_version = 0;
     *out = c->centre;

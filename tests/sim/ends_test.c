@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -229,6 +230,49 @@ static void who_comes_back_is_waited_for(void **state)
     fast_run_close(run);
 }
 
+/* A worker that is cut off for good has nobody who waits for it: servers give up on it too. */
+static void who_is_cut_off_holds_nobody(void **state)
+{
+    static const char *const faults[] = { "faults=partition 2 at 1ms",
+                                          "faults=partition 1,2,3 at 1ms",
+                                          "faults=partition 2 at 1ms; crash 1 at 2ms" };
+
+    (void)state;
+    alarm(300); /* a run that hangs fails */
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i += EVERY) {
+        char strategy[128];
+        const char *options[] = { strategy,
+                                  faults[i % 3],
+                                  "engine=ref",
+                                  "model=mlp:hidden=12",
+                                  "data=digits:train=160,test=24",
+                                  "batch=8",
+                                  "plan=no",
+                                  "workers=4",
+                                  "transport=sim",
+                                  "cluster=ethernet-10g:detection=1000000s",
+                                  "timeout=2",
+                                  "steps=200",
+                                  "evaluate=end",
+                                  NULL };
+        fast_run *run = NULL;
+
+        if (strncmp(specs[i], "hogwild", 7) == 0) /* needs one memory */
+            continue;
+        snprintf(strategy, sizeof strategy, "strategy=%s", specs[i]);
+        if (fast_run_open(options, &run))
+            fail_msg("%s: %s", specs[i], fast_error_detail());
+        const fast_err err = fast_run_train(run);
+        /* Synchronous workers fail, and say for whom they waited. */
+        if (err && !strstr(fast_error_detail(), "worker"))
+            fail_msg("%s: %s", specs[i], fast_error_detail());
+        if (!err && fast_run_result(run)->virtual_time_s > 100)
+            fail_msg("%s: it took %g s", specs[i], fast_run_result(run)->virtual_time_s);
+        fast_run_close(run);
+    }
+    alarm(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +280,7 @@ int main(void)
         cmocka_unit_test(cancels_take_no_deadline),
         cmocka_unit_test(threads_take_no_deadline),
         cmocka_unit_test(who_comes_back_is_waited_for),
+        cmocka_unit_test(who_is_cut_off_holds_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,6 +60,14 @@ int64_t fast_topology_in(const fast_topology *topology, int64_t step, int64_t ra
     return topology->shape->peers(topology, step, rank, true, ranks, weights, self_out);
 }
 
+int64_t fast__topology_out_at(const fast_topology *topology, int64_t step, int64_t rank, int64_t i,
+                              int64_t *count_out)
+{
+    FAST_ASSERT(step >= 0 && i >= 0);
+    FAST_ASSERT(rank >= 0 && rank < topology->size);
+    return topology->shape->out_at(topology, step, rank, i, count_out);
+}
+
 /* Free the lists of one step. */
 static void links_fini(fast_topology_links *links)
 {
@@ -117,7 +125,19 @@ static int64_t circulant_peers(const fast_topology *topology, int64_t step, int6
     return count;
 }
 
-static const fast_shape circulant = { circulant_peers };
+/* Peer i of a rank: its own number plus one offset. */
+static int64_t circulant_out_at(const fast_topology *topology, int64_t step, int64_t rank,
+                                int64_t i, int64_t *count_out)
+{
+    FAST_ASSERT(topology->period > 0);
+    const int64_t *start = topology->offset_start + step % topology->period;
+    const int64_t count = start[1] - start[0];
+
+    *count_out = count;
+    return count ? (rank + topology->offset[start[0] + i % count]) % topology->size : -1;
+}
+
+static const fast_shape circulant = { circulant_peers, circulant_out_at };
 
 /* True if the offsets of a step lead back as well: o is among them with size - o. */
 static bool is_symmetric(int64_t size, const int64_t *offset, int64_t count)
@@ -216,7 +236,19 @@ static int64_t list_peers(const fast_topology *topology, int64_t step, int64_t r
     return count;
 }
 
-static const fast_shape list = { list_peers };
+/* Peer i of a rank's list. */
+static int64_t list_out_at(const fast_topology *topology, int64_t step, int64_t rank, int64_t i,
+                           int64_t *count_out)
+{
+    FAST_ASSERT(topology->period > 0);
+    const fast_topology_links *links = &topology->out[step % topology->period];
+    const int64_t count = links->start[rank + 1] - links->start[rank];
+
+    *count_out = count;
+    return count ? links->peer[links->start[rank] + i % count] : -1;
+}
+
+static const fast_shape list = { list_peers, list_out_at };
 
 /* Append one end of a link to a rank's list; `start` is the next free place of each rank. */
 static void place(fast_topology_links *links, int64_t *next, int64_t rank, int64_t peer,
@@ -428,7 +460,19 @@ static int64_t pairs_peers(const fast_topology *topology, int64_t step, int64_t 
     return 1;
 }
 
-static const fast_shape pairs = { pairs_peers };
+/* The partner again: every i is this peer. */
+static int64_t pairs_out_at(const fast_topology *topology, int64_t step, int64_t rank, int64_t i,
+                            int64_t *count_out)
+{
+    int64_t other = -1;
+    double weight, self;
+
+    FAST_ASSERT(i >= 0);
+    *count_out = pairs_peers(topology, step, rank, false, &other, &weight, &self);
+    return other;
+}
+
+static const fast_shape pairs = { pairs_peers, pairs_out_at };
 
 /* An odd number of ranks plays one more round, in which each rank rests once. */
 fast_err fast__topology_pairs(int64_t size, bool shuffled, uint64_t seed, fast_topology **out)

@@ -43,6 +43,13 @@ static void matrix(const fast_topology *topology, int64_t step, bool in, double 
 
         assert_true(count <= fast_topology_degree_max(topology));
         w[r * n + r] = self;
+        for (int64_t i = 0; i < count && !in; i++) { /* one by one, from any number on */
+            int64_t found = -1;
+
+            assert_int_equal(fast__topology_out_at(topology, step, r, i + 2 * count, &found),
+                             ranks[i]);
+            assert_int_equal(found, count);
+        }
         for (int64_t i = 0; i < count; i++) {
             const int64_t from = in ? ranks[i] : r;
             const int64_t to = in ? r : ranks[i];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Causal attention with samples in the lanes: per head and 16 samples, every product of two vectors
- * over D is D multiply-adds of registers, four results at a time to read one operand once.
+ * Causal attention with samples in the lanes: per head and register of samples, every product of
+ * two vectors over D is D multiply-adds of registers, four results at a time to read one operand
+ * once.
  *
  *     S[t][s] = q[t] . k[s] / sqrt(D), s <= t     P = softmax(S)     z[t] = sum_s P[t][s] v[s]
  *     dP = dz . v    dS = P (dP - sum(P dP)) / sqrt(D)
@@ -83,7 +84,7 @@ static void forward(int64_t T, int64_t C, int64_t heads, int64_t L, const float 
     const float scale = 1.0f / sqrtf((float)D);
 
     for (int64_t h = 0; h < heads; h++)
-        for (int64_t i = 0; i < L; i += FAST_VEC) {
+        for (int64_t i = 0; i < L; i += VEC) {
             const float *q = qkv + h * D * L + i, *k = q + C * L, *v = k + C * L;
             for (int64_t t = 0; t < T; t++) {
                 float *row = p + (h * T + t) * T * L + i;
@@ -94,28 +95,28 @@ static void forward(int64_t T, int64_t C, int64_t heads, int64_t L, const float 
         }
 }
 
-/* Backward pass of one head for 16 samples. ds [T][T][16] is scratch. */
+/* Backward pass of one head for a register of samples. ds [T][T][VEC] is scratch. */
 static void back_head(int64_t T, int64_t C, int64_t D, int64_t L, const float *q, const float *p,
                       const float *dz, float *dq, float *ds)
 {
-    const int64_t wide = 3 * C * L, row = T * FAST_VEC;
+    const int64_t wide = 3 * C * L, row = T * VEC;
     const float *k = q + C * L, *v = k + C * L;
     float *dk = dq + C * L, *dv = dk + C * L;
     const float scale = 1.0f / sqrtf((float)D);
 
     for (int64_t t = 0; t < T; t++) {
         fast_vec dot = vec_set(0);
-        dots(D, L, dz + t * C * L, v, wide, t + 1, ds + t * row, FAST_VEC);
+        dots(D, L, dz + t * C * L, v, wide, t + 1, ds + t * row, VEC);
         for (int64_t s = 0; s <= t; s++)
-            dot += vec_load(p + (t * T + s) * L) * vec_load(ds + t * row + s * FAST_VEC);
+            dot += vec_load(p + (t * T + s) * L) * vec_load(ds + t * row + s * VEC);
         for (int64_t s = 0; s <= t; s++) {
-            float *at = ds + t * row + s * FAST_VEC;
+            float *at = ds + t * row + s * VEC;
             vec_store(at, vec_load(p + (t * T + s) * L) * (vec_load(at) - dot) * scale);
         }
-        blend(D, L, ds + t * row, FAST_VEC, k, wide, t + 1, dq + t * wide);
+        blend(D, L, ds + t * row, VEC, k, wide, t + 1, dq + t * wide);
     }
     for (int64_t s = 0; s < T; s++) {
-        blend(D, L, ds + s * row + s * FAST_VEC, row, q + s * wide, wide, T - s, dk + s * wide);
+        blend(D, L, ds + s * row + s * VEC, row, q + s * wide, wide, T - s, dk + s * wide);
         blend(D, L, p + (s * T + s) * L, T * L, dz + s * C * L, C * L, T - s, dv + s * wide);
     }
 }
@@ -127,7 +128,7 @@ static void backward(int64_t T, int64_t C, int64_t heads, int64_t L, const float
     const int64_t D = C / heads;
 
     for (int64_t h = 0; h < heads; h++)
-        for (int64_t i = 0; i < L; i += FAST_VEC) {
+        for (int64_t i = 0; i < L; i += VEC) {
             const int64_t at = h * D * L + i;
             back_head(T, C, D, L, qkv + at, p + h * T * T * L + i, dz + at, dqkv + at, scratch);
         }

@@ -21,7 +21,7 @@ static inline fast_vec load_or_zero(const float *p, int64_t at)
 /* Loop over hidden units j and vectors of 16 samples at offset `at`. */
 #define FOR_UNITS(j, at)            \
     for (int64_t j = 0; j < H; j++) \
-        for (int64_t at = j * L; at < (j + 1) * L; at += FAST_VEC)
+        for (int64_t at = j * L; at < (j + 1) * L; at += VEC)
 
 /* h = tanh(a + biases). */
 static void rnn(int64_t H, int64_t L, const float *a, const float *ba, const float *bu, float *h)

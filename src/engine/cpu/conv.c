@@ -163,7 +163,7 @@ static void plan_key(const fast_conv_shape *s, char key[KEY_MAX])
     build = "sanitized";
 #endif
     snprintf(key, KEY_MAX,
-             "conv 2 in %lldx%lldx%lld out %lldx%lldx%lld kernel %lldx%lld stride %lldx%lld "
+             "conv 3 in %lldx%lldx%lld out %lldx%lldx%lld kernel %lldx%lld stride %lldx%lld "
              "pad %lldx%lld dilation %lldx%lld groups %lld lanes %lld train %d data %d isa %s "
              "build %s xsmm %s onednn %s blas %.64s",
              (long long)s->in_c, (long long)s->in_h, (long long)s->in_w, (long long)s->out_c,

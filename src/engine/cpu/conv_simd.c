@@ -3,9 +3,13 @@
  * Kernels of convolutions with the batch innermost.
  *
  * Weight gradients sum over lanes: dW[o][c] = sum over pixels and lanes of dY[o][l] X[c][l]. Both
- * operands have the lanes contiguous, so a block of 4 x 4 sums is 16 vectors that take 8 loads for
- * 16 multiply-adds and need no transposition; only at the end is each vector summed across. Sixteen
- * vectors are summed together by a tree of shuffles: 30 shuffles and 15 additions for 16 sums.
+ * operands have the lanes contiguous, so a block of 4 x 4 sums (4 x 3 with 16 registers) takes 8
+ * loads for 16 multiply-adds and needs no transposition; only at the end is each vector summed
+ * across. With AVX-512 sixteen vectors are summed together by a tree of shuffles: 30 shuffles and
+ * 15 additions for 16 sums. Narrower registers take the lanes of a block part by part, then the
+ * same tree, so that all give the same bits:
+ *
+ *     lanes 0-7 + 8-15     then 0-3 + 4-7     then 0, 1 + 2, 3     then 0 + 1
  */
 #define VEC_INLINE static inline __attribute__((always_inline))
 #include "engine/cpu/conv_kernels.h"
@@ -16,17 +20,26 @@ static void finish(float *y, const float *bias, int64_t channels, int64_t lanes,
 {
     for (int64_t c = 0; c < channels; c++) {
         const fast_vec b = vec_set(bias ? bias[c] : 0.0f);
-        fast_vec *row = (fast_vec *)(void *)(y + c * lanes);
+        float *row = y + c * lanes;
         if (relu) {
-            for (int64_t v = 0; v < lanes / FAST_VEC; v++)
-                row[v] = vec_relu(row[v] + b);
+            for (int64_t v = 0; v < lanes; v += VEC)
+                vec_store(row + v, vec_relu(vec_load(row + v) + b));
         } else {
-            for (int64_t v = 0; v < lanes / FAST_VEC; v++)
-                row[v] += b;
+            for (int64_t v = 0; v < lanes; v += VEC)
+                vec_store(row + v, vec_load(row + v) + b);
         }
     }
 }
 
+/* Sums of a block, ROW to a row: the sums, the factors of a row and one of a column fit into the
+ * registers, 16 of them or 32. */
+#if defined(__AVX512F__) || defined(VEC_NEON)
+enum { ROW = 4 };
+#else
+enum { ROW = 3 };
+#endif
+
+#ifdef __AVX512F__
 /* Fold halves, quarters, pairs and single elements of two vectors: the steps of the tree. */
 VEC_INLINE fast_vec fold_half(fast_vec a, fast_vec b)
 {
@@ -59,50 +72,117 @@ VEC_INLINE fast_vec fold_single(fast_vec a, fast_vec b)
            __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31);
 }
 
-/* Return the vector whose element 4 i + j is the sum of the sixteen elements of v[i][j]. */
-VEC_INLINE fast_vec sums(fast_vec v[4][4])
+/* s[i][j] = the sum of the sixteen elements of v[i][j]. */
+VEC_INLINE void sums(fast_vec v[4][ROW], float s[4][4])
 {
     fast_vec group[4];
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++)
         group[j] = fold_quarter(fold_half(v[0][j], v[1][j]), fold_half(v[2][j], v[3][j]));
-    return fold_single(fold_pair(group[0], group[1]), fold_pair(group[2], group[3]));
+    vec_storeu(s[0], fold_single(fold_pair(group[0], group[1]), fold_pair(group[2], group[3])));
+}
+#else
+typedef float vec_quad __attribute__((vector_size(16)));
+
+/* Elements 0-3 + 4-7 of a register: the second level of the tree with AVX-512. */
+VEC_INLINE vec_quad fold_quarter(fast_vec a)
+{
+#ifdef __AVX2__
+    return (vec_quad)_mm256_castps256_ps128((__m256)a) +
+           (vec_quad)_mm256_extractf128_ps((__m256)a, 1);
+#else
+    return a;
+#endif
 }
 
-/* Compute one block of m x n <= 4 x 4 sums; m and n are constants after inlining. */
-VEC_INLINE void dot_block(const fast_dot *dot, const float *a, const float *b, float *c,
-                          const int m, const int n)
+/* s[i][j] = the sum of the elements of v[i][j], in the order of the tree with AVX-512. */
+VEC_INLINE void sums(fast_vec v[4][ROW], float s[4][4])
 {
-    fast_vec acc[4][4];
+#pragma GCC unroll 4
+    for (int j = 0; j < ROW; j++) {
+        const vec_quad a = fold_quarter(v[0][j]), b = fold_quarter(v[1][j]);
+        const vec_quad c = fold_quarter(v[2][j]), d = fold_quarter(v[3][j]);
+        const vec_quad ab =
+            __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
+        const vec_quad cd =
+            __builtin_shufflevector(c, d, 0, 1, 4, 5) + __builtin_shufflevector(c, d, 2, 3, 6, 7);
+        const vec_quad r = __builtin_shufflevector(ab, cd, 0, 2, 4, 6) +
+                           __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++)
+            s[i][j] = r[i];
+    }
+}
+#endif
+
+/* The sums of the products of the lanes [part, part + VEC) of every block of lanes. */
+VEC_INLINE void dot_part(const fast_dot *dot, const float *a, const float *b, int part,
+                         fast_vec acc[4][ROW], const int m, const int n)
+{
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
 #pragma GCC unroll 4
-        for (int j = 0; j < 4; j++)
+        for (int j = 0; j < ROW; j++)
             acc[i][j] = vec_set(0.0f);
     }
     for (int64_t p = 0; p < dot->count; p++) {
-        for (int64_t v = 0; v < dot->length; v += FAST_VEC) {
-            fast_vec left[4];
+        for (int64_t v = part; v < dot->length; v += FAST_VEC) {
+            fast_vec right[ROW];
 #pragma GCC unroll 4
-            for (int i = 0; i < m; i++)
-                left[i] = vec_load(a + i * dot->a_row + v);
+            for (int j = 0; j < n; j++)
+                right[j] = vec_load(b + j * dot->b_row + v);
 #pragma GCC unroll 4
-            for (int j = 0; j < n; j++) {
-                const fast_vec right = vec_load(b + j * dot->b_row + v);
+            for (int i = 0; i < m; i++) {
+                const fast_vec left = vec_load(a + i * dot->a_row + v);
 #pragma GCC unroll 4
-                for (int i = 0; i < m; i++)
-                    acc[i][j] += left[i] * right;
+                for (int j = 0; j < n; j++)
+                    acc[i][j] += left * right[j];
             }
         }
         a += dot->a_step;
         b += dot->b_step;
     }
-    const fast_vec s = sums(acc);
+}
+
+#ifndef __AVX512F__
+/* acc += other, element by element. */
+VEC_INLINE void dot_add(fast_vec acc[4][ROW], fast_vec other[4][ROW])
+{
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+#pragma GCC unroll 4
+        for (int j = 0; j < ROW; j++)
+            acc[i][j] += other[i][j];
+    }
+}
+#endif
+
+/* Compute one block of m x n <= 4 x ROW sums; m and n are constants after inlining. */
+VEC_INLINE void dot_block(const fast_dot *dot, const float *a, const float *b, float *c,
+                          const int m, const int n)
+{
+    fast_vec acc[4][ROW];
+    float s[4][4];
+
+    dot_part(dot, a, b, 0, acc, m, n);
+#ifndef __AVX512F__
+    fast_vec half[4][ROW];
+    dot_part(dot, a, b, 8, half, m, n);
+    dot_add(acc, half);
+#ifndef __AVX2__
+    fast_vec odd[4][ROW];
+    dot_part(dot, a, b, 4, odd, m, n);
+    dot_part(dot, a, b, 12, half, m, n);
+    dot_add(odd, half);
+    dot_add(acc, odd);
+#endif
+#endif
+    sums(acc, s);
 #pragma GCC unroll 4
     for (int i = 0; i < m; i++) {
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++)
-            c[i * dot->ldc + j] += s[4 * i + j];
+            c[i * dot->ldc + j] += s[i][j];
     }
 }
 
@@ -112,18 +192,26 @@ VEC_INLINE void dot_block(const fast_dot *dot, const float *a, const float *b, f
     {                                                                                        \
         dot_block(dot, a, b, c, m, n);                                                       \
     }
-#define DOT_BLOCKS(m) DOT_BLOCK(m, 1) DOT_BLOCK(m, 2) DOT_BLOCK(m, 3) DOT_BLOCK(m, 4)
-DOT_BLOCKS(1)
-DOT_BLOCKS(2)
-DOT_BLOCKS(3)
-DOT_BLOCKS(4)
+#define DOT_ROW(n) DOT_BLOCK(1, n) DOT_BLOCK(2, n) DOT_BLOCK(3, n) DOT_BLOCK(4, n)
+#define DOT_OF(n)                                  \
+    {                                              \
+        dot_1x##n, dot_2x##n, dot_3x##n, dot_4x##n \
+    }
+DOT_ROW(1)
+DOT_ROW(2)
+DOT_ROW(3)
+#if defined(__AVX512F__) || defined(VEC_NEON)
+DOT_ROW(4)
+#endif
 
 typedef void dot_fn(const fast_dot *dot, const float *a, const float *b, float *c);
-static dot_fn *const dot_blocks[4][4] = {
-    { dot_1x1, dot_1x2, dot_1x3, dot_1x4 },
-    { dot_2x1, dot_2x2, dot_2x3, dot_2x4 },
-    { dot_3x1, dot_3x2, dot_3x3, dot_3x4 },
-    { dot_4x1, dot_4x2, dot_4x3, dot_4x4 },
+static dot_fn *const dot_blocks[ROW][4] = {
+    DOT_OF(1),
+    DOT_OF(2),
+    DOT_OF(3),
+#if defined(__AVX512F__) || defined(VEC_NEON)
+    DOT_OF(4),
+#endif
 };
 
 /* Compute all sums block by block. */
@@ -131,9 +219,9 @@ static void dot_all(const fast_dot *dot, const float *a, const float *b, float *
 {
     for (int64_t i = 0; i < dot->m; i += 4) {
         const int64_t m = dot->m - i < 4 ? dot->m - i : 4;
-        for (int64_t j = 0; j < dot->n; j += 4) {
-            const int64_t n = dot->n - j < 4 ? dot->n - j : 4;
-            dot_blocks[m - 1][n - 1](dot, a + i * dot->a_row, b + j * dot->b_row,
+        for (int64_t j = 0; j < dot->n; j += ROW) {
+            const int64_t n = dot->n - j < ROW ? dot->n - j : ROW;
+            dot_blocks[n - 1][m - 1](dot, a + i * dot->a_row, b + j * dot->b_row,
                                      c + i * dot->ldc + j);
         }
     }

@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Elementwise kernels, and transposition between sample-major and batch-innermost order in blocks
- * of 16 x 16 that stay in registers: 64 shuffles move 256 floats. Sums over positions have two
- * levels (32 positions, then all) of 16 partial sums, so that their error grows with the square
- * root of the square root of the length.
+ * of VEC x VEC that stay in registers: with AVX-512 64 shuffles move 256 floats. Sums over
+ * positions have two levels (32 positions, then all) of 16 partial sums, so that their error grows
+ * with the square root of the square root of the length.
  *
  *     to_lanes      [sample][feature]          ->  [feature][sample, 0 past the batch]
  *     from_lanes    [feature][sample]          ->  [sample][feature]
+ *
+ * A kernel with an activation is an instance per activation: the choice is made once a call, and
+ * its loop has no branch.
  */
 #include "engine/cpu/kernel_tables.h"
 #include "engine/cpu/vec.h"
 
 enum { BLOCK = 32 /* positions of the first level of a sum */ };
 
+/* r[i][j] -> r[j][i], in three versions for the three widths of registers. */
 #ifdef __AVX512F__
-/* r[i][j] -> r[j][i]: unpack pairs, then quads, then exchange quarters twice. */
-static inline void transpose16(__m512 r[16])
+/* Unpack pairs, then quads, then exchange quarters twice. */
+static inline void transpose(fast_vec v[16])
 {
-    __m512 t[16];
+    __m512 *r = (__m512 *)v, t[16];
 
     for (int i = 0; i < 16; i += 2) {
         t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
@@ -44,35 +48,70 @@ static inline void transpose16(__m512 r[16])
         r[i + 12] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0xdd);
     }
 }
+#elif defined(__AVX2__)
+/* Unpack pairs, then quads, then exchange halves. */
+static inline void transpose(fast_vec v[8])
+{
+    __m256 t[8];
+
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps((__m256)v[i], (__m256)v[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps((__m256)v[i], (__m256)v[i + 1]);
+    }
+    for (int i = 0; i < 4; i++) {
+        const int from = i / 2, pick = i % 2;
+        const __m256 low = pick ? _mm256_shuffle_ps(t[from], t[from + 2], 0xee)
+                                : _mm256_shuffle_ps(t[from], t[from + 2], 0x44);
+        const __m256 high = pick ? _mm256_shuffle_ps(t[from + 4], t[from + 6], 0xee)
+                                 : _mm256_shuffle_ps(t[from + 4], t[from + 6], 0x44);
+        v[i] = (fast_vec)_mm256_permute2f128_ps(low, high, 0x20);
+        v[i + 4] = (fast_vec)_mm256_permute2f128_ps(low, high, 0x31);
+    }
+}
+#else
+/* Exchange odd elements of neighbours, then halves. */
+static inline void transpose(fast_vec v[4])
+{
+    const fast_vec a = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5);
+    const fast_vec b = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7);
+    const fast_vec c = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5);
+    const fast_vec d = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
+
+    v[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+    v[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+    v[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+    v[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+}
 #endif
 
-/* dst[j * dst_stride + i] = src[i * src_stride + j] for i < rows, j < columns, both at most 16;
- * rows to 16 are filled with zeros if `fill`. */
+/* dst[j * dst_stride + i] = src[i * src_stride + j] for i < rows, j < columns, both at most VEC;
+ * rows to VEC are filled with zeros if `fill`. */
 static inline void transpose_block(const float *src, int64_t src_stride, int64_t rows,
                                    int64_t columns, float *dst, int64_t dst_stride, bool fill)
 {
+    if (rows == VEC && columns == VEC) {
+        fast_vec r[VEC];
+        for (int i = 0; i < VEC; i++)
+            r[i] = vec_loadu(src + i * src_stride);
+        transpose(r);
+        for (int i = 0; i < VEC; i++)
+            vec_storeu(dst + i * dst_stride, r[i]);
+        return;
+    }
 #ifdef __AVX512F__
     const __mmask16 in = (__mmask16)((1u << columns) - 1u);
     const __mmask16 out = (__mmask16)(fill ? 0xffffu : (1u << rows) - 1u);
-    __m512 r[16];
+    fast_vec r[16];
 
-    if (rows == 16 && columns == 16) {
-        for (int i = 0; i < 16; i++)
-            r[i] = _mm512_loadu_ps(src + i * src_stride);
-        transpose16(r);
-        for (int i = 0; i < 16; i++)
-            _mm512_storeu_ps(dst + i * dst_stride, r[i]);
-        return;
-    }
     for (int i = 0; i < 16; i++)
-        r[i] = i < rows ? _mm512_maskz_loadu_ps(in, src + i * src_stride) : _mm512_setzero_ps();
-    transpose16(r);
+        r[i] = i < rows ? (fast_vec)_mm512_maskz_loadu_ps(in, src + i * src_stride) : vec_set(0);
+    transpose(r);
     for (int i = 0; i < 16; i++)
         if (i < columns)
-            _mm512_mask_storeu_ps(dst + i * dst_stride, out, r[i]);
+            _mm512_mask_storeu_ps(dst + i * dst_stride, out, (__m512)r[i]);
 #else
     for (int64_t j = 0; j < columns; j++)
-        for (int64_t i = 0; i < (fill ? FAST_VEC : rows); i++)
+        for (int64_t i = 0; i < (fill ? VEC : rows); i++)
             dst[j * dst_stride + i] = i < rows ? src[i * src_stride + j] : 0;
 #endif
 }
@@ -87,12 +126,11 @@ static int64_t least(int64_t a, int64_t b)
 static void to_lanes(const float *src, int64_t src_stride, int64_t count, int64_t columns,
                      int64_t lanes, float *dst, int64_t dst_stride)
 {
-    for (int64_t j = 0; j < columns; j += FAST_VEC)
-        for (int64_t i = 0; i < lanes; i += FAST_VEC) {
-            const int64_t rows = i >= count ? 0 : least(count - i, FAST_VEC);
+    for (int64_t j = 0; j < columns; j += VEC)
+        for (int64_t i = 0; i < lanes; i += VEC) {
+            const int64_t rows = i >= count ? 0 : least(count - i, VEC);
             transpose_block(rows ? src + i * src_stride + j : src, src_stride, rows,
-                            least(columns - j, FAST_VEC), dst + j * dst_stride + i, dst_stride,
-                            true);
+                            least(columns - j, VEC), dst + j * dst_stride + i, dst_stride, true);
         }
 }
 
@@ -100,11 +138,10 @@ static void to_lanes(const float *src, int64_t src_stride, int64_t count, int64_
 static void from_lanes(const float *src, int64_t src_stride, int64_t rows, int64_t count,
                        float *dst, int64_t dst_stride)
 {
-    for (int64_t i = 0; i < count; i += FAST_VEC)
-        for (int64_t f = 0; f < rows; f += FAST_VEC)
-            transpose_block(src + f * src_stride + i, src_stride, least(rows - f, FAST_VEC),
-                            least(count - i, FAST_VEC), dst + i * dst_stride + f, dst_stride,
-                            false);
+    for (int64_t i = 0; i < count; i += VEC)
+        for (int64_t f = 0; f < rows; f += VEC)
+            transpose_block(src + f * src_stride + i, src_stride, least(rows - f, VEC),
+                            least(count - i, VEC), dst + i * dst_stride + f, dst_stride, false);
 }
 
 /* y = x */
@@ -116,21 +153,21 @@ static void copy(int64_t n, const float *x, float *y)
 /* y += x */
 static void add(int64_t n, const float *x, float *y)
 {
-    for (int64_t i = 0; i < n; i += FAST_VEC)
+    for (int64_t i = 0; i < n; i += VEC)
         vec_store(y + i, vec_load(y + i) + vec_load(x + i));
 }
 
 /* y = a + b */
 static void sum(int64_t n, const float *a, const float *b, float *y)
 {
-    for (int64_t i = 0; i < n; i += FAST_VEC)
+    for (int64_t i = 0; i < n; i += VEC)
         vec_store(y + i, vec_load(a + i) + vec_load(b + i));
 }
 
 /* y = a b, or y += a b */
 static void multiply(int64_t n, const float *a, const float *b, float *y, bool accumulate)
 {
-    for (int64_t i = 0; i < n; i += FAST_VEC) {
+    for (int64_t i = 0; i < n; i += VEC) {
         const fast_vec p = vec_load(a + i) * vec_load(b + i);
         vec_store(y + i, accumulate ? vec_load(y + i) + p : p);
     }
@@ -212,7 +249,7 @@ static inline __attribute__((always_inline)) void bias_act_of(fast_act act, int6
     for (int64_t p = 0; p < positions; p++)
         for (int64_t c = 0; c < channels; c++, y += lanes) {
             const fast_vec b = vec_set(bias ? bias[c] : 0);
-            for (int64_t i = 0; i < lanes; i += FAST_VEC)
+            for (int64_t i = 0; i < lanes; i += VEC)
                 vec_store(y + i, apply(act, slope, vec_load(y + i) + b));
         }
 }
@@ -236,28 +273,32 @@ bias_act_back_of(fast_act act, int64_t positions, int64_t channels, int64_t lane
     const fast_vec zero = vec_set(0);
     float *level1 = scratch, *level2 = scratch + channels * FAST_VEC;
 
-    for (int64_t c = 0; db && c < channels * FAST_VEC; c += FAST_VEC)
-        vec_store(level2 + c, zero);
+    if (db)
+        memset(level2, 0, (size_t)(channels * FAST_VEC) * sizeof *level2);
     for (int64_t p = 0; p < positions; p++) {
         for (int64_t c = 0; c < channels; c++) {
             const int64_t row = (p * channels + c) * lanes;
-            fast_vec s = p % BLOCK && db ? vec_load(level1 + c * FAST_VEC) : zero;
-            for (int64_t i = 0; i < lanes; i += FAST_VEC) {
-                fast_vec d = vec_load(dy + row + i);
-                if (act != FAST_ACT_NONE) {
-                    d = apply_back(act, slope, zero, vec_load(y + row + i), d);
-                    vec_store(dy + row + i, d);
+            FOR_PARTS(k)
+            {
+                float *level = level1 + c * FAST_VEC + k;
+                fast_vec s = p % BLOCK && db ? vec_load(level) : zero;
+                for (int64_t i = row + k; i < row + lanes; i += FAST_VEC) {
+                    fast_vec d = vec_load(dy + i);
+                    if (act != FAST_ACT_NONE) {
+                        d = apply_back(act, slope, zero, vec_load(y + i), d);
+                        vec_store(dy + i, d);
+                    }
+                    s += d;
                 }
-                s += d;
+                if (db)
+                    vec_store(level, s);
             }
-            if (db)
-                vec_store(level1 + c * FAST_VEC, s);
         }
         if (db && (p % BLOCK == BLOCK - 1 || p == positions - 1))
             add(channels * FAST_VEC, level1, level2);
     }
     for (int64_t c = 0; db && c < channels; c++)
-        db[c] = vec_sum(vec_load(level2 + c * FAST_VEC));
+        db[c] = vec_sum(level2 + c * FAST_VEC);
 }
 
 /* dy *= act'(y) and the sums of dy, by the instance of the activation. */
@@ -275,7 +316,7 @@ static void bias_act_back(int64_t positions, int64_t channels, int64_t lanes, co
 static inline __attribute__((always_inline)) void act_of(fast_act act, int64_t n, float slope,
                                                          const float *x, float *y)
 {
-    for (int64_t i = 0; i < n; i += FAST_VEC)
+    for (int64_t i = 0; i < n; i += VEC)
         vec_store(y + i, apply(act, slope, vec_load(x + i)));
 }
 
@@ -292,7 +333,7 @@ static inline __attribute__((always_inline)) void act_back_of(fast_act act, int6
                                                               const float *dy, float *dx,
                                                               bool accumulate)
 {
-    for (int64_t i = 0; i < n; i += FAST_VEC) {
+    for (int64_t i = 0; i < n; i += VEC) {
         const fast_vec d =
             apply_back(act, slope, vec_load(x + i), vec_load(y + i), vec_load(dy + i));
         vec_store(dx + i, accumulate ? vec_load(dx + i) + d : d);

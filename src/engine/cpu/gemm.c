@@ -11,6 +11,8 @@
  */
 #include "engine/cpu/gemm.h"
 
+#include "engine/cpu/simd.h"
+
 #include <pthread.h>
 #include <string.h>
 
@@ -23,15 +25,28 @@
 /* OpenBLAS may be built without OpenMP, so the function is looked up at run time. */
 extern void omp_set_num_threads(int count) __attribute__((weak));
 #endif
+#ifdef FAST_HAVE_ONEDNN
+#include <dnnl.h>
+#endif
 
-/* Initialise the libraries, once a process. */
+/* Initialise the libraries, once a process, with no better instruction set than the kernels'.
+ * OpenBLAS takes its own from OPENBLAS_CORETYPE when it is loaded, which is too early for this. */
 static void setup_once(void)
 {
+    const fast_isa isa = fast__isa();
+
+    (void)isa;
 #ifdef FAST_HAVE_BLAS
     openblas_set_num_threads(1);
 #endif
 #ifdef FAST_HAVE_XSMM
     libxsmm_init();
+    if (isa < FAST_ISA_AVX512)
+        libxsmm_set_target_archid(isa == FAST_ISA_AVX2 ? LIBXSMM_X86_AVX2 : LIBXSMM_X86_SSE4);
+#endif
+#ifdef FAST_HAVE_ONEDNN
+    if (isa < FAST_ISA_AVX512)
+        dnnl_set_max_cpu_isa(isa == FAST_ISA_AVX2 ? dnnl_cpu_isa_avx2 : dnnl_cpu_isa_sse41);
 #endif
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: the vector functions keep the errors that vec.h states, NaN passes where it must, and
- * transposes are right for odd sizes; with every instruction set of this machine. Method: floats of
- * all magnitudes against the C library in double; transposes against their definition.
+ * transposes are right for odd sizes; with every instruction set of this machine. Those with
+ * multiply-add give the same bits. Method: floats of all magnitudes against the C library in
+ * double; transposes against their definition; bits against one hash for all processors.
  */
+#include "engine/cpu/conv_kernels.h"
 #include "engine/cpu/kernel_tables.h"
 
 #include <math.h>
@@ -16,8 +18,11 @@
 
 enum { COUNT = 1 << 16 };
 
+#define SAME_BITS 0x91b1beb985a96844u /* hash of bits_of() on every processor with multiply-add */
+
 static _Alignas(64) float x[COUNT], y[COUNT], z[COUNT];
 
+/* The activation by the C library. */
 static double wanted(fast_act act, double v)
 {
     switch (act) {
@@ -39,6 +44,7 @@ static void fill(double largest)
     }
 }
 
+/* Compare an activation with the C library, relative to the result or to max(1, |x|). */
 static void check_act(const fast_elem_kernels *k, fast_act act, double largest, double bound,
                       bool relative)
 {
@@ -52,6 +58,7 @@ static void check_act(const fast_elem_kernels *k, fast_act act, double largest, 
     }
 }
 
+/* NaN stays NaN through activations that pass large values on. */
 static void check_nan(const fast_elem_kernels *k)
 {
     static const fast_act acts[] = { FAST_ACT_RELU, FAST_ACT_LEAKY, FAST_ACT_GELU };
@@ -65,6 +72,7 @@ static void check_nan(const fast_elem_kernels *k)
     }
 }
 
+/* Both directions for whole and partial blocks; nothing is written past the end. */
 static void check_transposes(const fast_elem_kernels *k)
 {
     for (int64_t count = 1; count <= 37; count += 4)
@@ -84,6 +92,7 @@ static void check_transposes(const fast_elem_kernels *k)
         }
 }
 
+/* Probabilities of small, usual and masked values. */
 static void check_softmax(const fast_loss_kernels *k)
 {
     static const float rows[3] = { -100, 3, 88 };
@@ -106,6 +115,73 @@ static void check_softmax(const fast_loss_kernels *k)
         assert_true(y[32 + i] == 0);
 }
 
+/* The bits of floats, after those that `seed` stands for (FNV-1a). */
+static uint64_t hash(uint64_t seed, int64_t count, const float *v)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, v + i, sizeof bits);
+        seed = (seed ^ bits) * 0x100000001b3u;
+    }
+    return seed;
+}
+
+/* The hash of what kernels with sums over lanes compute: batch norm, pooling, bias gradients and
+ * sums of products. */
+static uint64_t bits_of(fast_isa isa)
+{
+    enum { P = 36, C = 5, L = 48, N = P * C * L };
+    const fast_norm_kernels *norm = FAST_KERNELS_PICK(norm, isa);
+    const fast_pool_kernels *pool = FAST_KERNELS_PICK(pool, isa);
+    const fast_norm_shape s = { P, C, L, 5, 39, 48 };
+    const fast_pool_shape window = {
+        C, 6, 6, 3, 3, L, { 2, 2 }, { 2, 2 }, { 0 }, { 1, 1 }, C, 1, 0
+    };
+    const fast_dot dot = { C, C, P, L, C * L, C * L, L, L, C };
+    static _Alignas(64) float scratch[C * 64], sum[C * C];
+    static uint16_t bits[N / 16];
+    static uint8_t won[N];
+    float one[C], mean[C];
+    double a[C], b[C];
+    uint64_t h = 0xcbf29ce484222325u;
+
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)((uint32_t)i * 2654435761u >> 8) * 0x1p-24f - 0.5f;
+        y[i] = z[i] = 0;
+    }
+    norm->moments(&s, x, scratch, a, b);
+    for (int c = 0; c < C; c++) {
+        mean[c] = (float)a[c];
+        one[c] = (float)b[c];
+    }
+    norm->apply(&s, x, mean, one, mean, x, true, y, bits);
+    norm->sums(&s, x, mean, y, x, bits, true, scratch, a, b);
+    norm->apply_back(&s, x, mean, y, bits, one, mean, one, z, true);
+    h = hash(hash(h, N, y), N, z);
+    for (int c = 0; c < C; c++)
+        one[c] = (float)a[c] + (float)b[c];
+    h = hash(h, C, one);
+    pool->max(&window, x, mean, true, y, won);
+    pool->max_back(&window, won, y, z, false, one, scratch);
+    h = hash(hash(hash(h, N / 4, y), N, z), C, one);
+    FAST_KERNELS_PICK(elem, isa)->bias_act_back(P, C, L, x, FAST_ACT_TANH, 0, z, one, scratch);
+    memset(sum, 0, sizeof sum);
+    FAST_KERNELS_PICK(conv, isa)->dot(&dot, x, z, sum);
+    return hash(hash(hash(h, N, z), C, one), C * C, sum);
+}
+
+/* Registers of 4, 8 and 16 floats, on any processor, sum in one order. */
+static void test_same_bits(void **state)
+{
+    (void)state;
+#ifdef __aarch64__
+    assert_int_equal(bits_of(FAST_ISA_BASE), SAME_BITS);
+#endif
+    for (int isa = FAST_ISA_AVX2; isa <= (int)fast__isa(); isa++)
+        assert_int_equal(bits_of((fast_isa)isa), SAME_BITS);
+}
+
+/* All checks on every table of kernels that this processor can run. */
 static void test_every_instruction_set(void **state)
 {
     const fast_isa best = fast__isa();
@@ -124,6 +200,7 @@ static void test_every_instruction_set(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_instruction_set) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_instruction_set),
+                                        cmocka_unit_test(test_same_bits) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,10 +18,10 @@ static fast_vec largest(int64_t classes, int64_t lanes, const float *x)
     return m;
 }
 
-/* Three passes over the classes of 16 lanes: maximum, exponentials, scale. */
+/* Three passes over the classes of a register of lanes: maximum, exponentials, scale. */
 static void softmax(int64_t classes, int64_t lanes, const float *x, float *y)
 {
-    for (int64_t i = 0; i < lanes; i += FAST_VEC) {
+    for (int64_t i = 0; i < lanes; i += VEC) {
         const fast_vec m = largest(classes, lanes, x + i);
         fast_vec s = vec_set(0);
         for (int64_t c = 0; c < classes; c++) {
@@ -41,7 +41,7 @@ static void softmax(int64_t classes, int64_t lanes, const float *x, float *y)
 static void softmax_back(int64_t classes, int64_t lanes, const float *y, const float *dy, float *dx,
                          bool accumulate)
 {
-    for (int64_t i = 0; i < lanes; i += FAST_VEC) {
+    for (int64_t i = 0; i < lanes; i += VEC) {
         fast_vec s = vec_set(0);
         for (int64_t c = 0; c < classes; c++)
             s += vec_load(y + c * lanes + i) * vec_load(dy + c * lanes + i);
@@ -53,7 +53,8 @@ static void softmax_back(int64_t classes, int64_t lanes, const float *y, const f
     }
 }
 
-/* Write the exponentials of 16 lanes to e, return their sum, and the first row with the maximum. */
+/* Write the exponentials of a register of lanes to e; return their sum, and the first row with the
+ * maximum. */
 static fast_vec exponentials(int64_t classes, int64_t lanes, const float *x, fast_vec m, float *e,
                              fast_vec *best_out)
 {
@@ -70,7 +71,7 @@ static fast_vec exponentials(int64_t classes, int64_t lanes, const float *x, fas
     return s;
 }
 
-/* Targets of 16 lanes for class c, smoothed and weighted. */
+/* Targets of a register of lanes for class c, smoothed and weighted. */
 static fast_vec target_of(int64_t c, fast_vec label, const float *soft, fast_vec hit, fast_vec even,
                           const float *weights)
 {
@@ -87,14 +88,14 @@ static void cross_entropy(int64_t classes, int64_t lanes, int64_t count, const f
 {
     const fast_vec even = vec_set(smoothing / (float)classes), hit = vec_set(1 - smoothing);
 
-    for (int64_t i = 0; i < lanes; i += FAST_VEC) {
+    for (int64_t i = 0; i < lanes; i += VEC) {
         const vec_int valid = vec_lanes(0, count - i);
         const fast_vec m = largest(classes, lanes, x + i);
         const fast_vec label = labels ? vec_load(labels + i) : vec_set(-1);
         fast_vec best, top = vec_set(-1), wanted = label, weighted = vec_set(0);
         fast_vec mass = vec_set(soft || weights ? 0 : 1);
         fast_vec s = exponentials(classes, lanes, x + i, m, dx ? dx + i : NULL, &best);
-        float log_s[FAST_VEC], term[FAST_VEC];
+        float log_s[VEC], term[VEC];
         const fast_vec inverse = 1.0f / s;
 
         for (int64_t c = 0; soft && c < classes; c++) {
@@ -113,11 +114,11 @@ static void cross_entropy(int64_t classes, int64_t lanes, int64_t count, const f
                           vec_and(valid, scale * (vec_load(dx + at) * inverse * mass - t)));
         }
         memcpy(log_s, &s, sizeof s);
-        for (int l = 0; l < FAST_VEC; l++)
+        for (int l = 0; l < VEC; l++)
             log_s[l] = logf(log_s[l]);
         const fast_vec value = mass * vec_loadu(log_s) - weighted;
         memcpy(term, &value, sizeof term);
-        for (int l = 0; l < FAST_VEC && i + l < count; l++) {
+        for (int l = 0; l < VEC && i + l < count; l++) {
             *loss += (double)term[l];
             *correct += best[l] == wanted[l];
         }
@@ -130,12 +131,17 @@ static void squared(int64_t rows, int64_t lanes, int64_t count, const float *x, 
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < lanes; i += FAST_VEC) {
-            const int64_t at = r * lanes + i;
-            const fast_vec d =
-                vec_and(vec_lanes(0, count - i), vec_load(x + at) - vec_load(target + at));
-            if (dx)
-                vec_store(dx + at, scale * d);
-            *loss += (double)vec_sum(d * d);
+            _Alignas(64) float squares[FAST_VEC];
+            FOR_PARTS(k)
+            {
+                const int64_t at = r * lanes + i + k;
+                const fast_vec d =
+                    vec_and(vec_lanes(0, count - i - k), vec_load(x + at) - vec_load(target + at));
+                if (dx)
+                    vec_store(dx + at, scale * d);
+                vec_store(squares + k, d * d);
+            }
+            *loss += (double)vec_sum(squares);
         }
 }
 

@@ -8,6 +8,12 @@
  * one pass gives the variance without cancellation unless a channel's mean differs by many
  * deviations from one position to the next. Sums have two levels (32 positions, then all) of 16
  * partial sums, the last of them in double.
+ *
+ *     level 1   [channel][sum, square][16]    the last positions, up to 32
+ *     level 2   [channel][sum, square][16]    all positions before
+ *
+ * A range of lanes that does not end at a block's end is masked there; all other blocks take the
+ * loop without masks, because the condition is the same for a whole block.
  */
 #include "engine/cpu/kernel_tables.h"
 #include "engine/cpu/vec.h"
@@ -35,7 +41,7 @@ static norm_span span_of(int64_t lo, int64_t hi)
 /* Add level 1 to level 2 and clear level 1. */
 static void fold(int64_t n, float *level1, float *level2)
 {
-    for (int64_t i = 0; i < n; i += FAST_VEC) {
+    for (int64_t i = 0; i < n; i += VEC) {
         vec_store(level2 + i, vec_load(level2 + i) + vec_load(level1 + i));
         vec_store(level1 + i, vec_set(0));
     }
@@ -75,17 +81,21 @@ static void moments(const fast_norm_shape *s, const float *x, float *scratch, do
         for (int64_t c = 0; c < C; c++) {
             const float *row = x + (p * C + c) * L;
             const fast_vec pivot = vec_set((float)mean[c]);
-            fast_vec sum = vec_load(level1 + c * 2 * FAST_VEC);
-            fast_vec square = vec_load(level1 + (c * 2 + 1) * FAST_VEC);
-            for (int64_t v = in.first; v < in.last; v++) {
-                fast_vec d = vec_load(row + v * FAST_VEC) - pivot;
-                if (v < in.v0 || v >= in.v1)
-                    d = vec_and(vec_lanes(s->lo - v * FAST_VEC, s->hi - v * FAST_VEC), d);
-                sum += d;
-                square += d * d;
+            FOR_PARTS(k)
+            {
+                float *level = level1 + c * 2 * FAST_VEC + k;
+                fast_vec sum = vec_load(level), square = vec_load(level + FAST_VEC);
+                for (int64_t v = in.first; v < in.last; v++) {
+                    const int64_t lane = v * FAST_VEC + k;
+                    fast_vec d = vec_load(row + lane) - pivot;
+                    if (v < in.v0 || v >= in.v1)
+                        d = vec_and(vec_lanes(s->lo - lane, s->hi - lane), d);
+                    sum += d;
+                    square += d * d;
+                }
+                vec_store(level, sum);
+                vec_store(level + FAST_VEC, square);
             }
-            vec_store(level1 + c * 2 * FAST_VEC, sum);
-            vec_store(level1 + (c * 2 + 1) * FAST_VEC, square);
         }
         if (p % BLOCK == BLOCK - 1 || p == s->positions - 1)
             fold(C * 2 * FAST_VEC, level1, level2);
@@ -113,22 +123,30 @@ static inline __attribute__((always_inline)) void apply_of(const fast_norm_shape
             const int64_t row = (p * C + c) * L;
             const fast_vec m = vec_set(mean[c]), a = vec_set(scale[c]), b = vec_set(shift[c]);
             for (int64_t v = in.first; v < in.last; v++) {
-                const int64_t at = row + v * FAST_VEC;
-                fast_vec r = (vec_load(x + at) - m) * a + b;
-                if (add)
-                    r += vec_load(add + at);
-                vec_int pass = r > zero;
-                if (relu)
-                    r = vec_max(zero, r);
-                if (v < in.v0 || v >= in.v1) {
-                    const vec_int mask = vec_lanes(s->lo - v * FAST_VEC, s->end - v * FAST_VEC);
-                    r = vec_select(mask, r, vec_load(y + at));
-                    if (relu && bits)
-                        pass = (pass & mask) | (vec_mask(bits[at / FAST_VEC]) & ~mask);
+                const bool whole = v >= in.v0 && v < in.v1;
+                uint16_t *save = relu && bits ? bits + row / FAST_VEC + v : NULL;
+                unsigned passed = 0;
+                FOR_PARTS(k)
+                {
+                    const int64_t lane = v * FAST_VEC + k, at = row + lane;
+                    fast_vec r = (vec_load(x + at) - m) * a + b;
+                    if (add)
+                        r += vec_load(add + at);
+                    vec_int pass = r > zero;
+                    if (relu)
+                        r = vec_max(zero, r);
+                    if (!whole) {
+                        const vec_int mask = vec_lanes(s->lo - lane, s->end - lane);
+                        r = vec_select(mask, r, vec_load(y + at));
+                        if (save)
+                            pass = (pass & mask) | (vec_mask((unsigned)*save >> k) & ~mask);
+                    }
+                    vec_store(y + at, r);
+                    if (save)
+                        passed |= vec_bits(pass) << k;
                 }
-                vec_store(y + at, r);
-                if (relu && bits)
-                    bits[at / FAST_VEC] = vec_bits(pass);
+                if (save)
+                    *save = (uint16_t)passed;
             }
         }
 }
@@ -159,27 +177,30 @@ sums_of(const fast_norm_shape *s, const float *x, const float *mean, float *dy, 
         for (int64_t c = 0; c < C; c++) {
             const int64_t row = (p * C + c) * L;
             const fast_vec m = vec_set(mean[c]);
-            fast_vec a = vec_load(level1 + c * 2 * FAST_VEC);
-            fast_vec b = vec_load(level1 + (c * 2 + 1) * FAST_VEC);
-            for (int64_t v = in.first; v < in.last; v++) {
-                const int64_t at = row + v * FAST_VEC;
-                const fast_vec old = vec_load(dy + at);
-                fast_vec d = dy2 ? old + vec_load(dy2 + at) : old;
-                if (bits)
-                    d = vec_and_bits(bits[at / FAST_VEC], d);
-                if (v < in.v0 || v >= in.v1) {
-                    const vec_int mask = vec_lanes(s->lo - v * FAST_VEC, s->hi - v * FAST_VEC);
-                    if (store)
-                        vec_store(dy + at, vec_select(mask, d, old));
-                    d = vec_and(mask, d);
-                } else if (store) {
-                    vec_store(dy + at, d);
+            FOR_PARTS(k)
+            {
+                float *level = level1 + c * 2 * FAST_VEC + k;
+                fast_vec a = vec_load(level), b = vec_load(level + FAST_VEC);
+                for (int64_t v = in.first; v < in.last; v++) {
+                    const int64_t lane = v * FAST_VEC + k, at = row + lane;
+                    const fast_vec old = vec_load(dy + at);
+                    fast_vec d = dy2 ? old + vec_load(dy2 + at) : old;
+                    if (bits)
+                        d = vec_and_bits((unsigned)bits[at / FAST_VEC] >> k, d);
+                    if (v < in.v0 || v >= in.v1) {
+                        const vec_int mask = vec_lanes(s->lo - lane, s->hi - lane);
+                        if (store)
+                            vec_store(dy + at, vec_select(mask, d, old));
+                        d = vec_and(mask, d);
+                    } else if (store) {
+                        vec_store(dy + at, d);
+                    }
+                    a += d;
+                    b += d * (vec_load(x + at) - m);
                 }
-                a += d;
-                b += d * (vec_load(x + at) - m);
+                vec_store(level, a);
+                vec_store(level + FAST_VEC, b);
             }
-            vec_store(level1 + c * 2 * FAST_VEC, a);
-            vec_store(level1 + (c * 2 + 1) * FAST_VEC, b);
         }
         if (p % BLOCK == BLOCK - 1 || p == s->positions - 1)
             fold(C * 2 * FAST_VEC, level1, level2);
@@ -190,7 +211,8 @@ sums_of(const fast_norm_shape *s, const float *x, const float *mean, float *dy, 
     }
 }
 
-/* Instances with constant flags, as in apply(). */
+/* Instances with constant flags, as in apply(). dy is stored where a later pass needs the masked
+ * gradient, because the other branch of an addition reads it too. */
 static void sums(const fast_norm_shape *s, const float *x, const float *mean, float *dy,
                  const float *dy2, const uint16_t *bits, bool store, float *scratch, double *sum,
                  double *dot)
@@ -218,19 +240,23 @@ apply_back_of(const fast_norm_shape *s, const float *x, const float *mean, const
             const fast_vec m = vec_set(mean[c]), a = vec_set(fa[c]), b = vec_set(fb[c]);
             const fast_vec e = vec_set(fc[c]);
             for (int64_t v = all.first; v < all.last; v++) {
-                const int64_t at = row + v * FAST_VEC;
-                fast_vec d = vec_load(dy + at);
-                if (bits)
-                    d = vec_and_bits(bits[at / FAST_VEC], d);
-                d = a * d + (b * (vec_load(x + at) - m) + e);
-                if (v < in.v0 || v >= in.v1) {
-                    const vec_int mask = vec_lanes(s->lo - v * FAST_VEC, s->hi - v * FAST_VEC);
-                    const vec_int out = vec_lanes(s->lo - v * FAST_VEC, s->end - v * FAST_VEC);
-                    d = vec_and(mask, d);
-                    if (!accumulate)
-                        d = vec_select(out, d, vec_load(dx + at));
+                const bool whole = v >= in.v0 && v < in.v1;
+                const unsigned passed = bits ? bits[row / FAST_VEC + v] : 0;
+                FOR_PARTS(k)
+                {
+                    const int64_t lane = v * FAST_VEC + k, at = row + lane;
+                    fast_vec d = vec_load(dy + at);
+                    if (bits)
+                        d = vec_and_bits(passed >> k, d);
+                    d = a * d + (b * (vec_load(x + at) - m) + e);
+                    if (!whole) {
+                        d = vec_and(vec_lanes(s->lo - lane, s->hi - lane), d);
+                        if (!accumulate)
+                            d = vec_select(vec_lanes(s->lo - lane, s->end - lane), d,
+                                           vec_load(dx + at));
+                    }
+                    vec_store(dx + at, accumulate ? vec_load(dx + at) + d : d);
                 }
-                vec_store(dx + at, accumulate ? vec_load(dx + at) + d : d);
             }
         }
 }
@@ -248,15 +274,15 @@ static void apply_back(const fast_norm_shape *s, const float *x, const float *me
         apply_back_of(s, x, mean, dy, NULL, a, b, c, dx, false);
 }
 
-/* Three passes over the channels of 16 lanes: mean, variance, result. The variance is that of the
- * differences from the mean, so nothing cancels; mean and 1 / deviation are saved. */
+/* Three passes over the channels of a register of lanes: mean, variance, result. The variance is
+ * that of the differences from the mean, so nothing cancels; mean and 1 / deviation are saved. */
 static void layer(int64_t positions, int64_t channels, int64_t lanes, const float *x,
                   const float *weight, const float *bias, float eps, float *y, float *saved)
 {
     const float inverse = 1.0f / (float)channels;
 
     for (int64_t p = 0; p < positions; p++)
-        for (int64_t i = 0; i < lanes; i += FAST_VEC) {
+        for (int64_t i = 0; i < lanes; i += VEC) {
             const float *in = x + p * channels * lanes + i;
             float *out = y + p * channels * lanes + i;
             fast_vec sum = vec_set(0), square = sum;
@@ -277,7 +303,7 @@ static void layer(int64_t positions, int64_t channels, int64_t lanes, const floa
         }
 }
 
-/* Backward pass of 16 lanes of one position: dx, and the products that dw and db sum. */
+/* Backward pass of a register of lanes of one position: dx, and the products that dw and db sum. */
 static void layer_back_of(int64_t channels, int64_t lanes, const float *x, const float *weight,
                           fast_vec mean, fast_vec scale, const float *dy, float *dx,
                           bool accumulate, float *sums)
@@ -311,11 +337,11 @@ static void layer_back(int64_t positions, int64_t channels, int64_t lanes, const
 {
     memset(scratch, 0, (size_t)channels * 2 * FAST_VEC * sizeof *scratch);
     for (int64_t p = 0; p < positions; p++)
-        for (int64_t i = 0; i < lanes; i += FAST_VEC) {
+        for (int64_t i = 0; i < lanes; i += VEC) {
             const int64_t at = p * channels * lanes + i;
             layer_back_of(channels, lanes, x + at, weight, vec_load(saved + p * 2 * lanes + i),
                           vec_load(saved + (p * 2 + 1) * lanes + i), dy + at, dx ? dx + at : NULL,
-                          accumulate, scratch);
+                          accumulate, scratch + i % FAST_VEC);
         }
     for (int64_t c = 0; c < channels; c++) {
         if (dw)

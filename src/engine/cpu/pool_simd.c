@@ -3,6 +3,10 @@
  * Pooling. The maximum of a window is found together with its index, one byte, which is all that
  * the backward pass needs: no input, no output. Windows of 2 x 2 at stride 2, which most networks
  * have, get a tournament of their own, and a backward pass that writes every gradient exactly once.
+ *
+ *     x0 x1     winner of the upper pair, of the lower pair, then of both: three comparisons a
+ *     x2 x3     register, and the index 0 .. 3 follows from the same three masks
+ *
  * Memory traffic: the forward pass reads the input once and writes a quarter; backward the reverse.
  */
 #include "engine/cpu/kernel_tables.h"
@@ -26,19 +30,19 @@ static inline void finish(fast_vec best, vec_int place, fast_vec bias, bool relu
         best = vec_max(vec_set(0), best);
     }
     vec_store(y, best);
-    *(vec_byte *)(void *)won = __builtin_convertvector(place, vec_byte);
+    vec_store_bytes(won, place);
     if (high)
-        *(vec_byte *)(void *)(won + high) = __builtin_convertvector(place >> 8, vec_byte);
+        vec_store_bytes(won + high, place >> 8);
 }
 
-/* Load the indices of 16 winners; -1 if relu clipped them. */
+/* Load the indices of a register of winners; -1 if relu clipped them. */
 static inline vec_int places(const uint8_t *won, int64_t high)
 {
-    vec_int place = __builtin_convertvector(*(const vec_byte *)(const void *)won, vec_int);
+    vec_int place = vec_load_bytes(won);
 
     if (!high)
         return place | (place == FAST_POOL_BYTE_MAX);
-    place |= __builtin_convertvector(*(const vec_byte *)(const void *)(won + high), vec_int) << 8;
+    place |= vec_load_bytes(won + high) << 8;
     return place | (place == FAST_POOL_WINDOW_MAX);
 }
 
@@ -63,7 +67,7 @@ static inline void max_pair(const fast_pool_shape *s, const float *x, int64_t ri
 
     for (int64_t c = 0; c < s->channels; c++) {
         const fast_vec b = vec_set(bias ? bias[c] : 0);
-        for (int64_t i = 0; i < s->lanes; i += FAST_VEC) {
+        for (int64_t i = 0; i < s->lanes; i += VEC) {
             const float *at = x + c * s->lanes + i;
             const int64_t out = c * s->row_c * s->lanes + i;
             const fast_vec x0 = vec_load(at), x1 = vec_load(at + right);
@@ -84,7 +88,7 @@ static void max_window(const fast_pool_shape *s, const float *x, int64_t oy, int
     const int64_t y0 = oy * s->stride[0] - s->pad[0], x0 = ox * s->stride[1] - s->pad[1];
 
     for (int64_t c = 0; c < s->channels; c++)
-        for (int64_t i = 0; i < s->lanes; i += FAST_VEC) {
+        for (int64_t i = 0; i < s->lanes; i += VEC) {
             const int64_t out = c * s->row_c * s->lanes + i;
             fast_vec best = vec_set(0);
             vec_int place = { 0 };
@@ -124,47 +128,58 @@ static void max_forward(const fast_pool_shape *s, const float *x, const float *b
         }
 }
 
-/* Distribute one row of dy to its winners of 2 x 2 windows; returns the sum of the passed
- * gradients. */
-static inline fast_vec back_pair(int64_t lanes, const uint8_t *won, const float *dy, float *dx,
-                                 int64_t right, int64_t down)
+/* Distribute one row of dy to its winners of 2 x 2 windows; adds the gradients that passed to the
+ * partial sums of a block. */
+static inline void back_pair(int64_t lanes, const uint8_t *won, const float *dy, float *dx,
+                             int64_t right, int64_t down, float *sums)
 {
-    fast_vec sum = vec_set(0);
-
-    for (int64_t i = 0; i < lanes; i += FAST_VEC) {
-        const vec_int place = places(won + i, 0);
-        const fast_vec d = vec_load(dy + i);
-        vec_store(dx + i, vec_and(place == 0, d));
-        vec_store(dx + i + right, vec_and(place == 1, d));
-        vec_store(dx + i + down, vec_and(place == 2, d));
-        vec_store(dx + i + down + right, vec_and(place == 3, d));
-        sum += vec_and(place >= 0, d);
+    FOR_PARTS(k)
+    {
+        fast_vec sum = vec_set(0);
+        for (int64_t i = k; i < lanes; i += FAST_VEC) {
+            const vec_int place = places(won + i, 0);
+            const fast_vec d = vec_load(dy + i);
+            vec_store(dx + i, vec_and(place == 0, d));
+            vec_store(dx + i + right, vec_and(place == 1, d));
+            vec_store(dx + i + down, vec_and(place == 2, d));
+            vec_store(dx + i + down + right, vec_and(place == 3, d));
+            sum += vec_and(place > -1, d);
+        }
+        vec_store(sums + k, vec_load(sums + k) + sum);
     }
-    return sum;
 }
 
-/* Distribute one row of dy to its winners of any window; returns the sum of the passed
- * gradients. */
-static fast_vec back_window(const fast_pool_shape *s, const uint8_t *won, const float *dy,
-                            float *dx, int64_t oy, int64_t ox, int64_t c)
+/* Distribute one register of dy to its winners of any window. */
+static inline void back_place(const fast_pool_shape *s, vec_int place, fast_vec d, int64_t y0,
+                              int64_t x0, float *dx)
+{
+    for (int64_t ky = 0; ky < s->kernel[0]; ky++)
+        for (int64_t kx = 0; kx < s->kernel[1]; kx++) {
+            const int64_t iy = y0 + ky * s->dilation[0], ix = x0 + kx * s->dilation[1];
+            if (iy < 0 || iy >= s->in_h || ix < 0 || ix >= s->in_w)
+                continue;
+            float *at = dx + (iy * s->in_w + ix) * s->channels * s->lanes;
+            vec_store(at, vec_load(at) + vec_and(place == (int)(ky * s->kernel[1] + kx), d));
+        }
+}
+
+/* Distribute one row of dy to its winners of any window; adds to the partial sums as above. */
+static void back_window(const fast_pool_shape *s, const uint8_t *won, const float *dy, float *dx,
+                        int64_t oy, int64_t ox, float *sums)
 {
     const int64_t y0 = oy * s->stride[0] - s->pad[0], x0 = ox * s->stride[1] - s->pad[1];
-    fast_vec sum = vec_set(0);
 
-    for (int64_t i = 0; i < s->lanes; i += FAST_VEC) {
-        const vec_int place = places(won + i, s->high);
-        const fast_vec d = vec_load(dy + i);
-        for (int64_t ky = 0; ky < s->kernel[0]; ky++)
-            for (int64_t kx = 0; kx < s->kernel[1]; kx++) {
-                const int64_t iy = y0 + ky * s->dilation[0], ix = x0 + kx * s->dilation[1];
-                if (iy < 0 || iy >= s->in_h || ix < 0 || ix >= s->in_w)
-                    continue;
-                float *at = dx + ((iy * s->in_w + ix) * s->channels + c) * s->lanes + i;
-                vec_store(at, vec_load(at) + vec_and(place == (int)(ky * s->kernel[1] + kx), d));
-            }
-        sum += vec_and(place >= 0, d);
+    FOR_PARTS(k)
+    {
+        fast_vec sum = vec_set(0);
+        for (int64_t i = k; i < s->lanes; i += FAST_VEC) {
+            const vec_int place = places(won + i, s->high);
+            const fast_vec d = vec_load(dy + i);
+            back_place(s, place, d, y0, x0, dx + i);
+            sum += vec_and(place > -1, d);
+        }
+        vec_store(sums + k, vec_load(sums + k) + sum);
     }
-    return sum;
 }
 
 /* Clear the pixels that no 2 x 2 window covers: the last column and row of odd sizes. */
@@ -197,20 +212,21 @@ static void max_back(const fast_pool_shape *s, const uint8_t *won, const float *
         float *at = dx + (2 * oy * s->in_w + 2 * ox) * pixel;
         for (int64_t c = 0; c < C; c++) {
             const int64_t out = (p * s->row_p + c * s->row_c) * L;
-            const fast_vec sum =
-                fast ? back_pair(L, won + out, dy + out, at + c * L, pixel, s->in_w * pixel)
-                     : back_window(s, won + out, dy + out, dx, oy, ox, c);
-            vec_store(level1 + c * FAST_VEC, vec_load(level1 + c * FAST_VEC) + sum);
+            float *sums = level1 + c * FAST_VEC;
+            if (fast)
+                back_pair(L, won + out, dy + out, at + c * L, pixel, s->in_w * pixel, sums);
+            else
+                back_window(s, won + out, dy + out, dx + c * L, oy, ox, sums);
         }
         if (p % BLOCK != BLOCK - 1 && p != P - 1)
             continue;
-        for (int64_t i = 0; i < C * FAST_VEC; i += FAST_VEC) {
+        for (int64_t i = 0; i < C * FAST_VEC; i += VEC) {
             vec_store(level2 + i, vec_load(level2 + i) + vec_load(level1 + i));
             vec_store(level1 + i, vec_set(0));
         }
     }
     for (int64_t c = 0; db && c < C; c++)
-        db[c] = vec_sum(vec_load(level2 + c * FAST_VEC));
+        db[c] = vec_sum(level2 + c * FAST_VEC);
 }
 
 /* Execute `body` for each input pixel `in` (a row of all channels) of each window `p`. */
@@ -236,7 +252,7 @@ static void average(const fast_pool_shape *s, const float *x, float *y)
     memset(y, 0, (size_t)(s->out_h * s->out_w * s->channels * L) * sizeof *y);
     FOR_WINDOWS(s, p, in, {
         for (int64_t c = 0; c < s->channels; c++)
-            for (int64_t i = 0; i < L; i += FAST_VEC) {
+            for (int64_t i = 0; i < L; i += VEC) {
                 float *at = y + (p * s->row_p + c * s->row_c) * L + i;
                 vec_store(at, vec_load(at) + scale * vec_load(x + in + c * L + i));
             }
@@ -251,7 +267,7 @@ static void average_back(const fast_pool_shape *s, const float *dy, float *dx)
 
     FOR_WINDOWS(s, p, in, {
         for (int64_t c = 0; c < s->channels; c++)
-            for (int64_t i = 0; i < L; i += FAST_VEC) {
+            for (int64_t i = 0; i < L; i += VEC) {
                 float *at = dx + in + c * L + i;
                 vec_store(at, vec_load(at) +
                                   scale * vec_load(dy + (p * s->row_p + c * s->row_c) * L + i));
@@ -265,7 +281,7 @@ static void global(int64_t positions, int64_t channels, int64_t lanes, const flo
     const int64_t n = channels * lanes;
     const fast_vec scale = vec_set(1.0f / (float)positions);
 
-    for (int64_t i = 0; i < n; i += FAST_VEC) {
+    for (int64_t i = 0; i < n; i += VEC) {
         fast_vec a = vec_set(0), b = vec_set(0);
         int64_t p = 0;
         for (; p + 1 < positions; p += 2) {
@@ -286,7 +302,7 @@ static void global_back(int64_t positions, int64_t channels, int64_t lanes, cons
     const fast_vec scale = vec_set(1.0f / (float)positions);
 
     for (int64_t p = 0; p < positions; p++)
-        for (int64_t i = 0; i < n; i += FAST_VEC) {
+        for (int64_t i = 0; i < n; i += VEC) {
             const fast_vec d = vec_load(dy + i) * scale;
             vec_store(dx + p * n + i, accumulate ? vec_load(dx + p * n + i) + d : d);
         }

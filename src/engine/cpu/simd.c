@@ -38,7 +38,11 @@ fast_isa fast__isa(void)
 /* The name as FAST_ISA has it. */
 const char *fast__isa_name(fast_isa isa)
 {
+#ifdef __aarch64__
+    static const char *const names[] = { "neon", "avx2", "avx512" };
+#else
     static const char *const names[] = { "base", "avx2", "avx512" };
+#endif
 
     FAST_ASSERT(isa >= FAST_ISA_BASE && isa <= FAST_ISA_AVX512);
     return names[isa];

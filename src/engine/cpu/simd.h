@@ -4,29 +4,27 @@
 #include "base/err.h"
 
 /*
- * Kernels of the cpu engine are written once with the compiler's vectors of 16 floats. A file named
- * x_simd.c is compiled once per instruction set (FAST_ISA = avx512, avx2, base; contraction on) and
- * ends with one table, `const x_kernels FAST_SIMD(fast__x_kernels) = { ... };`. The right table is
- * picked when a program is compiled, by fast__isa().
+ * Kernels of the cpu engine are written once with vectors as wide as a register (vec.h). A file
+ * named x_simd.c is compiled once per instruction set (FAST_ISA = avx512, avx2, base; contraction
+ * on) and ends with one table, `const x_kernels FAST_SIMD(fast__x_kernels) = { ... };`. The right
+ * table is picked when a program is compiled, by fast__isa().
  */
 typedef enum fast_isa {
     FAST_ISA_BASE,  /* the compiler's baseline: SSE2 on x86, NEON on ARM */
-    FAST_ISA_AVX2,  /* AVX2 and FMA: a vector is two registers */
-    FAST_ISA_AVX512 /* AVX-512 F, BW, VL and DQ: a vector is one register */
+    FAST_ISA_AVX2,  /* AVX2 and FMA: registers of 8 floats */
+    FAST_ISA_AVX512 /* AVX-512 F, BW, VL and DQ: registers of 16 floats */
 } fast_isa;
 
 /* Return the best instruction set that this processor has and this build contains. FAST_ISA in the
- * environment ("base", "avx2", "avx512") can lower it, for tests. */
+ * environment (the names below) can lower it, for tests. */
 fast_isa fast__isa(void);
-/* Return "base", "avx2" or "avx512": plans of measured choices have it in their keys. */
+/* Return "base" ("neon" on ARM), "avx2" or "avx512": plans of measured choices have it in their
+ * keys. */
 const char *fast__isa_name(fast_isa isa);
 
-/* 16 floats; loads and stores through it need 64-byte alignment. */
-typedef float fast_vec __attribute__((vector_size(64), aligned(64)));
-/* 16 floats with the alignment of a single float. */
-typedef float fast_vecu __attribute__((vector_size(64), aligned(4)));
-
-#define FAST_VEC 16 /* activations are padded to a multiple of it: lanes */
+/* Lanes of a block: activations are padded to a multiple of it, and 64-byte aligned. A block is 1,
+ * 2 or 4 registers (vec.h). */
+#define FAST_VEC 16
 
 #define FAST_SIMD_PASTE2(name, isa) name##_##isa
 #define FAST_SIMD_PASTE(name, isa)  FAST_SIMD_PASTE2(name, isa)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Winograd transforms of tiles with the batch innermost: every operation is on a vector of 16
- * lanes, so a transform is the scalar formula and needs no shuffles. The variants differ in their
- * constants only; winograd_tile.inc is expanded for each.
+ * Winograd transforms of tiles with the batch innermost: every operation is on a register of lanes,
+ * so a transform is the scalar formula and needs no shuffles. The variants differ in their
+ * constants only; winograd_tile.inc is expanded for each. The vectors of one map, up to 8 in and 8
+ * out, are all that registers hold; the block between the two maps is in memory.
  */
 #define VEC_INLINE static inline __attribute__((always_inline))
 #include "engine/cpu/vec.h"
@@ -10,6 +11,8 @@
 #include "engine/cpu/winograd_transforms.h"
 
 #define UNROLL _Pragma("GCC unroll 8")
+
+enum { PARTS = FAST_VEC / VEC /* registers of a block of lanes */ };
 
 /* Load a vector, times a weight if `scale` is not NULL. */
 VEC_INLINE fast_vec scaled(const float *from, const float *scale)

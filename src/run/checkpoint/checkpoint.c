@@ -504,6 +504,14 @@ static fast_err check_content(const char *path, const fast_tensors *tensors)
     return FAST_OK;
 }
 
+/* Return whether a finished run may have exchanged at its end though no period ended there. */
+static bool exchanges_at_end(const fast_run *run)
+{
+    const char *sends = run->team ? run->team->strategy->sends : "";
+    return run->config.workers > 1 &&
+           (strcmp(sends, "weights") == 0 || strcmp(sends, "differences") == 0);
+}
+
 /* Say what keeps the resumed run from repeating to the bit: another engine, other measured choices,
  * another length. */
 static void note_changes(fast_run *run, const fast_tensors *tensors, const saved *s)
@@ -525,8 +533,11 @@ static void note_changes(fast_run *run, const fast_tensors *tensors, const saved
         snprintf(
             run->text.resume_note, sizeof run->text.resume_note,
             "the checkpoint's run had %lld steps, this one has %lld: the learning rate follows "
-            "the new length",
-            (long long)s->step_count, (long long)run->step_count);
+            "the new length%s",
+            (long long)s->step_count, (long long)run->step_count,
+            s->step == s->step_count && exchanges_at_end(run)
+                ? ", and the exchange of workers at the former end, inside a period, stays"
+                : "");
 }
 
 /* Take over the values of a file whose metadata, options and tensors all fit. Before that only
