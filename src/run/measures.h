@@ -61,10 +61,11 @@ typedef struct fast_team_measures {
     double momentum_weight;   /* of the sum: 1 over the square of its standard error */
     double divergence;        /* of replicas at the last vote; NAN before one */
     bool live;                /* the actors' counters are of the current call */
+    double elsewhere_s;       /* sum of the mean steps of workers in other processes */
     int64_t pause_before_ns;  /* of the run, when the current call started */
     int64_t *waited;          /* [workers + servers]: ns that others waited for each */
     double *column_means;     /* [fast__share_columns()] scratch of completeness */
-    int64_t completeness_due; /* results until completeness is computed again; 0: at the next */
+    int64_t figures_due;      /* results until sums over workers are made again; 0: at the next */
     char waited_for[64];      /* name of the actor that the others waited for most */
 } fast_team_measures;
 

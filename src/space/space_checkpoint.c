@@ -75,7 +75,8 @@ static void put_shadow(fast_pack *pack, int64_t kind, int64_t number, const fast
     put(pack, kind, number, words, shadow->values, fast__shadows_floats(shadows));
 }
 
-/* Append the clock, the versions that were read, and those of an owner. */
+/* Append the clock, the versions that were read, and those of an owner: staleness is the difference
+ * of the two, and a read waits for clocks. */
 static void put_clocks(const fast_space *space, fast_pack *pack)
 {
     const int64_t tensor_count = space->map.tensor_count;
@@ -204,7 +205,10 @@ static fast_err take_values(const fast_space *space, const fast_pack_record *rec
     return FAST_OK;
 }
 
-/* Restore the clock and the versions that were read, or an owner's versions. */
+/* Restore the clock and the versions that were read, or an owner's versions. The owner learns the
+ * clock when this actor enters (HELLO, or its slot in shared memory), so that it is in one record
+ * only. Numbers below 0 are not of a snapshot; versions that are too large are found when an update
+ * names them. */
 static fast_err take_clocks(fast_space *space, const fast_pack_record *record)
 {
     const int64_t tensor_count = space->map.tensor_count;

@@ -524,33 +524,33 @@ static fast_err serve(fast_space *space, const fast_space_operation *op)
     /* Each wait is for any message, and ends early when a local actor leaves. */
     for (;;) {
         FAST_TRY(space->task.err);
+        if (space->owned.gathers) /* after every wait: requests may have been postponed in it */
+            FAST_TRY(fast__service_gather(space));
         const int64_t other = find_active(space, store, op->from);
         if (other < 0)
             return FAST_OK;
         const fast_err err = fast__wait_once(actor, &wait);
-        if (space->owned.gathers)
-            FAST_TRY(fast__service_gather(space));
-        if (op->deadline == INT64_MAX && (err == FAST_ETIMEDOUT || actor->mailbox.stamp != stamp)) {
+        const bool renews =
+            op->deadline == INT64_MAX && (err == FAST_ETIMEDOUT || actor->mailbox.stamp != stamp);
+        if (renews) {
             stamp = actor->mailbox.stamp;
             wait = serve_wait(space, op->deadline);
-            continue;
-        }
-        if (err == FAST_ETIMEDOUT) {
+        } else if (err == FAST_ETIMEDOUT) {
             char name[64];
             fast__actor_name(actor->world, other, name, sizeof name);
             actor->culprit = other;
             return fast__fail(FAST_ETIMEDOUT, "%s has not left space \"%s\"", name, space->name);
         }
         /* An actor that went down has left: only if it still counts is its end an error. */
-        if (err && err != FAST_EPEER)
+        if (err && err != FAST_EPEER && err != FAST_ETIMEDOUT)
             return err;
-        if (err && find_active(space, store, op->from) == other)
+        if (err == FAST_EPEER && find_active(space, store, op->from) == other)
             return err;
     }
 }
 
-/* SERVE. In virtual time many requests arrive at one instant, and the order of their answers decides
- * how evenly links are used: it is that of fast_space_pending, not that of arrival. */
+/* SERVE. In virtual time many requests arrive at one instant, and the order of their answers
+ * decides how evenly links are used: it is that of fast_space_pending, not that of arrival. */
 static fast_err execute_serve(fast_space *space, const fast_space_operation *op)
 {
     FAST_ASSERT(op->kind == FAST_SPACE_SERVE);

@@ -31,6 +31,7 @@
 #include "base/memory.h"
 #include "strategy/exchange.h"
 #include "strategy/vector_kernels.h"
+#include "trainer/remember.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -150,9 +151,10 @@ static fast_err open_flows(fast_trainer *t, tree_node *p)
 
         FAST_TRY(fast_trainer_flow(t, &to, &p->to[i]));
         FAST_TRY(fast_trainer_flow(t, &from, &p->to[p->degree + i]));
-        fast_flow_reset(p->to[i]); /* messages of an earlier call may be lost */
+        if (!fast_trainer_resumed(t)) /* messages of an earlier call may be lost */
+            fast_flow_reset(p->to[i]);
     }
-    return FAST_OK;
+    return fast__trainer_remember(t, 0, p->holds, (size_t)p->degree * sizeof *p->holds);
 }
 
 /* Find the neighbours and the periods of this worker's level. */
@@ -323,6 +325,7 @@ const fast_strategy fast__strategy_elastic_tree = {
     .summary = "elastic averaging along a tree of workers, with a period for each level",
     .options = options,
     .config_size = sizeof(tree_config),
+    .resumable = true,
     .uses_codec = true,
     .topology = "tree",
     .sends = "weights",

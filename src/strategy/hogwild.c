@@ -41,6 +41,7 @@
 #include "base/memory.h"
 #include "strategy/strategy.h"
 #include "tensor/race.h"
+#include "trainer/remember.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -114,9 +115,32 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
     return FAST_OK;
 }
 
-/* Open the model of a cluster. The first worker fills it; all replicas start with equal values. */
-static fast_err open_model(fast_trainer *t, int64_t cluster, hogwild_model **out)
+/* Return the cluster of a worker. */
+static int64_t cluster_of(const fast_trainer *t, int64_t rank, int64_t clusters)
 {
+    FAST_ASSERT(rank >= 0 && rank < t->workers);
+    return rank * clusters / t->workers;
+}
+
+/* The first worker of a cluster has its model in snapshots, and fills it from one. */
+static fast_err remember_model(fast_trainer *t, hogwild_model *m)
+{
+    const size_t size = 2 * (size_t)(t->count + t->workers) * sizeof(float);
+
+    FAST_ASSERT(m != NULL);
+    FAST_TRY(fast__trainer_remember(t, 0, (void *)&m->updates, sizeof m->updates));
+    FAST_TRY(fast__trainer_remember(t, 1, (void *)&m->passed, sizeof m->passed));
+    FAST_TRY(fast__trainer_remember(t, 2, (void *)m->data, size));
+    if (fast_trainer_resumed(t))
+        atomic_store(&m->ready, 2);
+    return FAST_OK;
+}
+
+/* Open the model of a cluster. The first worker fills it; all replicas start with equal values. */
+static fast_err open_model(fast_trainer *t, int64_t cluster, int64_t clusters, hogwild_model **out)
+{
+    const bool first = cluster_of(t, t->rank, clusters) == cluster &&
+                       (t->rank == 0 || cluster_of(t, t->rank - 1, clusters) < cluster);
     const int64_t all = t->count + t->workers;
     const size_t size = sizeof(hogwild_model) + 2 * (size_t)all * sizeof(float);
     hogwild_model *m = NULL;
@@ -124,8 +148,10 @@ static fast_err open_model(fast_trainer *t, int64_t cluster, hogwild_model **out
 
     FAST_ASSERT(cluster >= 0 && cluster < CLUSTERS_MAX);
     FAST_TRY(fast_actor_share(t->actor, (uint64_t)(KEY + cluster), size, &m));
+    if (first)
+        FAST_TRY(remember_model(t, m));
     fast_critical_begin(t->actor, KEY);
-    if (atomic_compare_exchange_strong(&m->ready, &untouched, 1)) {
+    if (!fast_trainer_resumed(t) && atomic_compare_exchange_strong(&m->ready, &untouched, 1)) {
         fast__race_store(m->data, t->w, t->count);
         fast__race_store(m->data + all, t->w, t->count);
         atomic_store(&m->ready, 2);
@@ -166,7 +192,7 @@ static fast_err open_view(fast_trainer *t, const hogwild_config *c, hogwild_view
     const double beta = ring_beta(c->clusters);
 
     *h = (hogwild_view){ .actor = t->actor,
-                         .cluster = t->rank * c->clusters / t->workers,
+                         .cluster = cluster_of(t, t->rank, c->clusters),
                          .clusters = c->clusters,
                          .count = t->count,
                          .all = t->count + t->workers,
@@ -174,11 +200,13 @@ static fast_err open_view(fast_trainer *t, const hogwild_config *c, hogwild_view
                          .beta = (float)beta };
     h->lambda = (float)(c->lambda < 0 ? 1 - pow(beta, (double)(c->clusters - 1)) : c->lambda);
     FAST_ASSERT(h->cluster < c->clusters);
-    FAST_TRY(open_model(t, h->cluster, &h->mine));
+    FAST_TRY(open_model(t, h->cluster, c->clusters, &h->mine));
     if (c->clusters == 1)
         return FAST_OK;
-    FAST_TRY(open_model(t, (h->cluster + 1) % c->clusters, &h->next));
-    return fast_actor_share(t->actor, KEY - 1, sizeof *h->token, &h->token);
+    FAST_TRY(open_model(t, (h->cluster + 1) % c->clusters, c->clusters, &h->next));
+    FAST_TRY(fast_actor_share(t->actor, KEY - 1, sizeof *h->token, &h->token));
+    return t->rank == 0 ? fast__trainer_remember(t, 3, (void *)h->token, sizeof *h->token)
+                        : FAST_OK;
 }
 
 /* A chunk of the shared model that a kernel works on. */
@@ -265,7 +293,7 @@ static bool is_deserted(const fast_trainer *t, const hogwild_view *h, int64_t cl
 {
     FAST_ASSERT(cluster >= 0 && cluster < h->clusters);
     for (int64_t r = 0; r < t->workers; r++)
-        if (r * h->clusters / t->workers == cluster &&
+        if (cluster_of(t, r, h->clusters) == cluster &&
             (r == t->rank || !fast_member_is_down(t->actor, t->worker_ids[r])))
             return false;
     return true;
@@ -334,9 +362,10 @@ static void count_updates(fast_trainer *t, const hogwild_view *h, float own, int
 /* The worker's loop of the formula above. */
 static fast_err train(fast_trainer *t, const hogwild_config *c, const hogwild_view *h)
 {
-    long long seen = load_model(t, h, true);
+    long long seen = load_model(t, h, !fast_trainer_resumed(t));
 
     FAST_ASSERT(seen >= 0);
+    FAST_TRY(fast__trainer_remember(t, 4, &seen, sizeof seen));
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         const long long updates = load_model(t, h, false), age = updates - seen;
@@ -379,6 +408,7 @@ const fast_strategy fast__strategy_hogwild = {
     .summary = "workers update one model in memory without locks",
     .options = options,
     .config_size = sizeof(hogwild_config),
+    .resumable = true,
     .shares_memory = true,
     .sends = "nothing",
     .check = check,

@@ -34,6 +34,7 @@
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 #include "transport/transport.h"
 
 #include <string.h>
@@ -222,6 +223,18 @@ static fast_err serve(fast_trainer *t, mpca_master *k)
     }
 }
 
+/* Have snapshots include the master's memory; z is scratch. */
+static fast_err remember_master(fast_trainer *t, mpca_master *k)
+{
+    const size_t size = (size_t)t->count * sizeof(float);
+
+    FAST_ASSERT(k->v == k->before + t->count);
+    FAST_TRY(fast__trainer_remember(t, 0, &k->merges, sizeof k->merges));
+    FAST_TRY(fast__trainer_remember(t, 1, k->m, size));
+    FAST_TRY(fast__trainer_remember(t, 2, k->before, 2 * size));
+    return fast__trainer_remember(t, 3, k->shares, 4 * shares_size(t));
+}
+
 /* The master's program. */
 static fast_err server(fast_trainer *t, const void *config)
 {
@@ -244,6 +257,8 @@ static fast_err server(fast_trainer *t, const void *config)
     for (int64_t i = 0; !err && i < t->workers; i++)
         err = open_flows(t, true, i, &k.to[i], &k.to[t->workers + i]);
     if (!err)
+        err = remember_master(t, &k);
+    if (!err)
         err = serve(t, &k);
     fast__free(k.to);
     fast__free(k.shares);
@@ -258,6 +273,7 @@ typedef struct mpca_worker {
     fast_flow *to;   /* of models that it sends; NULL without codecs */
     fast_flow *from; /* of answers; NULL without codecs */
     int64_t answers; /* answers that arrived */
+    int64_t sent;    /* step at which the last model was sent */
     bool in_transit; /* a model was sent and not answered */
 } mpca_worker;
 
@@ -312,9 +328,8 @@ static void pull_shares(fast_trainer *t, double pull, const mpca_worker *p)
 static fast_err train(fast_trainer *t, const mpca_config *c, mpca_worker *p)
 {
     const float rho = (float)c->rho;
-    int64_t sent = t->step;
 
-    FAST_ASSERT(c->period > 0 && !p->in_transit);
+    FAST_ASSERT(c->period > 0);
     while (fast_trainer_next(t)) {
         if (p->in_transit)
             FAST_TRY(receive_answer(t, p, FAST_AT_ONCE));
@@ -324,10 +339,10 @@ static fast_err train(fast_trainer *t, const mpca_config *c, mpca_worker *p)
             (fast_vector[]){ { t->g, NULL, -1 }, { t->w, NULL, -1 }, { p->z, NULL, -1 } }));
         pull_shares(t, t->lr * c->rho, p);
         FAST_TRY(fast_trainer_update(t, t->g, 1));
-        if (!p->in_transit && (t->step - sent >= c->period || t->step == t->step_count)) {
+        if (!p->in_transit && (t->step - p->sent >= c->period || t->step == t->step_count)) {
             FAST_TRY(send(t, t->server_ids[0], TAG_MODEL, p->to, t->w, fast_trainer_model(t).shares,
                           (const int64_t[WORDS]){ t->centre_version, p->answers }));
-            sent = t->step;
+            p->sent = t->step;
             p->in_transit = true;
         }
     }
@@ -336,20 +351,34 @@ static fast_err train(fast_trainer *t, const mpca_config *c, mpca_worker *p)
     return p->in_transit ? receive_answer(t, p, FAST_SOON) : FAST_OK;
 }
 
+/* Have snapshots include the worker's memory. */
+static fast_err remember_worker(fast_trainer *t, mpca_worker *p)
+{
+    FAST_ASSERT(p->z != NULL && p->shares != NULL);
+    FAST_TRY(fast__trainer_remember(t, 0, &p->answers, 2 * sizeof p->answers));
+    FAST_TRY(fast__trainer_remember(t, 1, &p->in_transit, sizeof p->in_transit));
+    FAST_TRY(fast__trainer_remember(t, 2, p->z, (size_t)t->count * sizeof *p->z));
+    FAST_TRY(fast__trainer_remember(t, 3, &t->centre_version, sizeof t->centre_version));
+    return fast__trainer_remember(t, 4, p->shares, 2 * shares_size(t));
+}
+
 /* The worker's program. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
-    mpca_worker p = { .z = NULL };
+    mpca_worker p = { .sent = t->step };
     fast_err err;
 
     FAST_ASSERT(t->servers == 1);
     FAST_TRY(fast_trainer_centre(t, &p.z));
     FAST_TRY(open_flows(t, false, t->rank, &p.to, &p.from));
-    if (p.to) /* the master may have another copy than at the end of an earlier call */
+    if (p.to && !fast_trainer_resumed(
+                    t)) /* the master may have another copy than at the end of an earlier call */
         fast_flow_reset(p.to);
     FAST_TRY(
         fast__alloc("contributions", 2 * fast_trainer_share_count(t), sizeof *p.shares, &p.shares));
-    err = train(t, config, &p);
+    err = remember_worker(t, &p);
+    if (!err)
+        err = train(t, config, &p);
     fast__free(p.shares);
     return err;
 }
@@ -367,6 +396,7 @@ const fast_strategy fast__strategy_mpca = {
     .summary = "a penalty holds workers to the master's extrapolated model; no worker waits",
     .options = options,
     .config_size = sizeof(mpca_config),
+    .resumable = true,
     .uses_codec = true,
     .sends = "weights",
     .answers = "weights",

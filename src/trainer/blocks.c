@@ -94,7 +94,8 @@ void fast__context_forget(fast_context *context)
     }
 }
 
-/* Take the block of a checkpoint out of the list; NULL if it has no such block. */
+/* Take the block of a checkpoint out of the list, where it waits for the program that registers
+ * memory under this number; NULL if it has no such block. */
 static fast_memory_block *take_block(fast_context *c, int64_t id)
 {
     fast_memory_block **at = &c->blocks;

@@ -55,6 +55,13 @@ static const job jobs[] = {
     { "strategy=elastic:period=2", "seed=1", SUM_CENTRE },
     { "strategy=elastic:servers=2,period=3", "optimizer=momentum", SUM_NONE },
     { "strategy=elastic:servers=2", "codec=topk:ratio=0.3", SUM_NONE },
+    { "strategy=elastic_tree:up=2,down=1", "seed=1", SUM_NONE },
+    { "strategy=elastic_tree", "codec=topk:ratio=0.3", SUM_NONE },
+    { "strategy=mpca:period=2", "optimizer=momentum", SUM_NONE },
+    { "strategy=mpca", "codec=qsgd", SUM_NONE },
+    { "strategy=ensemble", "seed=1", SUM_REPLICAS },
+    { "strategy=hogwild:chunk=8", "seed=1", SUM_NONE },
+    { "strategy=hogwild:clusters=2,period=2,chunk=16", "seed=4", SUM_NONE },
     { "strategy=ps:slack=-1", "seed=1", SUM_SERVERS },
     { "strategy=ps:slack=2", "seed=3", SUM_SERVERS },
     { "strategy=ps:slack=1,servers=3", "optimizer=adam", SUM_NONE },
@@ -238,9 +245,9 @@ static uint64_t train(const job *j, const char *transport, int every, int64_t re
 {
     char checkpoint[PATH], from[PATH], period[64];
     const bool sim = strcmp(transport, "transport=sim") == 0;
+    const char *cluster = strstr(j->strategy, "hogwild") ? clusters[2] : clusters[every % 4];
     const char *extra[] = {
-        transport, checkpoint, period, sim ? clusters[every % 4] : NULL, resume >= 0 ? from : NULL,
-        NULL
+        transport, checkpoint, period, sim ? cluster : NULL, resume >= 0 ? from : NULL, NULL
     };
 
     if (!sim) {
@@ -347,6 +354,37 @@ static void transports_change(void **state)
     }
 }
 
+/* A run of other workers, another strategy or topology continues with the model of a snapshot. */
+static void the_model_is_enough_for_others(void **state)
+{
+    static const char *const others[][2] = { { "workers=2", "strategy=gossip_async" },
+                                             { "workers=6", "strategy=allreduce" },
+                                             { "workers=4", "strategy=ps:slack=1,servers=2" } };
+    watcher first = { .copies = true };
+    char from[PATH];
+
+    (void)state;
+    (void)train(&jobs[0], "transport=sim", 6, -1, &first);
+    assert_true(first.inside > 0);
+    path_of("resume=", "copy", 0, from);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        const char *const options[] = {
+            others[i][0], others[i][1],    "batch=4",           "lr=1",
+            "steps=24",   "seed=1",        "schedule=constant", "transport=sim",
+            from,         "optimizer=sgd", "evaluate=no",       NULL
+        };
+        fast_run *run = NULL;
+
+        if (fast_run_open_learner(options, &counting, NULL, &run))
+            fail_msg("%s %s: %s", others[i][0], others[i][1], fast_error_detail());
+        assert_non_null(strstr(run->text.resume_note, "are dropped"));
+        assert_in_range(run->step, 1, STEPS - 1);
+        assert_int_equal(fast_run_train(run), FAST_OK);
+        assert_int_equal(fast_run_result(run)->steps, STEPS);
+        fast_run_close(run);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +392,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(no_update_is_lost_or_doubled),
         cmocka_unit_test(snapshots_on_threads_add_up),
         cmocka_unit_test(transports_change),
+        cmocka_unit_test(the_model_is_enough_for_others),
     };
     char command[128];
 
