@@ -549,8 +549,8 @@ static fast_err serve(fast_space *space, const fast_space_operation *op)
     }
 }
 
-/* SERVE. In virtual time many requests arrive at one instant, and the order of their answers decides
- * how evenly links are used: it is that of fast_space_pending, not that of arrival. */
+/* SERVE. In virtual time many requests arrive at one instant, and the order of their answers
+ * decides how evenly links are used: it is that of fast_space_pending, not that of arrival. */
 static fast_err execute_serve(fast_space *space, const fast_space_operation *op)
 {
     FAST_ASSERT(op->kind == FAST_SPACE_SERVE);
