@@ -5,36 +5,13 @@
  * a temporary place, with pictures whose every pixel tells their number.
  */
 #include "base/file.h"
+#include "base/folder_fixture.h"
 #include "data/loader.h"
 #include "data/picture_fixture.h"
 #include "data/picture_list.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <sys/stat.h>
-
-static char root[64]; /* the folder of the test */
-
-static int drop_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
-{
-    (void)info;
-    (void)kind;
-    (void)place;
-    return remove(path);
-}
-
-static int make_root(void **state)
-{
-    (void)state;
-    snprintf(root, sizeof root, "/tmp/fast-folder-XXXXXX");
-    return mkdtemp(root) == NULL;
-}
-
-static int drop_root(void **state)
-{
-    (void)state;
-    return nftw(root, drop_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 /* Write a file below the root, with its folders. */
 static void write_at(const char *name, const void *from, size_t size)

@@ -5,32 +5,11 @@
  * one value each, read again through the recipe of the set that they make.
  */
 #include "base/file.h"
+#include "base/folder_fixture.h"
 #include "data/picture_fixture.h"
 #include "data/recipe.h"
 
-#include <ftw.h>
 #include <sys/stat.h>
-
-static char root[64]; /* the folder of the test */
-
-static int drop_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
-{
-    (void)info, (void)kind, (void)place;
-    return remove(path);
-}
-
-static int make_root(void **state)
-{
-    (void)state;
-    snprintf(root, sizeof root, "/tmp/fast-pictures-XXXXXX");
-    return mkdtemp(root) == NULL;
-}
-
-static int drop_root(void **state)
-{
-    (void)state;
-    return nftw(root, drop_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 #ifdef FAST_HAVE_PNG
 /* Write picture i of a class, whose every pixel is `value`. */

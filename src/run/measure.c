@@ -342,11 +342,12 @@ void fast__team_measure(fast_team *team)
         r->momentum = team->measures.momentum_sum / team->measures.momentum_weight;
         r->momentum_error = 1 / sqrt(team->measures.momentum_weight);
     }
-    /* 256 P additions at most: thousands of workers have the value of some events ago. */
-    if (team->measures.completeness_due-- <= 0) {
-        r->completeness = completeness(team);
-        team->measures.completeness_due = team->workers * fast__share_columns(team->workers) >> 18;
-    }
+    /* Sums over all workers at each event of each worker would take the square of their number:
+     * thousands of workers have the figures of some events ago. */
+    if (team->measures.figures_due-- > 0)
+        return;
+    team->measures.figures_due = team->workers * fast__share_columns(team->workers) >> 18;
+    r->completeness = completeness(team);
     measure_times(team);
     measure_codecs(team);
     blame(team);

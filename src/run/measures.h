@@ -64,7 +64,7 @@ typedef struct fast_team_measures {
     int64_t pause_before_ns;  /* of the run, when the current call started */
     int64_t *waited;          /* [workers + servers]: ns that others waited for each */
     double *column_means;     /* [fast__share_columns()] scratch of completeness */
-    int64_t completeness_due; /* results until completeness is computed again; 0: at the next */
+    int64_t figures_due;      /* results until sums over workers are made again; 0: at the next */
     char waited_for[64];      /* name of the actor that the others waited for most */
 } fast_team_measures;
 

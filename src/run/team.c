@@ -334,6 +334,9 @@ void fast__team_free(fast_team *team)
         return;
     for (int64_t i = 0; team->actors && i < team->workers + team->servers; i++)
         fast__team_actor_free(team->actors[i]);
+    fast__vector_free(team->place.equal.w);
+    fast__optimizer_free(team->place.equal.rule);
+    fast__free(team->place.equal.applied);
     for (int i = 0; i < 64; i++)
         if (team->place.workspaces.list[i])
             team->run->engine->workspace_free(team->place.workspaces.list[i]);
@@ -365,12 +368,33 @@ void fast__team_free_servers(fast_team *team)
     }
 }
 
+/* Make one copy of the replicas of simulated workers, where the only strategy of the run keeps them
+ * equal and no fault makes them differ. Computing threads would map it on a checked device. */
+static fast_err open_equal(fast_team *team)
+{
+    fast_equal_replicas *equal = &team->place.equal;
+    const fast_run *run = team->run;
+    const int64_t count = run->learner->params.count;
+
+    if (equal->applied)
+        memset(equal->applied, 0, (size_t)count * sizeof *equal->applied);
+    if (equal->w || team->single || team->workers == 1 || !is_sim(team) || run->foreign ||
+        team->phases.count > 1 || !team->strategy->identical || run->config.faults[0] ||
+        (run->config.pool > 0 && run->device != &fast__host))
+        return FAST_OK;
+    FAST_TRY(fast__optimizer_new(run->device, run->config.optimizer, &run->learner->params,
+                                 &equal->rule));
+    FAST_TRY(fast__alloc("steps of updates", count, sizeof *equal->applied, &equal->applied));
+    return fast__vector_new(run->device, "the parameters", count, &equal->w);
+}
+
 /* Make the actors of this process that do not exist yet. A server of a run that continues starts
  * with the representative: the space that it served is gone. */
 static fast_err open_actors(fast_team *team)
 {
     const fast_learner *learner = team->run->learner;
 
+    FAST_TRY(open_equal(team));
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
         fast_team_actor *self = team->actors[i];
 

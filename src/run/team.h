@@ -133,6 +133,7 @@ typedef struct fast_team_place {
     char *job;                  /* that a recording belongs to; NULL: not recorded */
     fast_role roles[3];         /* worker, server, preprocessor: those that the run has */
     fast_workspaces workspaces; /* that simulated learners share */
+    fast_equal_replicas equal;  /* of simulated workers, where the strategy keeps them equal */
 } fast_team_place;
 
 /* Whether the run said that an actor is missing. */

@@ -171,7 +171,9 @@ static fast_err make_learner(fast_team_actor *self, int64_t rank, fast_learner *
                                    .program = run->program,
                                    .loader = self->loader,
                                    .accumulate = run->config.accumulate,
-                                   .seed = (uint64_t)run->config.seed };
+                                   .seed = (uint64_t)run->config.seed,
+                                   .blank = true,
+                                   .w = team->place.equal.w };
     if (run->foreign)
         return fast__run_foreign(run, rank, self->loader, out);
     if (strcmp(run->config.transport, "sim") == 0) {
@@ -223,9 +225,12 @@ static fast_err make_parts(fast_team_actor *self, int64_t i)
                                .model = run->learner,
                                .learner = team->single ? run->learner : NULL,
                                .optimizer = run->config.optimizer,
-                               .rule = team->single ? run->optimizer : NULL,
+                               .rule = team->single ? run->optimizer
+                                       : worker     ? team->place.equal.rule
+                                                    : NULL,
                                .rates = run->schedule,
                                .shared = may_share ? &team->shared : NULL,
+                               .equal = worker && team->place.equal.w ? &team->place.equal : NULL,
                                .phase = current_phase(team) };
 
     if (worker)

@@ -530,21 +530,21 @@ static fast_err serve(fast_space *space, const fast_space_operation *op)
         if (other < 0)
             return FAST_OK;
         const fast_err err = fast__wait_once(actor, &wait);
-        if (op->deadline == INT64_MAX && (err == FAST_ETIMEDOUT || actor->mailbox.stamp != stamp)) {
+        const bool renews =
+            op->deadline == INT64_MAX && (err == FAST_ETIMEDOUT || actor->mailbox.stamp != stamp);
+        if (renews) {
             stamp = actor->mailbox.stamp;
             wait = serve_wait(space, op->deadline);
-            continue;
-        }
-        if (err == FAST_ETIMEDOUT) {
+        } else if (err == FAST_ETIMEDOUT) {
             char name[64];
             fast__actor_name(actor->world, other, name, sizeof name);
             actor->culprit = other;
             return fast__fail(FAST_ETIMEDOUT, "%s has not left space \"%s\"", name, space->name);
         }
         /* An actor that went down has left: only if it still counts is its end an error. */
-        if (err && err != FAST_EPEER)
+        if (err && err != FAST_EPEER && err != FAST_ETIMEDOUT)
             return err;
-        if (err && find_active(space, store, op->from) == other)
+        if (err == FAST_EPEER && find_active(space, store, op->from) == other)
             return err;
     }
 }

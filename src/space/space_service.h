@@ -87,8 +87,8 @@ fast_err fast__service_reserve(const char *what, size_t size, int64_t count, int
                                void **list);
 /* Answer a get or a watcher now, or add it to the pending ones. */
 fast_err fast__service_answer_or_wait(fast_space *space, fast_space_operation *op);
-/* Try all pending requests, in the order of their actors after this one, if anything changed: an update, a clock,
- * which actors are in. Changes by local actors are not announced. */
+/* Try all pending requests, in the order of their actors after this one, if anything changed: an
+ * update, a clock, which actors are in. Changes by local actors are not announced. */
 fast_err fast__service_try_all(fast_space *space);
 /* Note that an actor's updates up to this one are applied: it is told after all requests that have
  * arrived were handled. */

@@ -288,7 +288,8 @@ fast_err fast__ps_end_step(ps_writer *wr);
 fast_err fast__ps_tick(ps_writer *wr);
 /* Before a write of x: wait until the other writers have read enough for the value bound. */
 fast_err fast__ps_bound_next(ps_writer *wr, const float *x);
-/* With a weak bound, after a write of x: wait while updates that other writers have not read exceed the bound. */
+/* With a weak bound, after a write of x: wait while updates that other writers have not read
+ * exceed it. */
 fast_err fast__ps_bound_value(ps_writer *wr, const float *x);
 /* Count x, a write, as not read by other writers (NULL: nothing), and with the sign 1 or -1 the
  * elements that the codec holds back: once with 1 before a write and with -1 after it, the elements

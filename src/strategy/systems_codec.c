@@ -229,15 +229,16 @@ const fast_system fast__systems_codec[] = {
     },
     {
         .name = "konecny",
-        .title = "Structured and sketched updates of federated clients",
+        .title = "Sketched updates of federated clients",
         .by = "Konecny et al. 2016",
         .row = 93,
         .flags = "strategy=local:period=20,state=reset codec=sketch:bits=2,rotate=yes "
                  "optimizer=sgd lr=0.2 batch=4",
         COLUMNS("sync.", "reduce", "star", "periodic"),
-        .remarks = "A client's update of the round is rotated and quantised at random: no state "
+        .remarks = "A worker's update of the round is rotated and quantised at random: no state "
                    "between rounds.",
-        .missing = "clients that come and go; updates that are trained in a small space are "
+        .missing = "a server, and clients that it samples or that come and go: all workers average "
+                   "in every round; subsampling is sketch:keep, structured updates are "
                    "codec=structured",
     },
     { .name = NULL },

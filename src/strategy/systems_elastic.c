@@ -110,6 +110,9 @@ const fast_system fast__systems_elastic[] = {
         FAST_TAXONOMY("DP", "central", "async.", "unreliable messages", "single master",
                       "asynchronous"),
         .remarks = "Updates of random chunks are sent by messages that may get lost.",
+        .missing =
+            "datagrams between machines: messages get lost in the simulator only, on threads "
+            "and MPI all arrive",
     },
     /* Independent learners. */
     {

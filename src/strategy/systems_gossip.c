@@ -121,8 +121,10 @@ const fast_system fast__systems_gossip[] = {
         .flags = "strategy=gossip_async:how=average,overlap=no topology=full optimizer=sgd lr=0.4",
         FAST_TAXONOMY("DP", "decentral", "async.", "ad hoc", "p2p, random edges", "partial"),
         .remarks =
-            "The second largest eigenvalue of the mixing matrix gives the rate of convergence to "
-            "consensus (docs/topologies.md).",
+            "A worker and a random neighbour average their models; the second largest eigenvalue "
+            "of the expected mixing matrix gives the rate of convergence to consensus.",
+        .missing = "probabilities of edges that are chosen or optimised: neighbours are drawn "
+                   "uniformly, and that eigenvalue is not computed",
         .alias_of = "random-pairs",
         .differs = "no learning: give --lr 0 for consensus alone",
     },

@@ -12,6 +12,13 @@
     .parallelism = (PARALLELISM), .optimisation = "central", .scheduling = (SCHEDULING), \
     .exchange = (EXCHANGE), .topology = (TOPOLOGY), .consistency = (CONSISTENCY)
 
+/* Parts of Li et al. 2014 that rows 14 and 27 lack. */
+#define PARAMETER_SERVER_MISSING                                                                  \
+    "model parallelism; a graph of tasks with dependencies, vector clocks of key ranges, pushes " \
+    "and pulls of ranges: a worker reads and writes the whole model; filters of the user's own; " \
+    "a consistent-hash ring: ranges are fixed; groups of workers; chain replication: copies are " \
+    "written by the workers, and a server that comes back is not used again"
+
 const fast_system fast__systems_ps[] = {
     {
         .name = "bigdl",
@@ -55,11 +62,10 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:servers=2,slack=8,replicas=1 codec=significance:threshold=0.001 "
                  "optimizer=sgd lr=0.05",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
-        .remarks = "Tasks depend on one another: sequential (slack 0), eventual (-1) or bounded "
-                   "delay. Insignificant changes wait; key ranges have a copy. Its other filters "
-                   "are the codecs skip and kkt, and the option cache.",
-        .missing = "model parallelism, filters of the user's own; copies are written by the "
-                   "workers, not along a chain, and a server that comes back is not used again",
+        .remarks = "A worker's delay is bounded; slack 0 is its sequential, slack -1 its eventual "
+                   "consistency. Insignificant changes wait; every server has a copy. Its other "
+                   "filters are the codecs skip and kkt, and the option cache.",
+        .missing = PARAMETER_SERVER_MISSING,
     },
     {
         .name = "kkt-filter",
@@ -102,8 +108,7 @@ const fast_system fast__systems_ps[] = {
                  "optimizer=sgd lr=0.05",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
         .remarks = "The same system as row 14, as a point of the synchronisation spectrum.",
-        .missing = "model parallelism, filters of the user's own; copies are written by the "
-                   "workers, not along a chain, and a server that comes back is not used again",
+        .missing = PARAMETER_SERVER_MISSING,
         .alias_of = "parameter-server",
         .differs = "nothing, it is the same system",
     },
@@ -155,8 +160,10 @@ const fast_system fast__systems_ps[] = {
         .row = 26,
         .flags = "strategy=ps:slack=3 optimizer=sgd lr=0.05",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
-        .remarks = "A virtual iteration learns which rows will be read.",
-        .missing = "thread and process caches, prefetch",
+        .remarks = "Reads within a bound of staleness, of the whole model.",
+        .missing =
+            "thread and process caches, prefetch, a virtual iteration that learns which rows "
+            "will be read",
         .alias_of = "ssp",
         .differs = "caches and prefetch in the client",
     },

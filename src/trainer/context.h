@@ -61,6 +61,15 @@ typedef struct fast_context_phase {
     fast_codec_pair codecs;        /* of its messages */
 } fast_context_phase;
 
+/* One copy of replicas that a strategy keeps equal, for simulated workers: w and the rule's state.
+ * The first worker that makes an update applies it for all. No worker needs older values then: an
+ * update follows a sum to which all have added the gradient that they computed from them. */
+typedef struct fast_equal_replicas {
+    float *w;             /* [count] parameters; NULL: every worker has its own */
+    fast_optimizer *rule; /* state of the rule */
+    int64_t *applied;     /* [count]: last step at which the range from this element was updated */
+} fast_equal_replicas;
+
 /* All that a context is made of. Everything is borrowed until it is freed. */
 typedef struct fast_context_options {
     const fast_host_ops *host;  /* operations of the program around it */
@@ -74,9 +83,11 @@ typedef struct fast_context_options {
     fast_learner *learner;      /* the worker's own; NULL at servers */
     const fast_learner *model;  /* of the run: the layout of vectors, and values to start with */
     const char *optimizer;      /* name:key=value,... */
-    fast_optimizer *rule;       /* of the run, where the worker trains `model`; NULL: its own */
+    fast_optimizer *rule;       /* of the run, where the worker trains `model`, or of equal
+                                   replicas; NULL: its own */
     const fast_schedule *rates; /* learning rate by step */
     fast_shared_model *shared;  /* that workers of this process may share; NULL: they may not */
+    fast_equal_replicas *equal; /* whose w the learner has; NULL: its own */
     fast_context_phase phase;   /* the first one */
 } fast_context_options;
 

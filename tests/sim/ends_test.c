@@ -40,7 +40,7 @@ static const char *const specs[] = {
     "ps:servers=2,slack=8,replicas=1",
     "ps:slack=0,replicas=1",
     "ps:slack=3,eager=yes",
-    "ps:value=0.05",
+    "ps:value=0.05,weak=yes",
     "ps:softsync=2",
     "ps:fetch=4,push=4,send=mean",
     "ps:servers=2,epochs=0.75",

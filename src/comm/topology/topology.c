@@ -60,6 +60,7 @@ int64_t fast_topology_in(const fast_topology *topology, int64_t step, int64_t ra
     return topology->shape->peers(topology, step, rank, true, ranks, weights, self_out);
 }
 
+/* Walks that start anywhere wrap around: i is taken modulo the number of peers. */
 int64_t fast__topology_out_at(const fast_topology *topology, int64_t step, int64_t rank, int64_t i,
                               int64_t *count_out)
 {
@@ -125,7 +126,8 @@ static int64_t circulant_peers(const fast_topology *topology, int64_t step, int6
     return count;
 }
 
-/* Peer i of a rank: its own number plus one offset. */
+/* Peer i of a rank: its own number plus offset i of the step, in the order of circulant_peers().
+ * Constant time, however many peers the rank has. */
 static int64_t circulant_out_at(const fast_topology *topology, int64_t step, int64_t rank,
                                 int64_t i, int64_t *count_out)
 {
@@ -236,7 +238,7 @@ static int64_t list_peers(const fast_topology *topology, int64_t step, int64_t r
     return count;
 }
 
-/* Peer i of a rank's list. */
+/* Peer i of a rank's list of the step, in the order of list_peers(). */
 static int64_t list_out_at(const fast_topology *topology, int64_t step, int64_t rank, int64_t i,
                            int64_t *count_out)
 {
