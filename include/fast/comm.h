@@ -161,6 +161,7 @@ typedef struct fast_msg {
     int part_count;                          /* number of parts in use */
     uint32_t generation;                     /* of its group; 0: it belongs to no group */
     bool unreliable;                         /* it may vanish, double or overtake */
+    bool in_flight;                          /* the transport's: counted as not yet delivered */
     int64_t words[FAST_MSG_WORDS];           /* the sender's to use: small values need no part */
     fast_msg_part parts[FAST_MSG_PARTS_MAX]; /* moved or frozen, never copied */
 } fast_msg;

@@ -38,7 +38,7 @@ typedef struct fast_trainer fast_trainer; /* one actor's view of a run: strategy
 /* Values and their contributions. */
 typedef struct fast_vector {
     float *x;       /* values: t->count floats, or a range of them */
-    double *shares; /* [workers] contributions; NULL if they are not known */
+    double *shares; /* [fast_trainer_share_count()] contributions; NULL if they are not known */
     int64_t age;    /* of values that arrived: updates by which they are late, counted as staleness
                        when they are merged; negative: not counted */
 } fast_vector;
@@ -54,6 +54,13 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_persist_vector(fast_trainer *t, i
 FAST_API fast_vector fast_trainer_model(const fast_trainer *t);
 /* Return g and its contributions: of this worker, or after fast_trainer_sum() of all workers. */
 FAST_API fast_vector fast_trainer_grad(const fast_trainer *t);
+/* Return the length of `shares`: the number of workers, or of a sample of them. Above 256 workers
+ * contributions of evenly spaced workers are counted, and those of the actor's own worker, so that
+ * their cost does not grow with the square of the workers. */
+FAST_API int64_t fast_trainer_share_count(const fast_trainer *t);
+/* Return the rank of the worker that entry i of `shares` counts: i unless they are a sample. The
+ * last entry of a sample is of t->rank. */
+FAST_API int64_t fast_trainer_share_rank(const fast_trainer *t, int64_t i);
 /* Set `shares` to those of one whole gradient of worker `rank`. */
 FAST_API void fast_trainer_shares_of(const fast_trainer *t, int64_t rank, double *shares);
 

@@ -55,17 +55,19 @@ typedef struct fast_result {
     int64_t codec_bytes_in;       /* of the vectors that workers of this process encoded */
     int64_t codec_bytes_out;      /* of their encodings */
     double break_even_mbit_per_s; /* a link below this is faster with the codec; NAN without one */
-    const char *codec_note;       /* codec=auto: what was chosen, and why; NULL otherwise */
-    int64_t bytes_sent;           /* by all actors, headers and servers included */
-    int64_t messages_sent;        /* by all actors; shared memory takes no messages */
-    double bytes_per_step;        /* bytes_sent by the steps of all workers; NAN before one */
-    const char *waited_for;       /* whom others waited for most: "worker 3"; NULL: nobody */
-    double waited_share;          /* its part of all that waiting; NAN */
-    double staleness_mean; /* of applied updates, in updates of the model; NAN if none was told */
-    int64_t staleness_p50; /* half of the updates were at most that stale; -1. Above 3 the end of
+    const char *codec_sum;  /* how encoded messages were summed: "gather", "double"; NULL: none
+                                     were */
+    const char *codec_note; /* codec=auto: what was chosen, and why; NULL otherwise */
+    int64_t bytes_sent;     /* by all actors, headers and servers included */
+    int64_t messages_sent;  /* by all actors; shared memory takes no messages */
+    double bytes_per_step;  /* bytes_sent by the steps of all workers; NAN before one */
+    const char *waited_for; /* whom others waited for most: "worker 3"; NULL: nobody */
+    double waited_share;    /* its part of all that waiting; NAN */
+    double staleness_mean;  /* of applied updates, in updates of the model; NAN if none was told */
+    int64_t staleness_p50;  /* half of the updates were at most that stale; -1. Above 3 the end of
                                its bucket */
-    int64_t staleness_p95; /* 95 of 100 updates were at most that stale; -1 */
-    int64_t staleness_max; /* of all; -1 */
+    int64_t staleness_p95;  /* 95 of 100 updates were at most that stale; -1 */
+    int64_t staleness_max;  /* of all; -1 */
     int64_t staleness[FAST_STALENESS_BUCKETS]; /* updates by staleness: 0, 1, 2, 3, 4 to 7, 8 to
                                15, ..., 8192 and above */
     double divergence;       /* of the last mean of replicas: the root of the mean square of their

@@ -113,6 +113,10 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_end(fast_trainer *t);
 /* Return the scheduled learning rate of a step, from 0. */
 FAST_API double fast_trainer_lr(const fast_trainer *t, int64_t step);
 
+/* Return whether this program continues a snapshot between two steps: blocks, spaces, flows and
+ * unread messages are as they were. True until the first fast_trainer_next() returns. */
+FAST_API bool fast_trainer_resumed(const fast_trainer *t);
+
 /* Return the zero-initialised block `number` of `size` bytes, owned by this actor's replica, for
  * all state of a strategy besides w, s and the rule's state, also at servers. Its contents survive
  * cancel and resume: checkpoints include it. Call it before the first step. FAST_ENOMEM;
@@ -202,8 +206,8 @@ FAST_API double fast_flow_sent_fraction(const fast_flow *flow);
 FAST_API void fast_flow_reset(fast_flow *flow);
 
 /* Return memory for this worker's copy of a centre, owned by the run and set as t->centre: count
- * floats, initially w, and `workers` more, initially 0, for its contributions where they are sent
- * with it. FAST_ENOMEM. */
+ * floats, initially w, and fast_trainer_share_count() more, initially 0, for its contributions
+ * where they are sent with it. FAST_ENOMEM. */
 FAST_API FAST_MUST_CHECK fast_err fast_trainer_centre(fast_trainer *t, float **out);
 
 /*
@@ -344,10 +348,10 @@ typedef struct fast_strategy {
     size_t config_size;         /* bytes of its configuration */
     bool synchronous;           /* workers take their steps, or periods of steps, together */
     bool identical;             /* all replicas are equal after each step, so one is evaluated */
-    bool resumable;       /* synchronous strategies: between steps the state of a worker is its
-                                   replica, the rule's state, blocks of fast_trainer_persist() and
-                                   the residuals of sums, flows and spaces; that of servers changes
-                                   only when all workers have finished a step */
+    bool resumable;       /* between steps the state of a worker is its replica, the rule's state,
+                                   blocks of fast_trainer_persist(), sums, flows, spaces and unread
+                                   messages. Synchronous: servers change only when all workers have
+                                   finished a step. Else: requests are answered in all waits */
     bool shares_memory;   /* its workers must run in one process */
     bool uses_codec;      /* it sends by fast_trainer_sum(), flows or fast_trainer_space(), so
                                    the run may have a codec */

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -60,6 +61,9 @@ static fast_err read_at(int fd, const char *path, int64_t offset, void *bytes, i
     for (int64_t done = 0; done < size;) {
         const ssize_t got =
             pread(fd, (char *)bytes + done, (size_t)(size - done), (off_t)(offset + done));
+        /* A signal that arrives before the first byte is no end of the file. */
+        if (got < 0 && errno == EINTR)
+            continue;
         if (got <= 0)
             return fast__fail(FAST_EIO, "cannot read \"%s\"", path);
         done += got;

@@ -76,7 +76,13 @@ fast_err fast__file_open(const char *path, int *fd_out, int64_t *size_out)
     }
     if (!S_ISREG(info.st_mode)) {
         close(fd);
-        return fast__fail(FAST_EFORMAT, "\"%s\" is not a regular file", path);
+        /* Readers map a file or read it in several passes; standard input has flags of its own. */
+        return S_ISFIFO(info.st_mode)
+                   ? fast__fail(FAST_EFORMAT,
+                                "\"%s\" is a pipe, and this is read more than once: write it to "
+                                "a file first",
+                                path)
+                   : fast__fail(FAST_EFORMAT, "\"%s\" is not a regular file", path);
     }
     *fd_out = fd;
     *size_out = (int64_t)info.st_size;

@@ -48,6 +48,7 @@ static const int64_t HUGE_FROM = 4 << 20;
 
 static _Thread_local int64_t fault_count;  /* allocations of this thread so far */
 static _Thread_local int64_t fault_after;  /* successes before a failure, plus 1; 0: off */
+static _Thread_local int64_t size_sum;     /* bytes of all requests, see fast__alloc_bytes() */
 static _Thread_local int64_t size_largest; /* largest request in bytes, see fast__alloc_largest() */
 static _Thread_local bool fault_once;      /* fail one allocation, or all that follow */
 
@@ -62,11 +63,24 @@ int64_t fast__alloc_count(void)
     return fault_count;
 }
 
+int64_t fast__alloc_bytes(void)
+{
+    return size_sum;
+}
+
 int64_t fast__alloc_largest(void)
 {
     const int64_t size = size_largest;
     size_largest = 0;
     return size;
+}
+
+/* Count an allocation, for tests. */
+static void count_request(int64_t bytes)
+{
+    fault_count++;
+    size_sum += bytes;
+    size_largest = bytes > size_largest ? bytes : size_largest;
 }
 
 /* Tell whether this allocation must fail, for tests. */
@@ -122,8 +136,7 @@ fast_err fast__alloc(const char *what, int64_t count, size_t size, void *out)
                           (long long)count, size);
 
     void *memory = NULL;
-    fault_count++;
-    size_largest = bytes > size_largest ? bytes : size_largest;
+    count_request(bytes);
     if (fault_now() || posix_memalign(&memory, FAST_ALIGN, bytes ? (size_t)bytes : 1))
         return fast__fail(FAST_ENOMEM, "no memory for %s: %lld bytes", what, (long long)bytes);
     if (bytes >= HUGE_FROM)
@@ -145,8 +158,7 @@ fast_err fast__pages_new(const char *what, int64_t bytes, void *out)
     FAST_ASSERT(bytes > 0);
     void *memory = MAP_FAILED;
 
-    fault_count++;
-    size_largest = bytes > size_largest ? bytes : size_largest;
+    count_request(bytes);
     if (!fault_now() && bytes <= BLOCK_SIZE_MAX)
         memory =
             mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

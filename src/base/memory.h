@@ -32,6 +32,9 @@ bool fast__add_size(int64_t a, int64_t b, int64_t *out);
 void fast__alloc_fail_after(int64_t count, bool once);
 int64_t fast__alloc_count(void); /* allocations of this thread so far */
 
+/* For tests: return the bytes of all allocations of this thread so far, freed or not. */
+int64_t fast__alloc_bytes(void);
+
 /* For tests: return the largest request of this thread in bytes since the last call. */
 int64_t fast__alloc_largest(void);
 

@@ -44,7 +44,8 @@ static void *volatile cancel_object;
 /* Signals SIGINT (Ctrl-C), SIGTERM, and SIGUSR1, which mpirun passes on to all ranks:
  *
  *   first    cancel(object) sets a flag of the work, which ends at its next safe point
- *   second   the default action: the program ends at once, without saving
+ *   second   the default action: the program ends at once, without saving; but SIGUSR1, which asks
+ *            for a saved run, changes nothing, also when the run has ended
  *
  * The object is cleared before the call, so that a signal that interrupts this handler counts as
  * the second one. The program ends by raise(), not by exit(), so that a shell sees the signal and
@@ -58,6 +59,8 @@ static void on_interrupt(int number)
         cancel_call(object);
         return;
     }
+    if (number == SIGUSR1)
+        return;
     signal(number, SIG_DFL);
     raise(number);
 }

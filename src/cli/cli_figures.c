@@ -13,11 +13,12 @@
  *         0    45     5
  */
 #include "cli_figures.h"
+#include "cmd_runs.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { CELL_MIN = 6, LABEL = 7, CLASSES_SHOWN = 100 };
+enum { CELL_MIN = 6, NAME_MAX_WIDTH = 20, CLASSES_SHOWN = 100 };
 
 /* The number of a key; NAN if it has none. */
 static double number_of(const json_t *object, const char *key)
@@ -64,14 +65,40 @@ static void put_cell(const json_t *row, const char *key, int width, FILE *out)
         fprintf(out, "  %*s", width, "-");
 }
 
+/* The name of a class, at most `width` columns, or its number. */
+static const char *class_text(const json_t *classes, size_t i, int width, char text[CLI_SAFE_MAX])
+{
+    const char *name = json_string_value(json_object_get(json_array_get(classes, i), "name"));
+
+    if (name)
+        return cli_text_safe(name, width, text);
+    snprintf(text, CLI_SAFE_MAX, "%zu", i);
+    return text;
+}
+
+/* The columns of the longest name of a class, from 5 to 20. */
+static int class_width(const json_t *classes)
+{
+    char text[CLI_SAFE_MAX];
+    int width = 5;
+
+    for (size_t i = 0; i < json_array_size(classes) && i < CLASSES_SHOWN; i++) {
+        const int length = (int)strlen(class_text(classes, i, NAME_MAX_WIDTH, text));
+        width = length > width ? length : width;
+    }
+    return width;
+}
+
 /* The table of the classes. */
 static void put_classes(const json_t *classes, cli_page *page)
 {
+    const int width = class_width(classes);
     const json_t *row;
+    char name[CLI_SAFE_MAX];
     size_t i;
 
     cli_page_title(page, "Classes");
-    fprintf(page->out, "  %5s  %8s  %9s  %9s  %7s  %7s  %7s\n", "class", "rows", "predicted",
+    fprintf(page->out, "  %*s  %8s  %9s  %9s  %7s  %7s  %7s\n", width, "class", "rows", "predicted",
             "precision", "recall", "F1", "AUC");
     json_array_foreach(classes, i, row)
     {
@@ -79,7 +106,8 @@ static void put_classes(const json_t *classes, cli_page *page)
             fprintf(page->out, "  and %zu more: --json has them\n", json_array_size(classes) - i);
             break;
         }
-        fprintf(page->out, "  %5zu  %8.0f  %9.0f", i, number_of(row, "actual"),
+        fprintf(page->out, "  %*s  %8.0f  %9.0f", width,
+                class_text(classes, i, NAME_MAX_WIDTH, name), number_of(row, "actual"),
                 number_of(row, "predicted"));
         put_cell(row, "precision", 9, page->out);
         put_cell(row, "recall", 7, page->out);
@@ -102,26 +130,27 @@ static int cell_width(const json_t *matrix)
     return width > CELL_MIN ? width : CELL_MIN;
 }
 
-/* The confusion matrix, if it is not wider than the page. */
-static void put_matrix(const json_t *matrix, cli_page *page)
+/* The confusion matrix, if it is not wider than the page. Names of columns are cut to a cell. */
+static void put_matrix(const json_t *matrix, const json_t *classes, cli_page *page)
 {
-    const int width = cell_width(matrix);
+    const int width = cell_width(matrix), label = class_width(classes) + 2;
     const size_t count = json_array_size(matrix);
     const json_t *row, *cell;
+    char name[CLI_SAFE_MAX];
     size_t i, j;
 
     cli_page_title(page, "Confusion matrix: rows are the class, columns the prediction");
-    if ((size_t)(page->width - LABEL) / (size_t)width < count) {
+    if ((size_t)(page->width - label) / (size_t)width < count) {
         fprintf(page->out, "  of %zu classes, wider than this page: --json has it\n", count);
         return;
     }
-    fprintf(page->out, "%*s", LABEL, "");
+    fprintf(page->out, "%*s", label, "");
     for (j = 0; j < count; j++)
-        fprintf(page->out, "%*zu", width, j);
+        fprintf(page->out, "%*s", width, class_text(classes, j, width - 1, name));
     fputc('\n', page->out);
     json_array_foreach(matrix, i, row)
     {
-        fprintf(page->out, "%*zu", LABEL, i);
+        fprintf(page->out, "%*s", label, class_text(classes, i, NAME_MAX_WIDTH, name));
         json_array_foreach(row, j, cell)
             fprintf(page->out, "%*.0f", width, json_number_value(cell));
         fputc('\n', page->out);
@@ -136,5 +165,5 @@ void cli_figures_tables(const json_t *figures, cli_page *page)
     if (json_array_size(classes) > 0)
         put_classes(classes, page);
     if (json_array_size(matrix) > 0)
-        put_matrix(matrix, page);
+        put_matrix(matrix, classes, page);
 }

@@ -46,6 +46,10 @@ int cli_export(int argc, char **argv)
     if (code == CLI_DONE && !line.out)
         code = cli_fail(CLI_USAGE, "export needs a saved model and a file to write: "
                                    "fast export MODEL.safetensors MODEL.onnx");
+    const char *dot = line.out ? strrchr(line.out, '.') : NULL;
+    if (code == CLI_DONE && (!dot || strcmp(dot, ".onnx") != 0))
+        code = cli_fail(CLI_USAGE, "export writes ONNX: give a file that ends in .onnx, not %.200s",
+                        line.out);
     if (code == CLI_DONE) {
         fast_err err = fast_predictor_open(line.model, &line.options, &predictor);
 

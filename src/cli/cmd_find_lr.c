@@ -6,7 +6,7 @@
  *
  *   try --lr 0.063: a tenth of 0.63, at which the loss was smallest; it fell fastest at 0.16
  *
- * Exit codes: 0 found, 1 the loss never fell, 2 usage.
+ * Exit codes: 0 found, 1 the loss never fell, 2 usage, 130 after Ctrl-C, which suggests nothing.
  */
 #include "busy.h"
 #include "cli.h"
@@ -15,19 +15,27 @@
 #include "plot.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* One command line, read, and the points of its test. */
 typedef struct find_line {
-    cli_list options;   /* for the library */
-    bool json;          /* print objects */
-    double first, last; /* learning rates */
-    double *lr;         /* of the points */
-    double *loss;       /* smoothed, of the points */
-    int64_t count;      /* of points */
-    int64_t room;       /* for points */
+    cli_list options;               /* for the library */
+    bool json;                      /* print objects */
+    double first, last;             /* learning rates */
+    double *lr;                     /* of the points */
+    double *loss;                   /* smoothed, of the points */
+    int64_t count;                  /* of points */
+    int64_t room;                   /* for points */
+    volatile sig_atomic_t canceled; /* set by a signal: the test ends after its step */
 } find_line;
+
+/* A signal: end the test. */
+static void cancel(void *object)
+{
+    ((find_line *)object)->canceled = 1;
+}
 
 /* Read a learning rate. */
 static int set_rate(const char *name, const char *value, double *out)
@@ -60,7 +68,7 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
 }
 
 /* Keep a point for the curve, or print it. */
-static void on_point(void *ctx, const fast_lr_point *point)
+static bool on_point(void *ctx, const fast_lr_point *point)
 {
     find_line *line = ctx;
 
@@ -72,7 +80,7 @@ static void on_point(void *ctx, const fast_lr_point *point)
         cli_json_real(&json, "loss", point->loss);
         cli_json_real(&json, "smoothed", point->smoothed);
         cli_json_end(&json);
-        return;
+        return !line->canceled;
     }
     if (line->count == line->room) {
         const int64_t room = line->room > 0 ? 2 * line->room : 128;
@@ -83,11 +91,12 @@ static void on_point(void *ctx, const fast_lr_point *point)
         if (loss)
             line->loss = loss;
         if (!lr || !loss) /* the curve ends here; the suggestion does not need it */
-            return;
+            return !line->canceled;
         line->room = room;
     }
     line->lr[line->count] = point->lr;
     line->loss[line->count++] = point->smoothed;
+    return !line->canceled;
 }
 
 /* Print the result as an object. */
@@ -136,10 +145,14 @@ int cli_find_lr(int argc, char **argv)
     if (code == CLI_DONE) {
         if (!line.json)
             cli_busy_begin(&busy, stderr, "trying learning rates", 0);
+        cli_on_interrupt(cancel, &line);
         const fast_err err = fast_find_lr((const char *const *)line.options.items, line.first,
                                           line.last, on_point, &line, &range);
+        cli_on_interrupt(NULL, NULL);
         cli_busy_end(&busy);
-        if (err)
+        if (err == FAST_ECANCELED)
+            code = cli_fail(CLI_CANCELED, "interrupted: %s", fast_error_detail());
+        else if (err)
             code = cli_fail_err(err);
         else if (line.json)
             put_json(&range);

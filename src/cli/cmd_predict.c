@@ -23,6 +23,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PATH_SIZE = 4096, PROMPT_MAX = 1 << 20, CLASSES_SHOWN = 40, MATRIX_SHOWN = 16 };
 
@@ -242,6 +243,12 @@ static bool put_character(void *ctx, char character)
     if (text->prompt)
         fputs(text->prompt, text->out);
     text->prompt = NULL;
+    /* The alphabet is of the model's file: it sends no controls to a terminal. */
+    const bool control =
+        ((unsigned char)character < ' ' && character != '\n' && character != '\t') ||
+        character == 0x7f;
+    if (control && isatty(fileno(text->out)))
+        character = '?';
     return fputc(character, text->out) != EOF && fflush(text->out) == 0;
 }
 
@@ -288,6 +295,27 @@ static int open_model(const char *command, int argc, char **argv, predict_line *
     return err ? cli_fail_err(err) : CLI_DONE;
 }
 
+/* Refuse flags that have no meaning for the model: a text has neither a table nor values, and a
+ * regression no classes. */
+static int check_flags(const predict_line *line, const fast_predictor_sizes *sizes)
+{
+    const char *dot = line->out ? strrchr(line->out, '.') : "";
+    const bool table = dot && (strcmp(dot, ".npy") == 0 || strcmp(dot, ".json") == 0 ||
+                               strcmp(dot, ".jsonl") == 0 || strcmp(dot, ".csv") == 0);
+    const bool values = line->rows.values != ROWS_CLASS, top = line->rows.top != 1;
+
+    if (sizes->text && (line->rows.format != ROWS_AUTO || table))
+        return cli_fail(CLI_USAGE, "%s is a language model, which writes text: leave out %s",
+                        line->model_file, table ? "the ending of --out" : "--format");
+    if (sizes->text && (values || top))
+        return cli_fail(CLI_USAGE, "%s is a language model, which writes text: leave out %s",
+                        line->model_file, values ? "--values" : "--top");
+    if (sizes->classes == 0 && (values || top))
+        return cli_fail(CLI_USAGE, "%s predicts numbers and has no classes: leave out %s",
+                        line->model_file, values ? "--values" : "--top");
+    return CLI_DONE;
+}
+
 /* Predict or generate, into --out or standard output. */
 static int predict(predict_line *line, fast_predictor *predictor)
 {
@@ -301,7 +329,9 @@ static int predict(predict_line *line, fast_predictor *predictor)
     if (!text && !line->data)
         return cli_fail(CLI_USAGE, "predict needs data: a file, - for standard input, or a data "
                                    "set by name");
-    int code = choose_format(line);
+    int code = check_flags(line, fast_predictor_get_sizes(predictor));
+    if (code == CLI_DONE)
+        code = choose_format(line);
     if (code == CLI_DONE)
         code = open_out(line, temporary, &out);
     if (code != CLI_DONE)

@@ -288,6 +288,8 @@ static void say_codec(const train_show *show, const fast_result *r)
     fprintf(file, ", %.3g times smaller (%.4g MB to %.4g MB), encode %.3g s, decode %.3g s",
             codec_ratio(r), (double)r->codec_bytes_in * 1e-6, (double)r->codec_bytes_out * 1e-6,
             r->encode_s, r->decode_s);
+    if (r->codec_sum)
+        fprintf(file, ", summed by %s", r->codec_sum);
     if (isfinite(r->break_even_mbit_per_s) && r->break_even_mbit_per_s > 0)
         fprintf(file, ", pays on links below %.3g Mbit/s", r->break_even_mbit_per_s);
     fputc('\n', file);
@@ -330,7 +332,9 @@ static void say_figures(const train_show *show, const fast_result *r)
     if (r->best_step >= 0 && strcmp(fast_run_option(show->run, "best"), "yes") == 0)
         fprintf(file, "; best model, of step %lld", (long long)r->best_step);
     fputc('\n', file);
-    if (show->confusion) {
+    if (show->confusion && json_integer_value(json_object_get(figures, "classes")) == 0) {
+        fputs("note: the data have no classes, so --confusion shows nothing\n", file);
+    } else if (show->confusion) {
         cli_page_init(&page, file);
         cli_figures_tables(figures, &page);
     }
@@ -414,8 +418,8 @@ static bool is_saved(const train_show *show)
 static int finish_canceled(train_show *show, int argc, char **argv)
 {
     const fast_result *r = fast_run_result(show->run);
-    if (!show->first)
-        return CLI_AGAIN;
+    if (!show->first) /* the first rank's exit code is the job's */
+        return CLI_DONE;
     if (!is_saved(show)) {
         const fast_err err = fast_run_checkpoint(show->run, NULL);
         if (err == FAST_ENOTSUP) { /* nobody asked for one */
@@ -470,6 +474,14 @@ static void say_ranks(const train_show *show)
             ranks, workers, ranks);
 }
 
+/* Print the object of --json, also for a run that failed. */
+static void say_json(const train_show *show, const train_line *line)
+{
+    const char *json = line->json && show->first ? fast_run_json(show->run) : NULL;
+    if (json)
+        printf("%s\n", json);
+}
+
 /* Report a run that has ended and return the exit code. A run that came to its end and could not
  * save its files (a full disk) has a result all the same; a checkpoint that is in FAST's own folder
  * instead continues it, which saves them again. */
@@ -481,21 +493,21 @@ static int finish(train_show *show, const train_line *line, fast_err err, int ar
     if (err) {
         cli_fail_err(err);
         code = CLI_FAILED;
-        if (!result->stop[0])
+        if (!result->stop[0]) {
+            say_json(show, line);
             return code;
+        }
     }
     if (!line->quiet && show->first)
         say_summary(show, result);
     const int64_t workers = strtoll(fast_run_option(show->run, "workers"), NULL, 10);
     if (strcmp(result->stop, "diverged") == 0 || 2 * result->workers_lost > workers)
-        code = CLI_FAILED;
+        code = show->first ? CLI_FAILED : code; /* other ranks do not know the whole */
     else if (result->canceled)
         code = finish_canceled(show, argc, argv);
     else if (err && is_saved(show))
         say_again(show->progress.file, argc, argv, show->checkpoint);
-    const char *json = line->json && show->first ? fast_run_json(show->run) : NULL;
-    if (json)
-        printf("%s\n", json);
+    say_json(show, line);
     return code;
 }
 

@@ -20,6 +20,7 @@
 #include "cli.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,6 +161,8 @@ static void hold_standard_streams(void)
 int main(int argc, char **argv)
 {
     hold_standard_streams();
+    signal(SIGXFSZ,
+           SIG_IGN); /* a file beyond `ulimit -f` is an error of its write, as a full disk */
     int code;
     if (!cli_packed(&argc, &argv, &code))
         code = run_command(argc, argv);

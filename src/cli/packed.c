@@ -5,12 +5,13 @@
  *
  *   ./digits                          says what it is
  *   ./digits train --epochs 3         fast train FLAGS --epochs 3; later flags win
- *   ./digits predict new.csv          fast predict MODEL new.csv, also evaluate and show
+ *   ./digits predict new.csv          fast predict MODEL new.csv, also evaluate, export and show
  *
  * Every other command is the same as of fast. Its settings are
  * {"name": "digits", "train": ["--model=lenet", ...] or null, "model": "l.safetensors" or null}.
  */
 #include "cli.h"
+#include "cmd_runs.h"
 #include "fast/pack.h"
 
 #include <jansson.h>
@@ -19,39 +20,47 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-/* Path of this program: by the kernel, or by how it was started where /proc is missing. */
+/* Path of this program: by the kernel, or by how it was started where /proc is missing. A program
+ * whose file was removed is still read through /proc. */
 static const char *own_path(void)
 {
     static const char proc[] = "/proc/self/exe";
+    static char path[4096];
     const char *given = (const char *)(uintptr_t)getauxval(AT_EXECFN); // NOLINT
+    const ssize_t length = readlink(proc, path, sizeof path - 1);
 
+    path[length > 0 ? length : 0] = '\0';
+    if (length > 0 && access(path, R_OK) == 0)
+        return path;
     return access(proc, R_OK) == 0 ? proc : given;
 }
 
-/* Print what the program is and what it can do. */
+/* Print what the program is and what it can do. Its texts may be of somebody else. */
 static int say_what(const json_t *settings)
 {
     const char *name = json_string_value(json_object_get(settings, "name"));
     const json_t *train = json_object_get(settings, "train"), *word;
     const char *model = json_string_value(json_object_get(settings, "model"));
+    char safe_name[CLI_SAFE_MAX], safe[CLI_SAFE_MAX];
     size_t i;
 
-    name = name ? name : "program";
+    name = cli_text_safe(name ? name : "program", CLI_SAFE_MAX, safe_name);
     printf("%s, packed by fast %s\n\n", name, fast_version());
     if (json_is_array(train)) {
         printf("  ./%s train [OPTIONS]            fast train", name);
         json_array_foreach(train, i, word)
         {
             putchar(' ');
-            cli_put_quoted(stdout, json_string_value(word) ? json_string_value(word) : "?");
+            cli_put_quoted(stdout, cli_text_safe(json_string_value(word), CLI_SAFE_MAX, safe));
         }
         putchar('\n');
     }
     if (model)
         printf("  ./%s predict DATA [OPTIONS]     predictions of %s\n"
                "  ./%s evaluate DATA [OPTIONS]    its figures\n"
+               "  ./%s export FILE.onnx           the model for other programs\n"
                "  ./%s show                       what it is\n",
-               name, model, name, name);
+               name, cli_text_safe(model, CLI_SAFE_MAX, safe), name, name, name);
     printf("  ./%s help                       every other command of fast\n", name);
     return CLI_DONE;
 }
@@ -79,7 +88,7 @@ static char **fill_in(const json_t *settings, int argc, char **argv, int *count_
         json_array_foreach(train, i, word) if (json_string_value(word))
             put(words, count_out, json_string_value(word));
     if (model && (strcmp(command, "predict") == 0 || strcmp(command, "evaluate") == 0 ||
-                  strcmp(command, "show") == 0))
+                  strcmp(command, "show") == 0 || strcmp(command, "export") == 0))
         put(words, count_out, model);
     for (int at = 2; at < argc; at++)
         put(words, count_out, argv[at]);

@@ -18,10 +18,12 @@
 #include "predict_rows.h"
 
 #include "cli.h"
+#include "cmd_runs.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NPY_HEADER = 128, CLASS_TEXT = 32 };
 
@@ -34,9 +36,14 @@ static const char *class_text(const cli_rows *rows, int64_t i, char number[CLASS
     return name ? name : number;
 }
 
-/* A field of a CSV file: quoted where a reader would split it. */
+/* A field of a CSV file: quoted where a reader would split it. Names are of the model's file or of
+ * files: a terminal gets them without controls. */
 static void put_field(FILE *out, const char *text)
 {
+    char safe[CLI_SAFE_MAX];
+
+    if (isatty(fileno(out)))
+        text = cli_text_safe(text, CLI_SAFE_MAX, safe);
     if (!text[strcspn(text, ",\"\r\n")]) {
         fputs(text, out);
         return;

@@ -197,7 +197,7 @@ unsigned fast__chain_traits(const fast_chain *chain)
     for (int i = 0; i < chain->select_count; i++) {
         const unsigned select = traits_of(chain->selects[i], chain->select_configs[i]);
 
-        traits |= select & FAST_CODEC_MODEL;
+        traits |= select & (FAST_CODEC_MODEL | FAST_CODEC_DEFERS);
         if (!(select & FAST_CODEC_LOSSLESS))
             traits &= ~whole;
     }

@@ -34,6 +34,9 @@ typedef struct fast_codec_model {
                        differences of weights are */
     int64_t taken; /* steps that the sender has taken; at least 1 */
     bool last;     /* no vector follows: selections send everything */
+    bool due; /* elements that have waited must be sent: a bound of staleness would be broken */
+    double elapsed_s; /* seconds since the flow's last vector, by its sender's clock; negative: not
+                         known */
 } fast_codec_model;
 /* Look at the model at the time of an encoding. */
 typedef void fast_codec_model_fn(void *ctx, fast_codec_model *out);
@@ -100,6 +103,7 @@ enum {
     FAST_CODEC_MOMENTUM = 1 << 9, /* adds momentum to gradients: the update rule must have none */
     FAST_CODEC_EXACT = 1 << 10,   /* every encoding takes bound() bytes: the coder refuses others */
     FAST_CODEC_MODEL = 1 << 11,   /* compares with the weights: the sender must know them */
+    FAST_CODEC_DEFERS = 1 << 12, /* holds elements back for a while: sends them when they are due */
 };
 
 /* Operations of codecs that do not state theirs. */
@@ -203,6 +207,9 @@ void fast__coder_free(fast_coder *coder); /* NULL is allowed */
 /* Return the bytes that one vector takes at most. */
 size_t fast__coder_bound(const fast_coder *coder);
 
+/* Before an encoding: tell selections whether elements that have waited are due, and the sender's
+ * time. */
+void fast__coder_set_due(fast_coder *coder, bool due, double now_s);
 /* Encode x, the range, at a step: the bytes written. Neither allocates nor fails. */
 size_t fast__coder_encode(fast_coder *coder, int64_t step, double progress, const float *x,
                           uint8_t *out);

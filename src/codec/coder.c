@@ -43,6 +43,14 @@ typedef struct coder_block {
     bool raw;         /* sent as floats: too small, or the chain has no codec */
 } coder_block;
 
+/* How urgent an encoding is, for selections. */
+typedef struct coder_pace {
+    bool due;         /* elements that have waited must be sent */
+    bool timed;       /* the sender's time is known */
+    double now_s;     /* the sender's time at the last encoding */
+    double elapsed_s; /* since the encoding before */
+} coder_pace;
+
 struct fast_coder {
     const fast_chain *chain; /* borrowed */
     unsigned traits;         /* of the chain */
@@ -69,6 +77,7 @@ struct fast_coder {
     int64_t whole;           /* elements of the whole vector */
     fast_codec_model_fn *look; /* at the model that the vectors change; NULL: not known */
     void *look_ctx;            /* argument of look */
+    coder_pace pace;           /* how urgent the next encoding is */
 };
 
 /* Memory of one call, mapped for the codec. */
@@ -361,7 +370,16 @@ static fast_codec_model model_of(const fast_coder *c)
 
     if (c->look && c->chain->select_count > 0)
         c->look(c->look_ctx, &model);
+    model.due = c->pace.due;
+    model.elapsed_s = c->pace.timed ? c->pace.elapsed_s : -1;
     return model;
+}
+
+void fast__coder_set_due(fast_coder *c, bool due, double now_s)
+{
+    const bool later = c->pace.timed && now_s > c->pace.now_s;
+
+    c->pace = (coder_pace){ due, true, now_s, later ? now_s - c->pace.now_s : 0 };
 }
 
 /* Map the state as well, for rounds and encoding. */

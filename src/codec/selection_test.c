@@ -7,6 +7,7 @@
  */
 #include "base/rng.h"
 #include "codec/codec.h"
+#include "tensor/vector.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -134,6 +135,56 @@ static void budgets_are_shared(void **state)
     for (int i = 0; i < 351; i++)
         count += sent[i] != 0;
     assert_int_equal(count, 200 * 351 / SIZE);
+    end(&s);
+}
+
+/* Number of elements that the next vector of zeros or of x sends, at a time. */
+static int64_t count_sent(selecting *s, const float *vector, bool due, double now_s)
+{
+    int64_t count = 0;
+
+    fast__coder_set_due(s->coder, due, now_s);
+    fast__coder_select(s->coder, vector, sent);
+    for (int i = 0; i < SIZE; i++)
+        count += sent[i] != 0;
+    return count;
+}
+
+/* 8,000 bits per second are 125 elements: the time since the last vector counts. Without a clock it
+ * is the number of bytes. */
+static void bandwidths_take_time(void **state)
+{
+    static const float zeros[SIZE];
+
+    (void)state;
+    draw(4);
+    selecting s = begin("budget:bandwidth=8000,bytes=80", 1);
+    fast__coder_select(s.coder, x, sent);
+    assert_true(fast__vector_max_abs(SIZE, sent) > 0);
+    assert_int_equal(count_sent(&s, zeros, false, 100), 1); /* a first time: nothing has passed */
+    assert_int_equal(count_sent(&s, zeros, false, 101), 125);
+    assert_int_equal(count_sent(&s, zeros, false, 101.5), 62);
+    assert_int_equal(count_sent(&s, zeros, false, 90), 1); /* a clock that starts anew */
+    end(&s);
+}
+
+/* Elements that have waited are sent when they are due, beyond the budget and before all others;
+ * new ones are not. */
+static void elements_are_due(void **state)
+{
+    (void)state;
+    draw(6);
+    selecting s = begin("budget:bytes=80", 1);
+    const int64_t first = count_sent(&s, x, false, 0);
+    static bool waited[SIZE];
+    int64_t waits = 0;
+
+    assert_int_equal(first, 10);
+    for (int i = 0; i < SIZE; i++)
+        waits += waited[i] = waiting(&s)[i] != 0;
+    assert_int_equal(count_sent(&s, x, true, 1), waits);
+    for (int i = 0; i < SIZE; i++)
+        assert_true((sent[i] != 0) == waited[i] && (sent[i] == 0 || sent[i] == x[i] + x[i]));
     end(&s);
 }
 
@@ -349,6 +400,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(budgets_take_the_largest),
         cmocka_unit_test(budgets_are_shared),
+        cmocka_unit_test(bandwidths_take_time),
+        cmocka_unit_test(elements_are_due),
         cmocka_unit_test(significance_takes_what_matters),
         cmocka_unit_test(skips_keep_everything),
         cmocka_unit_test(kkt_drops_what_moves_nothing),

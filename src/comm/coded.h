@@ -11,12 +11,28 @@ typedef struct fast_coded fast_coded;
 
 /* The method of a sum. */
 typedef enum fast_coded_way {
-    FAST_CODED_AUTO,    /* the cheapest */
-    FAST_CODED_ROUNDS,  /* the codec's dense vectors are summed, round by round */
-    FAST_CODED_SPARSE,  /* streams of entries are merged */
-    FAST_CODED_GATHER,  /* all encodings go to all members, which decode them */
-    FAST_CODED_STRIPED, /* each member sums a slice, and sends it to all */
+    FAST_CODED_AUTO,      /* the cheapest */
+    FAST_CODED_ROUNDS,    /* the codec's dense vectors are summed, round by round */
+    FAST_CODED_SPARSE,    /* streams of entries are merged by recursive doubling */
+    FAST_CODED_SPLIT,     /* streams of entries are merged by split and allgather */
+    FAST_CODED_BUTTERFLY, /* streams of entries are merged on a butterfly of any degrees */
+    FAST_CODED_MERGED,    /* the cheaper of SPARSE and SPLIT */
+    FAST_CODED_GATHER,    /* all encodings go to all members, which decode them */
+    FAST_CODED_STRIPED,   /* each member sums a slice, and sends it to all */
+    FAST_CODED_WAYS       /* number of methods */
 } fast_coded_way;
+
+/* The layers of a butterfly of sparse streams: powers of two. The last degree is that of all layers
+ * that follow, and a layer has no more than the members that are left. */
+enum { FAST_SPARSE_DEGREE_MAX = 256, FAST_SPARSE_LAYERS_MAX = 8 };
+typedef struct fast_sparse_plan {
+    int64_t count;                           /* length of degrees; 0: recursive doubling */
+    int64_t degrees[FAST_SPARSE_LAYERS_MAX]; /* of the layers, the first one first */
+} fast_sparse_plan;
+
+/* As fast_allreduce_sparse(), by a butterfly; plan NULL: by recursive doubling. The same bits. */
+fast_err fast__allreduce_sparse(fast_group *group, const fast_sparse *x,
+                                const fast_sparse_plan *plan, float *y, int64_t deadline);
 
 /* Bytes and time of encodings and decodings so far. Any thread may read them. */
 typedef struct fast_coded_figures {
@@ -25,7 +41,16 @@ typedef struct fast_coded_figures {
     fast_counter bytes_dec; /* bytes of floats that were decoded */
     fast_counter encode_ns; /* time of encodings */
     fast_counter decode_ns; /* time of decodings */
+    fast_counter way;       /* fast_coded_way of sums; FAST_CODED_AUTO before the first one */
 } fast_coded_figures;
+
+/* Besides the values of fast_coder_options.feedback: EF21, of sums alone. A member sends the
+ * encoded difference of its vector to its estimate h of it, h grows by what was sent, and the sum
+ * of all estimates is the result (Richtarik, Sokolov and Fatkhullin 2021):
+ *
+ *     c = C(x - h),   h <- h + c,   H <- H + sum c,   x <- H
+ */
+enum { FAST_FEEDBACK_EF21 = 3 };
 
 /* Options of a sum, the same at all members except for the rank and the figures. */
 typedef struct fast_coded_options {
@@ -40,6 +65,7 @@ typedef struct fast_coded_options {
     int64_t rank;       /* in it */
     uint64_t seed;      /* of the run */
     fast_coded_way way; /* the method; FAST_EINVAL where the codec does not allow it */
+    const char *sum;    /* the method by name, as fast__coded_way_parse() reads it; NULL: `way` */
     fast_coded_figures *figures; /* where to count; borrowed. NULL: its own */
     fast_codec_model_fn *model;  /* that the vectors change; NULL: not known */
     void *model_ctx;             /* argument of model */
@@ -52,8 +78,16 @@ fast_err fast__coded_check_coder(const fast_coded_options *options);
 /* Make the object of one member. FAST_EINVAL for options that exclude each other, FAST_ENOMEM. */
 fast_err fast__coded_new(const fast_coded_options *options, fast_coded **out);
 void fast__coded_free(fast_coded *coded); /* NULL is allowed */
+/* Read the name of a method: auto, gather, stripes, sparse, double, split, butterfly, or
+ * butterfly:4x2 with the degrees of its layers. FAST_EINVAL. */
+fast_err fast__coded_way_parse(const char *text, fast_coded_way *way_out,
+                               fast_sparse_plan *plan_out);
+/* Return the name of a method. */
+const char *fast__coded_way_name(fast_coded_way way);
 /* Return the method that was chosen; never FAST_CODED_AUTO. */
 fast_coded_way fast__coded_way(const fast_coded *coded);
+/* True if it sums estimates of the vectors (EF21). */
+bool fast__coded_estimates(const fast_coded *coded);
 /* Return the figures that it counts in. */
 const fast_coded_figures *fast__coded_figures(const fast_coded *coded);
 /* True if a member's later messages depend on what it sent before. */
@@ -109,9 +143,10 @@ fast_err fast__charge_encode(fast_actor *actor, const fast_chain *chain, int64_t
 fast_err fast__charge_decode(fast_actor *actor, const fast_chain *chain, int64_t begin,
                              int64_t count, size_t size, fast_coded_figures *figures);
 
-/* coded_way.c: set the method that these options name, or the cheapest. `blocks` is the number of
- * blocks of the whole vector's coder. */
-fast_err fast__coded_choose(const fast_coded_options *options, int64_t blocks, fast_coded_way *out);
+/* coded_way.c: set the method that these options name, or the cheapest, with its layers. `blocks`
+ * is the number of blocks of the whole vector's coder. */
+fast_err fast__coded_choose(const fast_coded_options *options, int64_t blocks, fast_coded_way *out,
+                            fast_sparse_plan *plan_out);
 /* Return the options of the coder of a vector, or of a slice. */
 fast_coder_options fast__coded_coder(const fast_coded_options *options, int64_t offset,
                                      int64_t count);

@@ -44,6 +44,7 @@ struct fast_data {
     int64_t channels; /* number of channels */
     float *mean;      /* [channels] */
     float *scale;     /* [channels] */
+    bool fitted;      /* mean and scale were computed from the samples of the training set */
     /* Exactly one of `labels` and `targets` is set. */
     int32_t *labels;    /* [count][positions] */
     float *targets;     /* [count][outputs] */
@@ -96,6 +97,9 @@ fast_err fast__data_copy_texts(const fast_data *from, fast_data *to);
  * it, the same samples in every run. `all` stays the caller's. FAST_EINVAL, FAST_ENOMEM. */
 fast_err fast__data_validation(const fast_data *all, double fraction, fast_data **train_out,
                                fast_data **validation_out);
+/* Compute the constants of normalisation again, where they are of samples, after a part of the
+ * training set was taken out; the other sets (each may be NULL) get the same ones. FAST_ENOMEM. */
+fast_err fast__data_refit(fast_data *train, fast_data *held, fast_data *test);
 
 /* Copy sample `sample` to `out` in the set's type, without normalisation, from memory or disk.
  * FAST_EIO, FAST_EFORMAT. */

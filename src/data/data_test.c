@@ -173,6 +173,33 @@ static void held_out_is_not_trained_on(void **state)
     fast_data_free(test);
 }
 
+/* Constants of normalisation are of the samples that are trained on, and all sets have them. */
+static void held_out_is_not_normalised_by(void **state)
+{
+    fast_data *train, *test, *remaining, *held;
+    double sum = 0;
+
+    (void)state;
+    assert_int_equal(
+        fast__data_open("digits:train=40,test=8,normalize=standard", 1, &train, &test, NULL),
+        FAST_OK);
+    assert_int_equal(fast__data_hold_out(0.25, &train, &test), FAST_OK);
+    for (int64_t i = 0; i < train->count * train->features; i++)
+        sum += ((const uint8_t *)train->x)[i];
+    sum /= (double)(train->count * train->features);
+    assert_true(fabs(train->mean[0] - sum) < 1e-4);
+    assert_true(test->mean[0] == train->mean[0] && test->scale[0] == train->scale[0]);
+
+    assert_int_equal(fast__data_validation(train, 0.5, &remaining, &held), FAST_OK);
+    assert_int_equal(fast__data_refit(remaining, held, test), FAST_OK);
+    assert_true(remaining->mean[0] != train->mean[0]);
+    assert_true(held->mean[0] == remaining->mean[0] && test->mean[0] == remaining->mean[0]);
+    fast_data_free(remaining);
+    fast_data_free(held);
+    fast_data_free(train);
+    fast_data_free(test);
+}
+
 static void split_keeps_every_sample(void **state)
 {
     (void)state;
@@ -206,9 +233,8 @@ static void split_keeps_every_sample(void **state)
 }
 
 /* The kinds that need no file. */
-static const char *const synthetic[] = {
-    "digits", "spirals", "blobs", "linear", "nonlinear", "copy"
-};
+static const char *const synthetic[] = { "digits",    "spirals", "blobs", "linear",
+                                         "nonlinear", "copy",    "words" };
 enum { SYNTHETIC_COUNT = sizeof synthetic / sizeof synthetic[0] };
 
 static size_t x_size(const fast_data *data, int64_t count)
@@ -437,6 +463,7 @@ int main(void)
         cmocka_unit_test(gather_is_the_formula),
         cmocka_unit_test(split_keeps_every_sample),
         cmocka_unit_test(held_out_is_not_trained_on),
+        cmocka_unit_test(held_out_is_not_normalised_by),
         cmocka_unit_test(samples_depend_on_seed_and_number_alone),
         cmocka_unit_test(digits_are_learnable_and_not_trivial),
         cmocka_unit_test(copy_repeats),

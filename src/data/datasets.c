@@ -12,10 +12,23 @@
 #include <string.h>
 
 const fast_data_kind *const fast__data_kinds[] = {
-    &fast__data_fashion_mnist, &fast__data_digits,    &fast__data_idx,     &fast__data_csv,
-    &fast__data_npy,           &fast__data_npz,       &fast__data_text,    &fast__data_folder,
-    &fast__data_cifar10,       &fast__data_shards,    &fast__data_spirals, &fast__data_blobs,
-    &fast__data_linear,        &fast__data_nonlinear, &fast__data_copy,    NULL,
+    &fast__data_fashion_mnist,
+    &fast__data_digits,
+    &fast__data_idx,
+    &fast__data_csv,
+    &fast__data_npy,
+    &fast__data_npz,
+    &fast__data_text,
+    &fast__data_folder,
+    &fast__data_cifar10,
+    &fast__data_shards,
+    &fast__data_spirals,
+    &fast__data_blobs,
+    &fast__data_linear,
+    &fast__data_nonlinear,
+    &fast__data_copy,
+    &fast__data_words,
+    NULL,
 };
 
 enum { KIND_COUNT = sizeof fast__data_kinds / sizeof fast__data_kinds[0] - 1, NAME_MAX_SIZE = 64 };

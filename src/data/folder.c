@@ -106,6 +106,13 @@ static fast_err parse_size(const char *text, fast_picture_form *form)
     return FAST_OK;
 }
 
+/* True for an error of the picture itself: a file that is damaged, or a link that leads nowhere.
+ * Missing memory and a disk that fails are errors of the run. */
+static bool is_broken(fast_err err)
+{
+    return err == FAST_EFORMAT || err == FAST_ENOENT;
+}
+
 /* Decide the form: by the options, or by the first picture. Pictures of photographers are larger
  * than a network wants: without a size they are refused with the size that is possible. */
 static fast_err choose_form(const folder_config *c, const fast_picture_list *list,
@@ -118,7 +125,7 @@ static fast_err choose_form(const folder_config *c, const fast_picture_list *lis
         fast_picture_form first;
         int64_t i = 0;
         fast_err err = fast__picture_measure(fast__picture_path(list, 0), &first);
-        while (err == FAST_EFORMAT && c->broken == BROKEN_SKIP && ++i < list->count)
+        while (is_broken(err) && c->broken == BROKEN_SKIP && ++i < list->count)
             err = fast__picture_measure(fast__picture_path(list, i), &first);
         FAST_TRY(err);
         if (form.height == 0 &&
@@ -167,7 +174,7 @@ static fast_err drop_broken(const fast_picture_form *form, fast_picture_list *li
         if (!err) {
             list->offsets[list->count] = list->offsets[i];
             list->labels[list->count++] = list->labels[i];
-        } else if (err == FAST_EFORMAT) {
+        } else if (is_broken(err)) {
             if (first[0] == 0)
                 snprintf(first, sizeof first, "%s", fast_error_detail());
             err = FAST_OK;

@@ -5,36 +5,13 @@
  * a temporary place, with pictures whose every pixel tells their number.
  */
 #include "base/file.h"
+#include "base/folder_fixture.h"
 #include "data/loader.h"
 #include "data/picture_fixture.h"
 #include "data/picture_list.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <sys/stat.h>
-
-static char root[64]; /* the folder of the test */
-
-static int drop_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
-{
-    (void)info;
-    (void)kind;
-    (void)place;
-    return remove(path);
-}
-
-static int make_root(void **state)
-{
-    (void)state;
-    snprintf(root, sizeof root, "/tmp/fast-folder-XXXXXX");
-    return mkdtemp(root) == NULL;
-}
-
-static int drop_root(void **state)
-{
-    (void)state;
-    return nftw(root, drop_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 /* Write a file below the root, with its folders. */
 static void write_at(const char *name, const void *from, size_t size)
@@ -200,6 +177,10 @@ static void broken_pictures_are_named_or_counted(void **state)
         ",size=6,channels=grey,broken=skip,test_fraction=0",
         ",size=6,channels=grey,broken=skip,test_fraction=0,decode=batch"
     };
+    /* A link that leads nowhere is not left out silently, but counted. */
+    char link[256];
+    snprintf(link, sizeof link, "%s/bee/link.png", root);
+    assert_int_equal(symlink("/nowhere/at/all", link), 0);
     for (int i = 0; i < 2; i++) {
         open_well(spec(modes[i]), &train, &test);
         assert_int_equal(train->count, 7);

@@ -92,6 +92,29 @@ static uint32_t sample_at(const fast_loader *loader, int64_t epoch, int64_t coun
     return loader->own == NULL ? (uint32_t)i : loader->own[i];
 }
 
+/* Choose the samples of a step with FAST_SHARD_RING: of the worker that had the batch first. */
+static void choose_ring(const fast_loader *loader, int64_t step, loader_slot *s)
+{
+    const fast_loader_options *o = &loader->options;
+    const int64_t pass = step / o->accumulate / loader->steps;
+    const int64_t owner = (o->worker + o->workers - pass % o->workers) % o->workers;
+    const int64_t start = fast__shard_cut(loader->data->count, o->workers, owner);
+    const int64_t count = fast__shard_cut(loader->data->count, o->workers, owner + 1) - start;
+    const int64_t first = step % (loader->steps * o->accumulate) * o->batch;
+    const uint64_t seed = o->seed + 0x9e3779b97f4a7c15u * (uint64_t)(owner + 1);
+    FAST_ASSERT(first + o->batch <= count);
+    for (int64_t i = 0; i < o->batch; i++) {
+        uint64_t at = (uint64_t)(first + i);
+        if (o->shuffle)
+            at = fast__rng_permute(seed, FAST_PURPOSE_SHUFFLE, (uint64_t)(pass / o->workers),
+                                   (uint64_t)count, at);
+        s->samples[i] = (uint32_t)(start + (int64_t)at);
+        s->epochs[i] = (uint32_t)pass;
+        fast__gather_request(loader->data, s->samples[i]);
+    }
+    s->batch.count = o->batch;
+}
+
 /* Choose the samples of a step. */
 static void choose(const fast_loader *loader, int64_t step, loader_slot *s)
 {
@@ -104,6 +127,10 @@ static void choose(const fast_loader *loader, int64_t step, loader_slot *s)
     int64_t size = o->batch;
     for (int64_t i = 0; i < size && parts > 1; i++)
         s->ids[i] = (uint32_t)(virtual_worker * o->batch + i);
+    if (o->shard == FAST_SHARD_RING) {
+        choose_ring(loader, step, s);
+        return;
+    }
     if (loader->own == NULL)
         first = (step / parts % loader->steps * o->workers * parts + virtual_worker) * o->batch;
     else if (o->partial)
@@ -233,8 +260,10 @@ static fast_err check_options(const fast_data *data, const fast_loader_options *
     if (o->prefetch < 0 || o->prefetch > PREFETCH_MAX)
         return fast__fail(FAST_EINVAL, "prefetch=%lld is not in 0 to %d", (long long)o->prefetch,
                           PREFETCH_MAX);
-    if (o->shard < FAST_SHARD_SAMPLE || o->shard > FAST_SHARD_ALL)
+    if (o->shard < FAST_SHARD_SAMPLE || o->shard > FAST_SHARD_RING)
         return fast__fail(FAST_EINVAL, "no shard %d", (int)o->shard);
+    if (o->shard == FAST_SHARD_RING && (o->partial || data->rows != NULL))
+        return fast__fail(FAST_EINVAL, "shard=ring needs samples in memory, and whole batches");
     if (o->shard == FAST_SHARD_DIRICHLET && !(o->alpha > 0 && o->alpha <= 1e6))
         return fast__fail(FAST_EINVAL, "alpha=%g is not in (0, 1e6]", o->alpha);
     if (!o->partial && o->batch > data->count / sharers(o) / o->accumulate)
@@ -316,7 +345,7 @@ static fast_err open_parts(fast_loader *loader, const char *augment)
 {
     const fast_loader_options *o = &loader->options;
     FAST_TRY(fast__augment_parse(augment, loader->data, &loader->augment));
-    if (o->shard != FAST_SHARD_SAMPLE)
+    if (o->shard != FAST_SHARD_SAMPLE && o->shard != FAST_SHARD_RING)
         FAST_TRY(fast__shard_own(loader->data, o, &loader->own, &loader->own_count));
     if (loader->data->rows != NULL)
         FAST_TRY(open_rows(loader));

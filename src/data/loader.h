@@ -12,6 +12,9 @@
  *                      permutations, one after the other; an epoch's incomplete last global batch
  *                      is dropped, as PyTorch's drop_last
  *   shard all:         each worker shuffles the whole set; an epoch is one pass of each worker
+ *   shard ring:        worker k starts with the k-th run of samples, and passes each batch to
+ *                      worker k + 1 after its step: in epoch e it has the run of worker k - e, in
+ *                      the order of that worker, which shuffles its run when it has returned
  *   all other shards:  each worker shuffles its own fixed shard
  *
  * With `accumulate` = K a step has K micro-batches, numbered step * K + k: worker w gets for number
@@ -23,7 +26,8 @@ typedef enum fast_shard {
     FAST_SHARD_CONTIGUOUS, /* worker k owns the k-th run of samples */
     FAST_SHARD_LABEL,      /* sorted by label, then contiguous */
     FAST_SHARD_DIRICHLET,  /* each label's samples split by Dirichlet(alpha) */
-    FAST_SHARD_ALL         /* every worker has the whole set, in its own order */
+    FAST_SHARD_ALL,        /* every worker has the whole set, in its own order */
+    FAST_SHARD_RING        /* contiguous, and batches move around a ring of the workers */
 } fast_shard;
 
 /* How batches are made. */

@@ -238,6 +238,56 @@ static void shards_are_disjoint_and_complete(void **state)
     fast_data_free(data);
 }
 
+/* Shard ring: a batch of worker k in epoch e is that of worker k + 1 in epoch e + 1; after an epoch
+ * for each worker all workers have seen all samples. */
+static void batches_move_around_a_ring(void **state)
+{
+    (void)state;
+    enum { COUNT = 63, WORKERS = 4, BATCH = 3, STEPS = 5 };
+    fast_data *data = numbered(COUNT, 3);
+    int seen[WORKERS][COUNT] = { { 0 } }, last[WORKERS][STEPS][BATCH];
+    for (int64_t epoch = 0; epoch <= WORKERS; epoch++) {
+        int now[WORKERS][STEPS][BATCH];
+        for (int64_t k = 0; k < WORKERS; k++) {
+            const fast_loader_options options = { .seed = 3,
+                                                  .batch = BATCH,
+                                                  .workers = WORKERS,
+                                                  .worker = k,
+                                                  .shard = FAST_SHARD_RING,
+                                                  .shuffle = true };
+            fast_loader *loader = open_loader(data, options);
+            assert_int_equal(fast__loader_steps(loader), STEPS);
+            for (int64_t step = 0; step < STEPS; step++) {
+                const fast_batch *batch;
+                assert_int_equal(fast__loader_get(loader, epoch * STEPS + step, &batch), FAST_OK);
+                assert_int_equal(batch->count, BATCH);
+                for (int64_t i = 0; i < BATCH; i++) {
+                    now[k][step][i] = (int)batch->x[i];
+                    seen[k][now[k][step][i]] += epoch < WORKERS;
+                }
+            }
+            fast__loader_free(loader);
+        }
+        for (int64_t k = 0; k < WORKERS && epoch > 0; k++) {
+            const void *before = last[(k + WORKERS - 1) % WORKERS];
+            if (epoch < WORKERS)
+                assert_memory_equal(now[k], before, sizeof now[k]);
+            else /* back at its first worker, which shuffles it */
+                assert_memory_not_equal(now[k], before, sizeof now[k]);
+        }
+        memcpy(last, now, sizeof last);
+    }
+    for (int64_t k = 1; k < WORKERS; k++)
+        assert_memory_equal(seen[k], seen[0], sizeof seen[0]);
+    int samples = 0;
+    for (int64_t i = 0; i < COUNT; i++) {
+        assert_in_range(seen[0][i], 0, 1);
+        samples += seen[0][i];
+    }
+    assert_int_equal(samples, WORKERS * STEPS * BATCH);
+    fast_data_free(data);
+}
+
 /* Shard all: an epoch shows every worker every sample once, each in an order of its own. */
 static void everyone_has_all(void **state)
 {
@@ -459,7 +509,7 @@ static void wrong_options_are_refused(void **state)
     refuse(data, (fast_loader_options){ .batch = 26, .workers = 4 }, "does not fit");
     refuse(data, (fast_loader_options){ .batch = 1, .workers = 4, .worker = 4 }, "worker 4 of 4");
     refuse(data, (fast_loader_options){ .batch = 1, .shard = FAST_SHARD_DIRICHLET }, "alpha=0");
-    refuse(data, (fast_loader_options){ .batch = 1, .shard = FAST_SHARD_ALL + 1 }, "no shard");
+    refuse(data, (fast_loader_options){ .batch = 1, .shard = FAST_SHARD_RING + 1 }, "no shard");
     refuse(data, (fast_loader_options){ .batch = data->count + 1, .shard = FAST_SHARD_ALL },
            "does not fit");
     refuse(data, (fast_loader_options){ .batch = 1, .prefetch = -1 }, "prefetch=-1");
@@ -474,7 +524,7 @@ static void out_of_memory_is_survived(void **state)
 {
     (void)state;
     fast_data *data = numbered(100, 10);
-    for (int shard = FAST_SHARD_SAMPLE; shard <= FAST_SHARD_ALL; shard++) {
+    for (int shard = FAST_SHARD_SAMPLE; shard <= FAST_SHARD_RING; shard++) {
         const fast_loader_options options = { .batch = 8,
                                               .workers = 2,
                                               .shard = (fast_shard)shard,
@@ -506,6 +556,7 @@ int main(void)
         cmocka_unit_test(every_sample_once),
         cmocka_unit_test(epochs_differ_and_seeds_differ),
         cmocka_unit_test(shards_are_disjoint_and_complete),
+        cmocka_unit_test(batches_move_around_a_ring),
         cmocka_unit_test(everyone_has_all),
         cmocka_unit_test(own_parts_go_round),
         cmocka_unit_test(labels_shard_is_sorted),

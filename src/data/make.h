@@ -66,3 +66,4 @@ extern const fast_data_kind fast__data_folder, fast__data_cifar10, fast__data_sh
 extern const fast_data_kind fast__data_npy, fast__data_npz, fast__data_text;
 extern const fast_data_kind fast__data_digits, fast__data_spirals, fast__data_blobs;
 extern const fast_data_kind fast__data_linear, fast__data_nonlinear, fast__data_copy;
+extern const fast_data_kind fast__data_words;

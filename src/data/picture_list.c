@@ -23,6 +23,31 @@
 
 enum { CLASSES_MAX = 65536 };
 
+/* FAST_ENOENT for a folder without pictures; names the kind of data that it has instead. */
+static fast_err fail_empty(const char *path)
+{
+    static const struct {
+        const char *file; /* by which the folder is known */
+        const char *what; /* for people */
+        const char *spec; /* to write before its path */
+    } others[] = { { "index.json", "shards", "shards:dir=" },
+                   { "data_batch_1.bin", "CIFAR-10", "cifar10:folder=" },
+                   { "train.bin", "CIFAR-100", "cifar100:folder=" } };
+    char name[FAST_PATH_MAX + 32];
+
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        struct stat info;
+
+        snprintf(name, sizeof name, "%s/%s", path, others[i].file);
+        if (stat(name, &info) == 0)
+            return fast__fail(FAST_ENOENT, "%s has no pictures, but %s: write %s%s", path,
+                              others[i].what, others[i].spec, path);
+    }
+    return fast__fail(FAST_ENOENT,
+                      "%s has no pictures: .png, .jpg or .jpeg files in a folder for each class",
+                      path);
+}
+
 /* The list while it grows. */
 typedef struct list_work {
     fast_picture_list list; /* as far as it is known */
@@ -137,8 +162,10 @@ static fast_err walk(list_work *w, const char *folder, entry_fn *each, int32_t l
         const int length = snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
         if (!err && length >= (int)sizeof path)
             err = fast__fail(FAST_EFORMAT, "the path of %s is too long", entries[i]->d_name);
-        if (!err && stat(path, &info) == 0)
-            err = each(w, path, entries[i]->d_name, S_ISDIR(info.st_mode), label, answers);
+        /* A link that leads nowhere is a picture that cannot be read, and counts as one. */
+        const bool there = !err && stat(path, &info) == 0;
+        if (there || (!err && errno == ENOENT))
+            err = each(w, path, entries[i]->d_name, there && S_ISDIR(info.st_mode), label, answers);
         free(entries[i]);
     }
     free(entries);
@@ -199,11 +226,7 @@ static fast_err fill(list_work *w, const char *path, bool answers)
     FAST_TRY(walk(w, path, add_folder, -1, answers));
     if (w->list.count == 0)
         FAST_TRY(walk(w, path, add_entry, -1, answers));
-    if (w->list.count == 0)
-        return fast__fail(
-            FAST_ENOENT, "%s has no pictures: .png, .jpg or .jpeg files in a folder for each class",
-            path);
-    return FAST_OK;
+    return w->list.count > 0 ? FAST_OK : fail_empty(path);
 }
 
 /* Names of the caller first, then the files. */

@@ -29,6 +29,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum {
     VERSION = 1,         /* of the description */
@@ -42,7 +43,7 @@ static const fast_source_kind kinds[] = {
     { "table", "a CSV file, or - for standard input", false, fast__table_source_open },
     { "text", "a text file, or - for standard input", false, fast__text_source_open },
 };
-enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
+enum { PICTURES = 1, KIND_COUNT = sizeof kinds / sizeof *kinds };
 
 /* Floats as an array. */
 static json_t *write_floats(const float *values, int64_t count)
@@ -413,21 +414,69 @@ static bool file_of(const char *value, char path[FAST_PATH_MAX])
     return used > 0;
 }
 
-/* A name of a data set is looked for first, then the recipe's kind opens the path. */
+/* Open shards for a model of a table or a text: they hold features and no columns, so they must be
+ * of the same encoder as the model's: the same columns, categories and values for missing cells.
+ * Normalisation is the model's. */
+static fast_err open_encoded(const fast_recipe *recipe, const char *spec, bool answers,
+                             fast_source **out)
+{
+    fast_data *train = NULL, *test = NULL;
+    json_t *source = NULL;
+
+    FAST_TRY(fast__data_open(spec, 1, &train, &test, NULL));
+    fast_data *wanted = test ? test : train;
+    fast_err err = write_source(wanted, &source);
+    if (!err && !json_equal(source, recipe->source))
+        err = fast__fail(FAST_EFORMAT,
+                         "%s were encoded otherwise than the data of the model; give the source "
+                         "of the shards, or shards of the model's data",
+                         spec);
+    json_decref(source);
+    fast_data_free(test ? train : NULL);
+    if (err) {
+        fast_data_free(wanted);
+        return err;
+    }
+    return fast__set_source_open(recipe, answers, &wanted, out);
+}
+
+/* Write "shards:dir=PATH" if a path is a folder of shards, which their index tells. False for a
+ * path that is anything else. */
+static bool is_shards(const char *path, char spec[FAST_PATH_MAX])
+{
+    char index[FAST_PATH_MAX];
+    struct stat info;
+
+    /* A path that would need quotes in a spec is left to the caller. */
+    if (snprintf(index, sizeof index, "%s/index.json", path) >= (int)sizeof index ||
+        stat(index, &info) != 0 || strpbrk(path, ",\""))
+        return false;
+    return snprintf(spec, FAST_PATH_MAX, "shards:dir=%s", path) < FAST_PATH_MAX;
+}
+
+/* A name of a data set is looked for first, then the recipe's kind opens the path. Tables, texts
+ * and pictures are read by the recipe, also where a kind of data is before the path. */
 fast_err fast__source_open(const fast_recipe *recipe, const char *name, bool answers,
                            fast_source **out)
 {
     const fast_source_kind *kind = find_kind(recipe->source);
     const fast_data_kind *data = named_kind(name);
-    const char *file = strstr(name, ":file=");
+    const bool folder = data && strcmp(data->name, "folder") == 0 && kind == &kinds[PICTURES];
+    const char *const key = folder ? ":path=" : ":file=";
+    const char *file = strstr(name, key);
     char path[FAST_PATH_MAX];
 
     FAST_ASSERT(kind != NULL && out != NULL);
-    /* Tables and texts are read by the recipe, also where a kind of data is before the path. */
-    if (data && file && !kind->by_name && file_of(file + strlen(":file="), path))
+    if (!data && is_shards(name, path)) {
+        name = path;
+        data = named_kind(name);
+    }
+    if (data && file && (!kind->by_name || folder) && file_of(file + strlen(key), path))
         return kind->open(recipe, path, answers, out);
     if (data && kind->by_name)
         return open_named(recipe, data, name, answers, out);
+    if (data && strcmp(data->name, "shards") == 0)
+        return open_encoded(recipe, name, answers, out);
     if (data)
         return fast__fail(FAST_EINVAL, "the model takes %s, not the data set %s", kind->expect,
                           name);

@@ -5,12 +5,15 @@
  * their names; without, every file is a sample, whatever its folder. Samples are in the order of
  * their sorted paths. Memory: the paths, and one batch.
  */
+#include "base/file.h"
 #include "base/memory.h"
 #include "data/picture.h"
 #include "data/picture_list.h"
 #include "data/recipe.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct picture_source {
     fast_source base;
@@ -74,6 +77,21 @@ static void picture_close(fast_source *source)
     fast__free(self);
 }
 
+/* Write the folder of the samples: PATH/test if PATH is a data set of train and test, else PATH. A
+ * model has seen the pictures of the first, and figures on them say little. Folders of this name
+ * cannot be classes there: the training set was read in the same way. */
+static void find_folder(const char *path, char folder[FAST_PATH_MAX])
+{
+    char train[FAST_PATH_MAX + 8];
+    struct stat info;
+
+    snprintf(train, sizeof train, "%s/train", path);
+    const bool parts = stat(train, &info) == 0 && S_ISDIR(info.st_mode);
+    if (!parts || snprintf(folder, FAST_PATH_MAX, "%s/test", path) >= FAST_PATH_MAX ||
+        stat(folder, &info) != 0)
+        snprintf(folder, FAST_PATH_MAX, "%s", path);
+}
+
 /* Read the form and list the files. Form and shape both come from the model's file, and a hostile
  * one may contradict itself. */
 static fast_err open_parts(picture_source *self, const char *path)
@@ -87,7 +105,9 @@ static fast_err open_parts(picture_source *self, const char *path)
         return fast__fail(FAST_EFORMAT,
                           "the model's pictures of %lldx%lld pixels do not fit its network",
                           (long long)form->height, (long long)form->width);
-    return fast__picture_list_open(path, like->class_names, like->class_names ? like->classes : 0,
+    char folder[FAST_PATH_MAX];
+    find_folder(path, folder);
+    return fast__picture_list_open(folder, like->class_names, like->class_names ? like->classes : 0,
                                    self->base.answers, &self->list);
 }
 

@@ -5,32 +5,11 @@
  * one value each, read again through the recipe of the set that they make.
  */
 #include "base/file.h"
+#include "base/folder_fixture.h"
 #include "data/picture_fixture.h"
 #include "data/recipe.h"
 
-#include <ftw.h>
 #include <sys/stat.h>
-
-static char root[64]; /* the folder of the test */
-
-static int drop_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
-{
-    (void)info, (void)kind, (void)place;
-    return remove(path);
-}
-
-static int make_root(void **state)
-{
-    (void)state;
-    snprintf(root, sizeof root, "/tmp/fast-pictures-XXXXXX");
-    return mkdtemp(root) == NULL;
-}
-
-static int drop_root(void **state)
-{
-    (void)state;
-    return nftw(root, drop_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 #ifdef FAST_HAVE_PNG
 /* Write picture i of a class, whose every pixel is `value`. */
@@ -105,6 +84,20 @@ static void new_pictures_are_read_by_their_recipe(void **state)
     snprintf(spec, sizeof spec, "%s/other", root);
     assert_int_equal(fast__source_open(recipe, spec, true, &source), FAST_EFORMAT);
     assert_non_null(strstr(fast_error_detail(), "wasp"));
+    /* A data set of train and test stands for its test set; the size is the model's. */
+    write_png("both/train/ant", 0, 0);
+    write_png("both/test/bee", 5, 105);
+    assert_int_equal(check_folder(recipe, "both", true), 1);
+    assert_int_equal(check_folder(recipe, "both", false), 1);
+    /* A link that leads nowhere is a picture that cannot be read. */
+    snprintf(spec, sizeof spec, "%s/both/test/bee/9.png", root);
+    assert_int_equal(symlink("/nowhere/at/all", spec), 0);
+    snprintf(spec, sizeof spec, "folder:path=%s/both", root);
+    fast_data *batch = NULL;
+    assert_int_equal(fast__source_open(recipe, spec, true, &source), FAST_OK);
+    assert_int_not_equal(source->next(source, 8, &batch), FAST_OK);
+    assert_non_null(strstr(fast_error_detail(), "9.png"));
+    source->close(source);
     fast__recipe_free(recipe);
     fast__free(text);
     fast_data_free(train);

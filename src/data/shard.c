@@ -21,8 +21,7 @@
 
 #include <math.h>
 
-/* Return where worker k's shard begins, of `count` samples in equal shards. */
-static int64_t cut(int64_t count, int64_t workers, int64_t k)
+int64_t fast__shard_cut(int64_t count, int64_t workers, int64_t k)
 {
     return count / workers * k + (count % workers) * k / workers;
 }
@@ -161,8 +160,8 @@ static fast_err pick(const fast_data *data, const fast_loader_options *o, const 
                           "%lld shards on disk do not give each of %lld workers one: write smaller "
                           "shards, or use shard=sample",
                           (long long)units, (long long)o->workers);
-    int64_t first = cut(units, o->workers, o->worker) * unit;
-    int64_t count = cut(units, o->workers, o->worker + 1) * unit - first;
+    int64_t first = fast__shard_cut(units, o->workers, o->worker) * unit;
+    int64_t count = fast__shard_cut(units, o->workers, o->worker + 1) * unit - first;
     count = count < data->count - first ? count : data->count - first;
     if (owner != NULL) {
         count = 0;

@@ -8,3 +8,6 @@
  * exactly one worker, with FAST_SHARD_ALL to all. The caller frees *out. */
 fast_err fast__shard_own(const fast_data *data, const fast_loader_options *options, uint32_t **out,
                          int64_t *count_out);
+
+/* Return the first sample of worker k's shard, if `count` samples are divided into equal shards. */
+int64_t fast__shard_cut(int64_t count, int64_t workers, int64_t k);

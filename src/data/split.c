@@ -104,20 +104,29 @@ undo_row:
     return err;
 }
 
+/* Give a set, which may be NULL, the constants of the training set: a model must see all samples
+ * under the same ones. */
+static void copy_constants(const fast_data *train, fast_data *set)
+{
+    if (set == NULL)
+        return;
+    FAST_ASSERT(set->channels == train->channels);
+    memcpy(set->mean, train->mean, (size_t)train->channels * sizeof(float));
+    memcpy(set->scale, train->scale, (size_t)train->channels * sizeof(float));
+}
+
 /* Set the constants of normalisation from the training set; the test set gets the same ones. */
 fast_err fast__data_normalize(fast_normalize how, fast_data *train, fast_data *test)
 {
     FAST_ASSERT(test == NULL || test->channels == train->channels);
-    if (!train->tokens && how == FAST_NORMALIZE_STANDARD)
+    train->fitted = !train->tokens && how == FAST_NORMALIZE_STANDARD;
+    if (train->fitted)
         FAST_TRY(train->rows != NULL ? standardize_rows(train) : standardize(train));
     if (!train->tokens && how == FAST_NORMALIZE_UNIT && train->dtype == FAST_U8) {
         for (int64_t c = 0; c < train->channels; c++)
             train->scale[c] = 1.0f / 255.0f;
     }
-    if (test == NULL)
-        return FAST_OK;
-    memcpy(test->mean, train->mean, (size_t)train->channels * sizeof(float));
-    memcpy(test->scale, train->scale, (size_t)train->channels * sizeof(float));
+    copy_constants(train, test);
     return FAST_OK;
 }
 
@@ -224,16 +233,24 @@ fast_err fast__data_split(fast_data **move, double fraction, bool shuffle, fast_
     return err;
 }
 
-/* Divide a training set that is open. Both parts are normalised by the constants of the whole. */
+/* Constants that were given, or are the same for all data, stay as they are. */
+fast_err fast__data_refit(fast_data *train, fast_data *held, fast_data *test)
+{
+    if (!train->fitted)
+        return FAST_OK;
+    FAST_TRY(fast__data_normalize(FAST_NORMALIZE_STANDARD, train, held));
+    copy_constants(train, test);
+    return FAST_OK;
+}
+
+/* Divide a training set that is open. Both parts have the constants of the whole. */
 static fast_err divide_open(const fast_data *all, const char *option, double fraction,
                             fast_data **train_out, fast_data **part_out)
 {
     FAST_TRY(divide(all, option, fraction, true, train_out, part_out));
-    fast_data *const parts[] = { *train_out, *part_out };
-    for (int i = 0; i < 2; i++) {
-        memcpy(parts[i]->mean, all->mean, (size_t)all->channels * sizeof(float));
-        memcpy(parts[i]->scale, all->scale, (size_t)all->channels * sizeof(float));
-    }
+    (*train_out)->fitted = all->fitted;
+    copy_constants(all, *train_out);
+    copy_constants(all, *part_out);
     return FAST_OK;
 }
 
@@ -250,6 +267,12 @@ fast_err fast__data_hold_out(double fraction, fast_data **train, fast_data **tes
     fast_data *remaining;
     fast_data *held;
     FAST_TRY(divide_open(*train, "holdout", fraction, &remaining, &held));
+    const fast_err err = fast__data_refit(remaining, held, NULL);
+    if (err) {
+        fast_data_free(remaining);
+        fast_data_free(held);
+        return err;
+    }
     fast_data_free(*train);
     fast_data_free(*test);
     *train = remaining;

@@ -6,6 +6,7 @@
  * other through a cache of two shards.
  */
 #include "base/file.h"
+#include "base/folder_fixture.h"
 #include "base/rng.h"
 #include "base/thread.h"
 #include "data/data_fixture.h"
@@ -13,32 +14,8 @@
 #include "data/stream_cache.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-
-static char root[64]; /* the folder of the test */
-
-static int drop_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
-{
-    (void)info;
-    (void)kind;
-    (void)place;
-    return remove(path);
-}
-
-static int make_root(void **state)
-{
-    (void)state;
-    snprintf(root, sizeof root, "/tmp/fast-stream-XXXXXX");
-    return mkdtemp(root) == NULL;
-}
-
-static int drop_root(void **state)
-{
-    (void)state;
-    return nftw(root, drop_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 static const char *path_of(const char *name)
 {

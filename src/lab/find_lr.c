@@ -152,8 +152,11 @@ static fast_err run_steps(find_lr *f, fast_lr_point_fn *report, void *ctx, fast_
     FAST_TRY(fast__alloc("learning rates", f->steps, sizeof *f->points, &f->points));
     while (more && f->count < f->steps) {
         FAST_TRY(step(f, &mean, &best, &more));
-        if (report)
-            report(ctx, &f->points[f->count - 1]);
+        if (report && !report(ctx, &f->points[f->count - 1]))
+            return fast__fail(FAST_ECANCELED,
+                              "the range is incomplete after %lld of %lld steps: no learning rate "
+                              "is suggested",
+                              (long long)f->count, (long long)f->steps);
     }
     found.steps = f->count;
     found.diverged = !more;

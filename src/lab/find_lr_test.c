@@ -24,12 +24,13 @@ typedef struct told {
     fast_lr_point points[POINTS_MAX]; /* in order */
 } told;
 
-static void on_point(void *ctx, const fast_lr_point *point)
+static bool on_point(void *ctx, const fast_lr_point *point)
 {
     told *t = ctx;
 
     assert_true(t->count < POINTS_MAX);
     t->points[t->count++] = *point;
+    return true;
 }
 
 static const char *const quadratic[] = { "model=mlp:hidden=none",

@@ -412,7 +412,8 @@ static void native_free(fast_learner *learner)
     fast__tree_sum_fini(&((native_learner *)learner)->fold);
     fast__free(((native_learner *)learner)->taught);
     fast__free(((native_learner *)learner)->outputs);
-    fast__vector_free(learner->w);
+    if (!((native_learner *)learner)->options.w)
+        fast__vector_free(learner->w);
     fast__vector_free(learner->g);
     fast__vector_free(learner->s);
     fast__free(learner);
@@ -451,7 +452,9 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
     self->base.flops =
         options->program->flops_train * (double)options->program->batch * (double)self->base.parts;
     self->base.epoch_steps = options->loader ? fast__loader_steps(options->loader) : 0;
-    err = fast__vector_new(device, "the parameters", graph->params.count, &self->base.w);
+    self->base.w = options->w;
+    if (!options->w)
+        err = fast__vector_new(device, "the parameters", graph->params.count, &self->base.w);
     if (!err)
         err = fast__vector_new(device, "the gradients", graph->params.count, &self->base.g);
     if (!err)
@@ -466,11 +469,13 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
         native_free(&self->base);
         return err;
     }
+    *out = &self->base;
+    if (options->blank)
+        return FAST_OK;
     fast__graph_init(graph, options->seed,
                      fast__map(self->base.w, graph->params.count, FAST_ACCESS_UPDATE),
                      fast__map(self->base.s, graph->state.count, FAST_ACCESS_UPDATE));
     fast__unmap(self->base.s, graph->state.count, FAST_ACCESS_UPDATE);
     fast__unmap(self->base.w, graph->params.count, FAST_ACCESS_UPDATE);
-    *out = &self->base;
     return FAST_OK;
 }

@@ -27,6 +27,8 @@ typedef struct fast_native_options {
     fast_loader *test;           /* evaluation batches: file order, partial; or NULL */
     fast_loader *validation;     /* batches of the validation set, in the same form; or NULL */
     uint64_t seed;               /* seed of the run: initial values, dropout */
+    bool blank;                  /* draw no initial values: the caller sets w and s */
+    float *w;                    /* parameters that equal learners share; NULL: the learner's own */
     int64_t accumulate;          /* the loader's: micro-batches of a gradient; 0 means 1 */
 } fast_native_options;
 

@@ -23,6 +23,7 @@ struct fast_optimizer {
     void *config;                      /* of the rule; begins with a fast_rule_common */
     int slot_count;                    /* state vectors in use */
     float *slots[FAST_RULE_SLOTS_MAX]; /* [layout->count] each */
+    float *scratch;                    /* of the host, while an update runs; NULL: none needed */
 };
 
 static const char *rule_name_at(const void *ctx, int64_t i)
@@ -79,7 +80,14 @@ static fast_err optimizer_configure(fast_optimizer *optimizer, const fast_device
     for (int i = 0; i < optimizer->slot_count; i++)
         FAST_TRY(fast__vector_new(device, "optimizer state", optimizer->layout->count,
                                   &optimizer->slots[i]));
-    return FAST_OK;
+    int64_t largest = 0;
+    for (int64_t i = 0; i < optimizer->layout->segment_count; i++)
+        if (optimizer->layout->segments[i].count > largest)
+            largest = optimizer->layout->segments[i].count;
+    if (!rule->scratch)
+        return FAST_OK;
+    return fast__alloc("scratch of the optimizer", rule->scratch(largest), sizeof(float),
+                       &optimizer->scratch);
 }
 
 fast_err fast__optimizer_new(const fast_device *device, const char *spec, const fast_layout *layout,
@@ -115,6 +123,7 @@ void fast__optimizer_free(fast_optimizer *optimizer)
         return;
     for (int i = 0; i < FAST_RULE_SLOTS_MAX; i++)
         fast__vector_free(optimizer->slots[i]);
+    fast__free(optimizer->scratch);
     fast__free(optimizer->config);
     fast__free(optimizer);
 }
@@ -138,8 +147,9 @@ typedef struct optimizer_pass {
     float *state[FAST_RULE_SLOTS_MAX]; /* of the rule */
 } optimizer_pass;
 
-/* Apply the rule to a range on all or none of which weight decay applies. */
-static void apply_range(const optimizer_pass *pass, int64_t begin, int64_t end, bool decay)
+/* Apply the rule to a range on all or none of which weight decay applies; `rows` of a matrix. */
+static void apply_range(const optimizer_pass *pass, int64_t begin, int64_t end, bool decay,
+                        int64_t rows)
 {
     const fast_optimizer *optimizer = pass->optimizer;
     const fast_rule_common *common = optimizer->config;
@@ -152,6 +162,8 @@ static void apply_range(const optimizer_pass *pass, int64_t begin, int64_t end, 
         .g_scale = pass->g_scale,
         .decay = decay ? (float)common->weight_decay : 0.0f,
         .adapt = decay,
+        .rows = rows,
+        .scratch = optimizer->scratch,
     };
 
     if (begin >= end)
@@ -192,13 +204,14 @@ static void apply_segments(const optimizer_pass *pass, int64_t begin, int64_t en
         if (segment->offset >= end)
             break;
         if (begin < segment->offset) {
-            apply_range(pass, begin, segment->offset, false);
+            apply_range(pass, begin, segment->offset, false, 0);
             begin = segment->offset;
         }
-        apply_range(pass, begin, stop, segment->decay || common->decay_all);
+        apply_range(pass, begin, stop, segment->decay || common->decay_all,
+                    segment->decay && segment->rank > 1 ? segment->shape[0] : 0);
         begin = stop;
     }
-    apply_range(pass, begin, end, false);
+    apply_range(pass, begin, end, false, 0);
 }
 
 /* The factor of g with which the whole gradient is no longer than clip_norm. */
@@ -231,7 +244,7 @@ void fast__optimizer_apply_range(fast_optimizer *optimizer, int64_t step, double
     for (int i = 0; i < optimizer->slot_count; i++)
         pass.state[i] = fast__map(optimizer->slots[i] + offset, count, FAST_ACCESS_UPDATE);
     if (!optimizer->rule->by_segment && (common->weight_decay == 0 || common->decay_all))
-        apply_range(&pass, offset, end, common->decay_all);
+        apply_range(&pass, offset, end, common->decay_all, 0);
     else
         apply_segments(&pass, offset, end);
     for (int i = 0; i < optimizer->slot_count; i++)

@@ -24,6 +24,8 @@ typedef struct fast_rule_slice {
     int64_t step;                      /* from 1 */
     float g_scale;                     /* multiplies g first: clipping by norm, averaging */
     float decay;                       /* weight decay; 0 in biases and norms */
+    int64_t rows;   /* by_segment rules: rows of a matrix that decays; 0: it is no matrix */
+    float *scratch; /* as many floats as the rule asked for; NULL if it did not */
     bool adapt; /* a by_segment rule scales the learning rate by norms; false in biases and norms */
 } fast_rule_slice;
 
@@ -39,6 +41,10 @@ typedef struct fast_rule {
 
     /* Return how many state vectors this configuration needs; NULL: always `slots`. */
     int (*slots_needed)(const void *config);
+
+    /* Return the floats of scratch memory that an update needs, for the `largest` segment; NULL:
+     * none. */
+    int64_t (*scratch)(int64_t largest);
 
     /* Update w[0 .. count) and its state. The slice may begin anywhere; by_segment rules are called
      * with whole segments. The bits do not depend on how a vector is cut. Cannot fail. */

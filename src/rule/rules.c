@@ -15,7 +15,9 @@
     X(adam)      \
     X(adamw)     \
     X(lars)      \
-    X(lamb)
+    X(lamb)      \
+    X(lion)      \
+    X(muon)
 /* clang-format on */
 
 #define DECLARE(name) extern const fast_rule fast__rule_##name;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: every rule gives PyTorch's weights, step by step. Method: tests/oracle/make_rules.py runs
- * torch.optim (LARS and LAMB from their papers' formulas) on fixed gradients and rates, with many
- * options; each tensor of its file is named by the specification that it belongs to. Rounding alone
- * may differ: a few units in the last place. Both on the host and on the device check.
+ * torch.optim (LARS, LAMB, Lion and Muon from their papers' formulas) on fixed gradients and rates,
+ * with many options; each tensor of its file is named by the specification that it belongs to.
+ * Rounding alone may differ: a few units in the last place. Both on the host and on the device
+ * check.
  */
 #include "rule/rule.h"
 #include "tensor/device_check.h"

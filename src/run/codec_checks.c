@@ -41,7 +41,8 @@ fast_codec_pair fast__run_codecs(const fast_run *run)
                               .down = run->codecs.down,
                               .scope = run->config.codec_scope,
                               .feedback = run->config.feedback,
-                              .small = run->config.codec_small };
+                              .small = run->config.codec_small,
+                              .sum = run->config.codec_sum };
 }
 
 /* Is either direction encoded? */
@@ -223,6 +224,16 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
         return FAST_OK;
     if (!strategy->uses_codec)
         return refuse(run, strategy);
+    if (answers && strcmp(run->config.codec_sum, "auto") != 0)
+        return fast__fail(FAST_EINVAL,
+                          "codec_sum=%s is how workers sum their messages, and those of strategy "
+                          "%s do not; use allreduce or local, or leave it out",
+                          run->config.codec_sum, strategy->name);
+    if (answers && run->config.feedback == FAST_FEEDBACK_EF21)
+        return fast__fail(FAST_EINVAL,
+                          "feedback=ef21 is for sums over all workers, which strategy %s does not "
+                          "make; use allreduce, or feedback=yes",
+                          strategy->name);
     FAST_TRY(check_momentum(run, strategy, what));
     FAST_TRY(check_votes(run, strategy, what));
     return answers ? check_answers(run, strategy, what, answers) : fast__coded_check(&options);

@@ -14,6 +14,8 @@
  *              the other (`sim`: in n gamma seconds): where workers synchronise at each step the
  *              last is answered after all others, and no step is shorter than
  *              P served max(4 n beta, n gamma) / servers
+ *              Where the links of a cluster have no contention, transfers go side by side: those of
+ *              all workers, those to several servers, and those to several neighbours
  *   straggler  the expected maximum over workers of the mean of `steps` draws of a step's
  *              computing, less the mean: 256 random draws, of the cluster's jitter, or of the
  *              first steps
@@ -103,6 +105,8 @@ static double depth_of(const fast_run *run)
 typedef struct forecast_machine {
     const fast_sim *sim; /* NULL: a real one */
     double memory;       /* seconds for a byte moved through it */
+    bool queues;         /* a node's link transfers one message after the other */
+    double slowest;      /* seconds of a byte on the slowest link to a server */
     fast_comm_cost cost; /* between workers */
     fast_comm_cost
         server; /* between a worker and a server, on average; gamma: of an update there */
@@ -113,9 +117,15 @@ static double link_alpha(const fast_sim_link *link)
 {
     const double loss = (double)link->loss * 0x1p-32;
 
-    return ((double)link->latency_ns + 0.5 * (double)link->jitter_ns +
+    return ((double)link->latency_ns + (double)link->overhead_ns + 0.5 * (double)link->jitter_ns +
             loss / (1 - loss) * (double)link->retry_ns) *
            1e-9;
+}
+
+/* Seconds of a byte over a simulated link: of its ends, or of one connection if that is slower. */
+static double link_beta(const fast_sim_link *link)
+{
+    return fmax(link->ns_per_byte, link->stream_ns_per_byte) * 1e-9;
 }
 
 /* amount / speed; 0 where the speed is not limited. */
@@ -150,14 +160,17 @@ static void sim_costs(const fast_team *team, forecast_machine *m)
         m->cost.gamma = fmax(m->cost.gamma, sim_seconds(sim, i, 1, 12));
         if (n > 1) {
             m->cost.alpha = fmax(m->cost.alpha, link_alpha(link));
-            m->cost.beta = fmax(m->cost.beta, link->ns_per_byte * 1e-9);
+            m->cost.beta = fmax(m->cost.beta, link_beta(link));
+            m->queues |= link->contention;
         }
         for (int64_t k = 0; k < team->servers; k++) {
             const double share = 1 / (double)(n * team->servers);
 
             link = fast__sim_link(sim, sim->actors[i].node, sim->actors[n + k].node);
             m->server.alpha += share * link_alpha(link);
-            m->server.beta += share * link->ns_per_byte * 1e-9;
+            m->server.beta += share * link_beta(link);
+            m->slowest = fmax(m->slowest, link_beta(link));
+            m->queues |= link->contention;
             m->server.gamma +=
                 share * sim_seconds(sim, n + k, FAST_UPDATE_OPERATIONS, FAST_UPDATE_BYTES);
         }
@@ -185,9 +198,10 @@ static double time_memory(void)
 /* The links between processes cost as measured by fast__forecast_network(). */
 static forecast_machine machine_of(const fast_team *team)
 {
-    forecast_machine m = { .sim = NULL };
+    forecast_machine m = { .queues = true };
 
     if (team->place.world->inner == &fast__transport_sim) {
+        m.queues = false;
         m.sim = (const fast_sim *)team->place.world;
         sim_costs(team, &m);
         return m;
@@ -320,6 +334,21 @@ static double overlapped(const fast_team *team, double gradient)
     return fmax(0, finish + team->costs.small_s - gradient);
 }
 
+/* Return the seconds of the transfers that a worker waits for, each of which takes `transfer`. */
+static double waited(const fast_team *team, const forecast_machine *m, double transfer)
+{
+    const fast_cost *c = &team->costs.cost;
+    const double n = (double)team->run->learner->params.count;
+
+    if (m->queues)
+        return c->waits * transfer;
+    if (team->servers == 0)
+        return fmin(c->waits, 1) * transfer;
+    /* The slowest worker of a round counts. */
+    return c->waits * (c->barrier > 0 && c->barrier < 2 ? 4 * n * m->slowest : transfer) /
+           (double)team->servers;
+}
+
 /* Return the seconds of a worker's exchange in a step that computes for `seconds`. */
 static double exchange(const fast_team *team, const forecast_machine *m, double seconds)
 {
@@ -331,22 +360,24 @@ static double exchange(const fast_team *team, const forecast_machine *m, double 
     const fast_comm_cost *cost = team->servers > 0 && c->served > 0 ? &m->server : &m->cost;
     const double transfer = 4 * n * cost->beta;
     /* One worker's part of a server's time; several servers work side by side. */
-    const double each =
-        team->servers > 0 ? c->served * fmax(transfer, n * m->server.gamma) / (double)team->servers
-                          : 0;
+    const double each = team->servers > 0
+                            ? c->served * fmax(m->queues ? transfer : 0, n * m->server.gamma) /
+                                  (double)team->servers
+                            : 0;
     const double served = each * (double)team->workers;
     double sum = c->buckets ? overlapped(team, gradient) : 0;
 
     if (!c->buckets && c->allreduces > 0)
         sum = c->allreduces * team->costs.sum_s;
-    sum += c->round_trips * cost->alpha + c->waits * transfer + moved;
+    sum += c->round_trips * cost->alpha + waited(team, m, transfer) + moved;
     if (c->waits > 0 && team->servers > 0) /* its own update is made before it is answered */
         sum += c->served * n * m->server.gamma / (double)team->servers;
     /* Workers of a barrier are answered one after the other, so they continue one by one. */
     if (c->barrier > 0 && c->barrier < 2 && served > 0)
         sum += fmax(0, served - each);
+    const double hidden = m->queues || team->servers > 0 ? c->hidden : fmin(c->hidden, 1);
     if (c->hidden > 0)
-        sum += fmax(0, cost->alpha + c->hidden * transfer - gradient / fmax(1, c->barrier));
+        sum += fmax(0, cost->alpha + hidden * transfer - gradient / fmax(1, c->barrier));
     return fmax(sum, served - seconds);
 }
 

@@ -10,13 +10,13 @@
  *   time          training = life - evaluation;  compute, as counted by the actor;
  *                 waiting  = blocked - flight - evaluation by others meanwhile;
  *                 exchange = training - compute - waiting - codecs
- *   step          training / steps, mean of the workers
+ *   step          training / steps, mean of the workers, in all processes
  *
  * Evaluation is no part of training: a worker's own is the time that it spends between steps; where
  * workers go in step it also waits, somewhere in its exchange, while another one evaluates.
  *
- * Cost: a few additions for each step and update; P^2 for completeness at each vote, and less often
- * above 512 workers.
+ * Cost: a few additions for each step and update; P min(P, 256) for completeness at each vote, and
+ * less often above 512 workers. Above 256 workers j is one of a sample (trainer/vectors.c).
  *
  * Where a worker's life goes; `flight` is the time of messages under way, which is exchange:
  *
@@ -88,13 +88,25 @@ void fast__measure_begin(fast_team *team)
 void fast__measure_vote(fast_team_actor *self)
 {
     memcpy(self->measures.contributions, self->context.shares.w,
-           (size_t)self->team->workers * sizeof(double));
+           (size_t)fast__share_columns(self->team->workers) * sizeof(double));
 }
 
 /* The time of an actor, without jumps of its clock; no call that a recording has. */
 static int64_t life_of(fast_actor *actor)
 {
     return actor->world->inner->steady ? fast__steady_now(actor) : fast__record_peek_now(actor);
+}
+
+/* Mean step of a worker, in seconds; 0 before the first. */
+static double step_of(const fast_tally *tally)
+{
+    const fast_worker w = fast__measure_split(tally);
+
+    if (w.steps == 0)
+        return 0;
+    return (w.compute_s + w.exchange_s + w.wait_s +
+            (double)(tally->encode_ns + tally->decode_ns) * 1e-9) /
+           (double)w.steps;
 }
 
 void fast__measure_leave(fast_team_actor *self)
@@ -105,6 +117,9 @@ void fast__measure_leave(fast_team_actor *self)
     atomic_store(&self->measures.end.wait_ns, fast__counted(&c->wait_ns));
     atomic_store(&self->measures.end.flight_ns, fast__counted(&c->flight_ns));
     atomic_store(&self->measures.end_ns, life_of(self->context.trainer.actor));
+    const fast_tally tally =
+        fast__measure_tally(self->team, fast_actor_id(self->context.trainer.actor));
+    atomic_fetch_add(&self->team->place.world->sums.own, (long long)(step_of(&tally) * 1e9));
 }
 
 /* Figures of a worker's codecs, which continue from call to call. */
@@ -167,6 +182,7 @@ void fast__measure_end(fast_team *team)
         if (i < team->workers)
             fast__measure_vote(self);
     }
+    team->measures.elsewhere_s = (double)atomic_load(&team->place.world->sums.others) * 1e-9;
     team->measures.live = false;
 }
 
@@ -192,18 +208,18 @@ static bool is_lost(const fast_team_actor *self)
 }
 
 /* Add a replica's contributions, times its share, to the column means. */
-static void add_row(const double *c, int64_t workers, double share, double *mean)
+static void add_row(const double *c, int64_t columns, double share, double *mean)
 {
-    for (int64_t j = 0; j < workers; j++)
+    for (int64_t j = 0; j < columns; j++)
         mean[j] += c[j] * share;
 }
 
 /* Sum min(1, c_j / mean_j) of one replica; columns that nobody contributed to count 0. */
-static double row_sum(const double *c, int64_t workers, const double *mean)
+static double row_sum(const double *c, int64_t columns, const double *mean)
 {
     double sum = 0;
 
-    for (int64_t j = 0; j < workers; j++)
+    for (int64_t j = 0; j < columns; j++)
         sum += mean[j] <= 0 ? 0 : c[j] < mean[j] ? c[j] / mean[j] : 1;
     return sum;
 }
@@ -212,6 +228,7 @@ static double row_sum(const double *c, int64_t workers, const double *mean)
  * are read one after the other: by columns, each of P^2 reads would miss the cache. */
 static double completeness(const fast_team *team)
 {
+    const int64_t columns = fast__share_columns(team->workers);
     double *mean = team->measures.column_means, sum = 0, all = 0;
     int64_t replicas = 0;
 
@@ -221,18 +238,17 @@ static double completeness(const fast_team *team)
         if (!team->actors[i]) /* of another process, or nothing was trained */
             return NAN;
         replicas += !is_lost(team->actors[i]);
-        mean[i] = 0;
     }
+    memset(mean, 0, (size_t)columns * sizeof *mean);
     for (int64_t i = 0; i < team->workers; i++)
         if (!is_lost(team->actors[i]))
-            add_row(team->actors[i]->measures.contributions, team->workers, 1 / (double)replicas,
-                    mean);
-    for (int64_t j = 0; j < team->workers; j++)
+            add_row(team->actors[i]->measures.contributions, columns, 1 / (double)replicas, mean);
+    for (int64_t j = 0; j < columns; j++)
         all += mean[j];
     for (int64_t i = 0; i < team->workers; i++)
         if (!is_lost(team->actors[i]))
-            sum += row_sum(team->actors[i]->measures.contributions, team->workers, mean);
-    return all > 0 ? sum / (double)(replicas * team->workers) : NAN;
+            sum += row_sum(team->actors[i]->measures.contributions, columns, mean);
+    return all > 0 ? sum / (double)(replicas * columns) : NAN;
 }
 
 /* Whom the others waited for most. */
@@ -264,6 +280,7 @@ static void measure_codecs(fast_team *team)
 {
     fast_result *r = &team->run->result;
     double in = 0, out = 0, decoded = 0, encode = 0, decode = 0;
+    int way = FAST_CODED_AUTO;
 
     for (int64_t i = 0; i < team->workers; i++) {
         const fast_tally tally = fast__measure_tally(team, i);
@@ -273,7 +290,10 @@ static void measure_codecs(fast_team *team)
         decoded += (double)tally.codec_dec;
         encode += (double)tally.encode_ns * 1e-9;
         decode += (double)tally.decode_ns * 1e-9;
+        if (team->actors[i]) /* all members sum by the same method */
+            way = (int)fast__counted(&team->actors[i]->context.codecs.figures.way);
     }
+    r->codec_sum = way == FAST_CODED_AUTO ? NULL : fast__coded_way_name((fast_coded_way)way);
     r->codec_bytes_in = (int64_t)in;
     r->codec_bytes_out = (int64_t)out;
     r->encode_s = team->place.here > 0 ? encode / (double)team->place.here : 0;
@@ -283,8 +303,8 @@ static void measure_codecs(fast_team *team)
         in > 0 && decoded > 0 ? (1 - out / in) * 8e-6 / (encode / in + decode / decoded) : NAN;
 }
 
-/* Write the mean times of this process's workers, and the traffic of all its actors, into the
- * result. */
+/* Write the mean times of this process's workers, the mean step of the workers of all processes,
+ * and the traffic of all its actors, into the result. */
 static void measure_times(fast_team *team)
 {
     fast_result *r = &team->run->result;
@@ -305,15 +325,16 @@ static void measure_times(fast_team *team)
         exchange += w.exchange_s * share;
         wait += w.wait_s * share;
         steps += w.steps;
-        if (w.steps > 0)
-            step += (w.compute_s + w.exchange_s + w.wait_s +
-                     (double)(tally.encode_ns + tally.decode_ns) * 1e-9) /
-                    (double)w.steps * share;
+        step += step_of(&tally);
     }
     r->compute_s = compute;
     r->exchange_s = exchange;
     r->wait_s = wait;
-    r->step_s = steps > 0 ? step : NAN;
+    /* Other processes have told theirs at their end. */
+    r->step_s = steps == 0 ? NAN
+                : team->measures.elsewhere_s > 0
+                    ? (step + team->measures.elsewhere_s) / (double)team->workers
+                    : step * share;
     r->bytes_per_step = steps > 0 ? (double)r->bytes_sent / (double)steps : NAN;
     team->run->progress.times.compute_ns = (int64_t)(compute * 1e9);
 }
@@ -338,11 +359,12 @@ void fast__team_measure(fast_team *team)
         r->momentum = team->measures.momentum_sum / team->measures.momentum_weight;
         r->momentum_error = 1 / sqrt(team->measures.momentum_weight);
     }
-    /* P^2 additions: thousands of workers have the value of some events ago. */
-    if (team->measures.completeness_due-- <= 0) {
-        r->completeness = completeness(team);
-        team->measures.completeness_due = team->workers * team->workers >> 18;
-    }
+    /* Sums over all workers at each event of each worker would take the square of their number:
+     * thousands of workers have the figures of some events ago. */
+    if (team->measures.figures_due-- > 0)
+        return;
+    team->measures.figures_due = team->workers * fast__share_columns(team->workers) >> 18;
+    r->completeness = completeness(team);
     measure_times(team);
     measure_codecs(team);
     blame(team);

@@ -375,6 +375,18 @@ static void every_family_is_forecast(void **state)
     forecast("hogwild", "cluster=laptop", 0.5);
 }
 
+/* Without contention transfers go side by side, and the forecast says so. */
+static void free_links_are_forecast(void **state)
+{
+    static const char *const members[] = { "ps",     "ps:slack=0", "ps:slack=0,servers=0",
+                                           "quorum", "gossip",     "allreduce:overlap=no" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+        forecast(members[i], "cluster=ethernet-1g:contention=no", 0.15);
+    forecast("elastic", "cluster=ethernet-1g:contention=no", 0.3);
+}
+
 /* Two dense layers of n inputs: depth by hand. */
 static void depth_is_that_of_the_longest_way(void **state)
 {
@@ -398,6 +410,7 @@ int main(void)
         cmocka_unit_test(bytes_are_those_of_the_closed_form),
         cmocka_unit_test(waiting_is_for_the_slowest),
         cmocka_unit_test(measures_are_taken_over_time),
+        cmocka_unit_test(free_links_are_forecast),
         cmocka_unit_test(synchronous_steps_are_forecast),
         cmocka_unit_test(every_family_is_forecast),
         cmocka_unit_test(depth_is_that_of_the_longest_way),

@@ -44,8 +44,8 @@ typedef struct fast_first {
 /* Measures of one actor. Counters are written by the actor; others may read them. */
 typedef struct fast_actor_measures {
     fast_tally tally;      /* of calls that are over; guarded by the team's mutex */
-    double *contributions; /* [workers] of its replica at its last vote; guarded by the team's
-                              mutex. NULL at servers */
+    double *contributions; /* [fast__share_columns()] of its replica at its last vote; guarded by
+                              the team's mutex. NULL at servers */
     fast_counter steps;    /* taken in this call */
     fast_counter pause_ns; /* between steps in this call */
     fast_counter end_ns;   /* when it took its last step of this call; 0: it has not */
@@ -61,10 +61,11 @@ typedef struct fast_team_measures {
     double momentum_weight;   /* of the sum: 1 over the square of its standard error */
     double divergence;        /* of replicas at the last vote; NAN before one */
     bool live;                /* the actors' counters are of the current call */
+    double elsewhere_s;       /* sum of the mean steps of workers in other processes */
     int64_t pause_before_ns;  /* of the run, when the current call started */
     int64_t *waited;          /* [workers + servers]: ns that others waited for each */
-    double *column_means;     /* [workers] scratch of completeness */
-    int64_t completeness_due; /* results until completeness is computed again; 0: at the next */
+    double *column_means;     /* [fast__share_columns()] scratch of completeness */
+    int64_t figures_due;      /* results until sums over workers are made again; 0: at the next */
     char waited_for[64];      /* name of the actor that the others waited for most */
 } fast_team_measures;
 

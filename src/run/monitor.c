@@ -51,13 +51,18 @@
 #include "run/team.h"
 
 #include "base/memory.h"
+#include "run/sink/store_sink.h"
 #include "tensor/vector.h"
+#include "transport/peers.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { AGREE = 32 };
+enum {
+    AGREE = 32,
+    SAVE_TIMEOUTS = 10 /* time that another process may take to save a checkpoint */
+};
 enum { TAG_VOTE = 0x7ffffffd, TAG_STOP, TAG_LAST }; /* messages between processes */
 
 static const int64_t SHOW_NS = 100000000;     /* between looks at whether to show progress */
@@ -150,11 +155,16 @@ static fast_err evaluate(fast_team_actor *self, int64_t step)
     fast_team *team = self->team;
     fast_run *run = team->run;
     const int64_t step_before = run->step;
+    fast_actor *actor = self->context.trainer.actor;
     fast_err err = FAST_OK;
+    /* Synchronous workers of other processes know the step at which this one evaluates. */
+    const bool tells = !team->place.alone && !team->strategy->synchronous;
 
     if (!run->clock.is_virtual)
         fast__world_hold(team->place.world, INT64_MAX);
-    run->clock.actor = self->context.trainer.actor;
+    if (tells)
+        fast__peers_tell_busy(actor);
+    run->clock.actor = actor;
     run->step = step;
     fast__sums_take_at(team, step);
     if (!run->finished && run->progress.step_evaluated != step &&
@@ -167,7 +177,9 @@ static fast_err evaluate(fast_team_actor *self, int64_t step)
     run->step = step_before > step ? step_before : step;
     run->clock.actor = NULL;
     if (!run->clock.is_virtual)
-        fast__world_hold(team->place.world, fast_now(self->context.trainer.actor) + 1);
+        fast__world_hold(team->place.world, fast_now(actor) + 1);
+    if (tells)
+        fast__peers_tell_stood(actor);
     if (run->finished)
         atomic_store(&team->stop.finished, true);
     return err;
@@ -375,9 +387,12 @@ static void wait_for_evaluation(fast_team_actor *self)
     const fast_trainer *t = &self->context.trainer;
     const int64_t now = fast_now(t->actor);
 
-    if (is_due_soon(run, run->config.evaluate_period, t) ||
+    const bool evaluates = is_due_soon(run, run->config.evaluate_period, t);
+
+    if (evaluates ||
         (run->config.checkpoint[0] && is_due_soon(run, run->config.checkpoint_period, t))) {
-        fast__world_hold(self->team->place.world, now + HOUR_NS);
+        fast_world *world = self->team->place.world;
+        fast__world_hold(world, now + (evaluates ? HOUR_NS : SAVE_TIMEOUTS * world->timeout_ns));
         self->progress.step_held = t->step + t->period;
     } else if (self->progress.step_held > 0 && t->step >= self->progress.step_held) {
         fast__world_hold(self->team->place.world, now + 1);
@@ -560,6 +575,7 @@ static void tell_missing(fast_team_actor *self, int64_t id, const fast_peer *pee
     fast_team *team = self->team;
     fast_missing *missing = &team->progress.missing[id];
     const bool is = peer->silent || (peer->down && !(peer->ended && peer->err == FAST_OK));
+    fast_actor *actor = self->context.trainer.actor;
     char name[64], text[256];
 
     if (is == missing->is || (missing->time > 0 && peer->heard <= missing->time))
@@ -578,8 +594,16 @@ static void tell_missing(fast_team_actor *self, int64_t id, const fast_peer *pee
     else
         snprintf(text, sizeof text, "%s %s%s: the others continue without it", name,
                  peer->ended ? "left: " : "is down", peer->ended ? fast_err_text(peer->err) : "");
-    team->run->clock.actor = self->context.trainer.actor;
+    if (!peer->silent) /* the transport marks the silence of an actor itself */
+        fast__timeline_add(actor, FAST_SPAN_FAULT, is ? "is lost" : "is back", fast_now(actor), id,
+                           0);
+    team->run->clock.actor = actor;
     fast__run_tell(team->run, FAST_EVENT_NOTE, text);
+    snprintf(text, sizeof text, "%s %s", name,
+             !is            ? "is back"
+             : peer->silent ? "does not answer"
+                            : "is lost");
+    fast__store_sink_fault(team->run, text);
     team->run->clock.actor = NULL;
 }
 
@@ -609,14 +633,19 @@ static bool asynchronous_next(fast_team_actor *self)
     bool first = false, stop;
 
     tell_news(self);
-    if (t->step >= t->step_count)
+    if (team->cut.on)
+        self->err = fast__cut_next(self, is_canceled(self));
+    if (self->err || t->step >= t->step_count)
         return false;
+    if (!team->place.alone) /* also where workers do not exchange anything: other ranks ask */
+        fast__progress(t->actor);
     if (self->progress.votes_cast < opened)
         vote_once(self, -1);
     if (!team->place.alone)
         spread_stop(self, false);
+    const bool waits = fast__cut_waits(self);
     fast_critical_begin(t->actor, FAST_CRITICAL_TEAM);
-    if (is_canceled(self) || atomic_load(&team->stop.finished))
+    if ((is_canceled(self) && !waits) || atomic_load(&team->stop.finished))
         first = !atomic_exchange(&team->stop.now, true);
     stop = atomic_load(&team->stop.now);
     fast_critical_end(t->actor);
@@ -630,6 +659,8 @@ bool fast__monitor_next(fast_team_actor *self)
     const bool continues =
         self->team->strategy->synchronous ? synchronous_next(self) : asynchronous_next(self);
 
+    if (!continues)
+        fast__cut_leave(self);
     if (self->err)
         snprintf(self->why, sizeof self->why, "%s", fast_error_detail());
     else if (continues)

@@ -63,8 +63,10 @@ const fast_option fast__run_options[] = {
     FAST_OPT_TEXT(C, class_weights, "none", NULL,
                   "weights of the classes in the training loss, like 1,2.5,1; balanced: rare "
                   "classes count as much as frequent ones"),
-    FAST_OPT_CHOICE(C, shard, "sample", "sample|contiguous|label|dirichlet|all",
-                    "how the training set is split among workers; all: each has the whole of it"),
+    FAST_OPT_CHOICE(
+        C, shard, "sample", "sample|contiguous|label|dirichlet|all|ring",
+        "how the training set is split among workers; all: each has the whole of it; ring: "
+        "ranges that move to the next worker after each epoch"),
     FAST_OPT_REAL(C, alpha, "0.5", 1e-6, 1e6, "shard dirichlet: small is uneven"),
     FAST_OPT_TEXT(C, augment, "no", NULL,
                   "change images at random, like shift:2+flip+crop:4+noise:0.1"),
@@ -107,12 +109,16 @@ const fast_option fast__run_options[] = {
     FAST_OPT_TEXT(C, codec_down, "none", "codec",
                   "codec of the answers: a sum, or a server's model"),
     FAST_OPT_CHOICE(
-        C, feedback, "auto", "auto|yes|no",
-        "error feedback: add what a codec lost to its next message; auto: as the codec is used"),
+        C, feedback, "auto", "auto|yes|no|ef21",
+        "error feedback: add what a codec lost to its next message; auto: as the codec is used; "
+        "ef21: encode differences to the gradient that the others know"),
     FAST_OPT_CHOICE(C, codec_scope, "auto", "auto|layer|model",
                     "encode each layer by itself, or all at once; auto: as the codec is used"),
     FAST_OPT_INT(C, codec_small, "0", 0, 1e12,
                  "by layer: tensors with fewer elements go as they are"),
+    FAST_OPT_TEXT(C, codec_sum, "auto", NULL,
+                  "how encoded messages are summed: gather, stripes, double, split, "
+                  "butterfly:4x2; sparse: double or split; auto: the cheapest"),
     FAST_OPT_TEXT(C, transport, "auto", "transport", "what runs the workers; auto: threads"),
     FAST_OPT_TEXT(C, cluster, "", "cluster", "transport sim: the cluster, a preset or a file"),
     FAST_OPT_TEXT(C, faults, "", NULL, "transport sim: a schedule of faults, random, or a file"),
@@ -200,11 +206,13 @@ static fast_err check_codec(C *c)
     const bool none = strcmp(c->codec, "none") == 0 && strcmp(c->codec_down, "none") == 0 &&
                       !strstr(c->phases, "codec=");
 
-    if (none && (c->feedback != 0 || c->codec_scope != 0 || c->codec_small != 0))
+    if (none && (c->feedback != 0 || c->codec_scope != 0 || c->codec_small != 0 ||
+                 strcmp(c->codec_sum, "auto") != 0))
         return fast__fail(FAST_EINVAL, "%s says how a codec is used: give codec=NAME too",
                           c->feedback != 0      ? "feedback"
                           : c->codec_scope != 0 ? "codec_scope"
-                                                : "codec_small");
+                          : c->codec_small != 0 ? "codec_small"
+                                                : "codec_sum");
     if (c->codec_small > 0 && c->codec_scope == 2)
         return fast__fail(FAST_EINVAL,
                           "codec_small=%lld is of layers, and codec_scope=model encodes all at "

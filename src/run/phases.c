@@ -204,6 +204,19 @@ static fast_err as_before(const fast_phase *before, const char *text, char spec[
     return FAST_OK;
 }
 
+/* Options of ps that are codecs now join the codec of the phase, or of the one before it. */
+static fast_err move_options(const fast_phase *before, char *spec, when *w)
+{
+    const char *codec = before->codec ? fast__chain_text(before->codec) : "none";
+    char text[FAST_SPEC_MAX];
+
+    snprintf(text, sizeof text, "%s", w->codec[0] ? w->codec : codec);
+    FAST_TRY(fast__options_moved(spec, text, sizeof text));
+    if (w->codec[0] || strcmp(text, codec) != 0)
+        snprintf(w->codec, sizeof w->codec, "%s", text);
+    return FAST_OK;
+}
+
 /* One "SPEC@WHEN". */
 static fast_err add_phase(fast_team *team, const char *text)
 {
@@ -229,7 +242,7 @@ static fast_err add_phase(fast_team *team, const char *text)
     FAST_TRY(fast__options_parse("phases", when_options, &w, words));
     FAST_TRY(at == text ? as_before(&phase[-1], text, spec, &w)
                         : resolve_system(spec, sizeof spec, &w));
-    FAST_TRY(fast__options_moved(spec, w.codec, sizeof w.codec));
+    FAST_TRY(move_options(&phase[-1], spec, &w));
     FAST_TRY(step_of(team, text, &w, before, &begin));
     team->phases.count++; /* fast__phases_free() frees its contents from here on */
     FAST_TRY(open_phase(team, spec, w.topology, &w, phase));

@@ -4,10 +4,10 @@
  * another transport, a run that is stopped and resumed. Errors of an actor that prepares reach the
  * run. Method: whole small runs whose parameters are compared by their hash.
  */
+#include "base/folder_fixture.h"
 #include "base/memory.h"
 #include "run/run.h"
 
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,29 +19,6 @@
 #include <cmocka.h>
 
 enum { OPTIONS_MAX = 24 };
-
-static char root[64]; /* the folder of the test */
-
-static int drop_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
-{
-    (void)info;
-    (void)kind;
-    (void)place;
-    return remove(path);
-}
-
-static int make_root(void **state)
-{
-    (void)state;
-    snprintf(root, sizeof root, "/tmp/fast-preprocess-XXXXXX");
-    return mkdtemp(root) == NULL;
-}
-
-static int drop_root(void **state)
-{
-    (void)state;
-    return nftw(root, drop_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 /* Train with these options (words with spaces between them) over small defaults; the detail of an
  * error is the caller's to read. */

@@ -73,7 +73,7 @@ static int64_t memory_peak(void)
 void fast__run_measure_all(fast_run *run)
 {
     if (run->team)
-        run->team->measures.completeness_due = 0;
+        run->team->measures.figures_due = 0;
     fast__run_measure(run);
     const fast_learner *learner = run->learner;
     fast_result *r = &run->result;

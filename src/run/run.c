@@ -98,7 +98,8 @@ static fast_err check_words(fast_run *run)
     return check_writable("log", c->log, false);
 }
 
-/* Take the validation set out of the training set. */
+/* Take the validation set out of the training set. Constants of normalisation are of the remaining
+ * samples; sets of the caller retain theirs, since its test set cannot be changed. */
 static fast_err open_validation(fast_run *run)
 {
     fast_data *train = NULL;
@@ -107,9 +108,10 @@ static fast_err open_validation(fast_run *run)
         return FAST_OK;
     FAST_TRY(fast__data_validation(run->data.train, run->config.validation, &train,
                                    &run->data.validation));
+    const bool own = run->data.train == run->data.train_own;
     fast_data_free(run->data.train_own);
     run->data.train = run->data.train_own = train;
-    return FAST_OK;
+    return own ? fast__data_refit(train, run->data.validation, run->data.test_own) : FAST_OK;
 }
 
 /* Open the data sets, or take those of the caller, and hold out samples where asked for. */

@@ -124,6 +124,7 @@ typedef struct fast_run_config {
     int feedback;                      /* auto, yes, no */
     int codec_scope;                   /* auto, layer, model */
     int64_t codec_small;               /* elements */
+    char codec_sum[64];                /* method of encoded sums; auto */
     char transport[32];                /* name; auto */
     char cluster[FAST_PATH_MAX];       /* sim: preset or file; "" */
     char faults[FAST_PATH_MAX];        /* sim: schedule or file; "" */
@@ -193,7 +194,8 @@ typedef struct fast_run_text {
     char *command;         /* the words that repeat the run, quoted for a shell */
     char checkpoint[FAST_PATH_MAX]; /* file of the last checkpoint of this process; "" before */
     char weights[FAST_PATH_MAX];    /* file of the weights at the end; "" before */
-    char error[FAST_DETAIL_MAX];    /* why the files of the end could not be saved; "" */
+    char error[FAST_DETAIL_MAX];    /* why the run failed, or its files were not saved; "" */
+    char lost[256];                 /* workers that did not come to the end, by name; "" */
 } fast_run_text;
 
 /* Data sets and their loaders. */
@@ -335,6 +337,8 @@ fast_err fast__run_class_weights(fast_run *run);
 
 /* Save a checkpoint if one is due at run->step. A failure is told, not returned. */
 void fast__run_save_due(fast_run *run);
+/* Save one now. A failure is told, not returned. */
+void fast__run_save_now(fast_run *run, const char *path);
 
 /* Hand an event to the watcher, if there is one. */
 void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text);

@@ -107,6 +107,7 @@ static void put_team(json_t **o, const fast_run *run, const fast_result *r)
     if (!is_coded(run))
         return;
     put_text(o, "codec_down", fast_run_option(run, "codec_down"));
+    put_text(o, "codec_sum", r->codec_sum);
     put_int(o, "codec_bytes_in", r->codec_bytes_in);
     put_int(o, "codec_bytes_out", r->codec_bytes_out);
     put_real(o, "codec_ratio",
@@ -149,6 +150,23 @@ static void put_job(json_t **o, const fast_run *run, const fast_result *r)
     put_real(o, "completeness", r->completeness);
     put_real(o, "implicit_momentum", r->momentum);
     put_real(o, "implicit_momentum_error", r->momentum_error);
+}
+
+/* Whether the model is worth using, and why it is not; and who was lost. */
+static void put_verdict(json_t **o, const fast_run *run, const fast_result *r)
+{
+    const bool few = 2 * r->workers_lost > run->config.workers;
+    const char *why = !r->stop[0]                        ? "the run failed"
+                      : strcmp(r->stop, "diverged") == 0 ? "the loss is not a finite number"
+                      : few                              ? "most workers were lost"
+                      : r->canceled                      ? "the run was stopped before its end"
+                                                         : NULL;
+
+    fast__json_set(o, "usable", json_boolean(!why));
+    if (why)
+        put_text(o, "unusable", why);
+    if (run->text.lost[0] && r->stop[0]) /* in a run that failed all end, and the error names one */
+        put_text(o, "lost", run->text.lost);
 }
 
 /* Files that the run has left, and why one is not where it was asked for. */
@@ -200,6 +218,21 @@ fast_err fast__run_json_log(const fast_result *result, bool several, FILE *file)
     return fast__json_write(&o, file);
 }
 
+/* The figures, with the names of the classes where the data have some. */
+static json_t *figures_json(const fast_run *run)
+{
+    json_t *figures = fast__figures_json(fast_run_figures(run), MATRIX_MAX);
+    const json_t *classes = json_object_get(figures, "by_class");
+    const char *name = run->data.train ? run->data.train->class_names : NULL;
+
+    for (size_t i = 0; name && i < json_array_size(classes); i++, name += strlen(name) + 1) {
+        json_t *row = json_array_get(classes, i);
+
+        fast__json_set(&row, "name", fast__json_text(name));
+    }
+    return figures;
+}
+
 /* Keys are part of the program's interface: `fast compare`, the store and scripts read them. */
 fast_err fast__run_json_result(const fast_run *run, char **out)
 {
@@ -211,7 +244,7 @@ fast_err fast__run_json_result(const fast_run *run, char **out)
     fast__json_set(&o, "params_hash", fast__json_hash(r->params_hash));
     fast__json_set(&o, "plan_hash", fast__json_hash(r->plan_hash));
     put_int(&o, "memory_peak", r->memory_peak);
-    put_text(&o, "stop", r->stop);
+    put_text(&o, "stop", r->stop[0] ? r->stop : "failed");
     put_text(&o, "engine", fast_run_option(run, "engine"));
     put_text(&o, "optimizer", fast_run_option(run, "optimizer"));
     put_text(&o, "schedule", fast_run_option(run, "schedule"));
@@ -237,7 +270,8 @@ fast_err fast__run_json_result(const fast_run *run, char **out)
         put_int(&o, "best_step", r->best_step);
     }
     if (fast_run_figures(run))
-        fast__json_set(&o, "figures", fast__figures_json(fast_run_figures(run), MATRIX_MAX));
+        fast__json_set(&o, "figures", figures_json(run));
+    put_verdict(&o, run, r);
     put_files(&o, run);
     return fast__json_print(&o, out);
 }

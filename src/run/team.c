@@ -83,8 +83,9 @@ fast_err fast__team_can_resume(const fast_team *team, const char *option)
         return FAST_OK;
     return fast__fail(
         FAST_ENOTSUP,
-        "strategy %s keeps more than replicas between steps, which workers do not take "
-        "together, and a checkpoint does not hold that: leave out %s",
+        "strategy %s with these options: a worker may wait in mid-step for another one's next "
+        "step, or messages arrive unasked, so that no moment between steps holds the whole run: "
+        "leave out %s",
         team->strategy->name, option);
 }
 
@@ -108,8 +109,8 @@ static fast_err open_memory(fast_team *team)
     FAST_TRY(fast__representative_open(team));
     FAST_TRY(fast__alloc("actors' numbers", actors, sizeof *team->ids, &team->ids));
     FAST_TRY(fast__alloc("the workers", actors, sizeof *team->actors, &team->actors));
-    FAST_TRY(fast__alloc("column means", team->workers, sizeof *team->measures.column_means,
-                         &team->measures.column_means));
+    FAST_TRY(fast__alloc("column means", fast__share_columns(team->workers),
+                         sizeof *team->measures.column_means, &team->measures.column_means));
     FAST_TRY(fast__alloc("waits by actor", actors, sizeof *team->measures.waited,
                          &team->measures.waited));
     FAST_TRY(fast__alloc("missing actors", actors, sizeof *team->progress.missing,
@@ -194,6 +195,7 @@ static fast_err open_world(fast_team *team)
     snprintf(config.replay, sizeof config.replay, "%s", c->replay);
     config.job = team->place.job;
     config.snapshot = team->run->sinks.store != NULL && !team->single;
+    config.in_flight = team->saved.open && !team->strategy->synchronous;
     config.seed = c->seed;
     config.timeout = c->timeout;
     config.pool = c->pool;
@@ -259,7 +261,7 @@ static fast_err check_workers_memory(const fast_team *team)
     enum { LARGE = 1 << 30, STACK = 64 << 10, VECTORS = 4, SHARES = 3 };
     const double params = (double)team->run->learner->params.count, workers = (double)team->workers;
     const double each = params * VECTORS * sizeof(float) + STACK +
-                        (team->strategy->identical ? 0 : workers * SHARES * sizeof(double));
+                        (double)fast__share_columns(team->workers) * SHARES * sizeof(double);
     const double bytes = each * workers, available = (double)fast__memory_available();
 
     if (bytes < LARGE || strcmp(team->run->config.transport, "mpi") == 0)
@@ -271,6 +273,22 @@ static fast_err check_workers_memory(const fast_team *team)
                           (long long)team->workers, bytes / 1e9, available / 1e9);
     fast__log(FAST_LOG_INFO, "%lld workers take about %.1f GB of memory", (long long)team->workers,
               bytes / 1e9);
+    return FAST_OK;
+}
+
+/* Refuse snapshots of asynchronous workers in several processes: worker 0 cannot see whether
+ * messages between two of the others are in flight. */
+static fast_err check_cut(const fast_team *team, const char *option)
+{
+    for (int64_t i = 0; i < team->phases.count && !team->place.alone; i++) {
+        const fast_strategy *s = team->phases.list[i].strategy;
+
+        if (s->resumable && !s->synchronous)
+            return fast__fail(FAST_ENOTSUP,
+                              "strategy %s has messages in flight between processes at any moment, "
+                              "and worker 0 cannot see them: leave out %s, or use threads or sim",
+                              s->name, option);
+    }
     return FAST_OK;
 }
 
@@ -299,6 +317,8 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
     if (!err)
         err = look_around(team);
     if (!err && (c->checkpoint[0] || c->resume[0]))
+        err = check_cut(team, c->checkpoint[0] ? "checkpoint" : "resume");
+    if (!err && (c->checkpoint[0] || c->resume[0]))
         err = fast__saved_states_open(team);
     if (err) {
         fast__team_free(team);
@@ -314,6 +334,9 @@ void fast__team_free(fast_team *team)
         return;
     for (int64_t i = 0; team->actors && i < team->workers + team->servers; i++)
         fast__team_actor_free(team->actors[i]);
+    fast__vector_free(team->place.equal.w);
+    fast__optimizer_free(team->place.equal.rule);
+    fast__free(team->place.equal.applied);
     for (int i = 0; i < 64; i++)
         if (team->place.workspaces.list[i])
             team->run->engine->workspace_free(team->place.workspaces.list[i]);
@@ -345,12 +368,33 @@ void fast__team_free_servers(fast_team *team)
     }
 }
 
+/* Make one copy of the replicas of simulated workers, where the only strategy of the run keeps them
+ * equal and no fault makes them differ. Computing threads would map it on a checked device. */
+static fast_err open_equal(fast_team *team)
+{
+    fast_equal_replicas *equal = &team->place.equal;
+    const fast_run *run = team->run;
+    const int64_t count = run->learner->params.count;
+
+    if (equal->applied)
+        memset(equal->applied, 0, (size_t)count * sizeof *equal->applied);
+    if (equal->w || team->single || team->workers == 1 || !is_sim(team) || run->foreign ||
+        team->phases.count > 1 || !team->strategy->identical || run->config.faults[0] ||
+        (run->config.pool > 0 && run->device != &fast__host))
+        return FAST_OK;
+    FAST_TRY(fast__optimizer_new(run->device, run->config.optimizer, &run->learner->params,
+                                 &equal->rule));
+    FAST_TRY(fast__alloc("steps of updates", count, sizeof *equal->applied, &equal->applied));
+    return fast__vector_new(run->device, "the parameters", count, &equal->w);
+}
+
 /* Make the actors of this process that do not exist yet. A server of a run that continues starts
  * with the representative: the space that it served is gone. */
 static fast_err open_actors(fast_team *team)
 {
     const fast_learner *learner = team->run->learner;
 
+    FAST_TRY(open_equal(team));
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
         fast_team_actor *self = team->actors[i];
 
@@ -389,6 +433,7 @@ static void begin(fast_team *team)
         team->progress.steps_sum += team->actors[i]->context.trainer.step;
     }
     fast__measure_begin(team);
+    fast__cut_begin(team);
     team->ballot.opened = fast__run_dues(run, run->config.evaluate_period, run->step);
     for (int64_t i = 0; i < team->workers; i++)
         if (team->actors[i])
@@ -512,7 +557,8 @@ static fast_err check_ends(fast_team *team)
              team->place.world->actors[failed]->err == FAST_ECANCELED
                  ? "it crashed"
                  : team->place.world->actors[failed]->detail);
-    if (team->strategy->synchronous || ended == 0)
+    /* Another process does not know whether others came to the end: the first one tells. */
+    if (team->strategy->synchronous || (ended == 0 && team->place.first))
         return fast__fail(team->place.world->actors[failed]->err, "%s", text);
     tell_lost(team, name,
               team->place.world->actors[failed]->err == FAST_ECANCELED
@@ -542,6 +588,33 @@ static void note_unborn(fast_team *team)
     }
 }
 
+/* Count the workers that did not come to the end, and list as many as there is room for. Those that
+ * are not told as failures of this process are told here. */
+static void count_lost(fast_team *team)
+{
+    fast_run *run = team->run;
+    char text[sizeof run->text.lost + 64];
+    size_t used = 0;
+
+    run->result.workers_lost = 0;
+    run->text.lost[0] = '\0';
+    for (int64_t i = 0; i < team->workers; i++) {
+        char name[64];
+
+        if (!is_lost(team, i))
+            continue;
+        run->result.workers_lost++;
+        fast__actor_name(team->place.world, i, name, sizeof name);
+        if (used + strlen(name) + 3 < sizeof run->text.lost)
+            used += (size_t)snprintf(run->text.lost + used, sizeof run->text.lost - used, "%s%s",
+                                     used ? ", " : "", name);
+    }
+    if (!used || first_failure(team) >= 0)
+        return;
+    snprintf(text, sizeof text, "workers that did not come to the end: %s", run->text.lost);
+    fast__run_tell(run, FAST_EVENT_NOTE, text);
+}
+
 /* Run the actors of one world to their end. */
 static fast_err run_world(fast_team *team)
 {
@@ -563,9 +636,7 @@ static fast_err run_world(fast_team *team)
         err = fast__world_run(team->place.world, &result);
         ran = true;
         note_unborn(team);
-        run->result.workers_lost = 0;
-        for (int64_t i = 0; i < team->workers; i++)
-            run->result.workers_lost += is_lost(team, i);
+        count_lost(team);
         run->progress.times.start_ns = 0;
         run->progress.times.total_ns += result.time_ns;
         fast__run_forecast(run);

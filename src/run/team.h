@@ -3,6 +3,7 @@
 
 #include "base/thread.h"
 #include "model/native.h"
+#include "run/checkpoint/cut.h"
 #include "run/checkpoint/saved_states.h"
 #include "run/measures.h"
 #include "run/phases.h"
@@ -22,6 +23,7 @@
  *   monitor.c      between steps: evaluation of the representative model, target, cancel, progress
  *   measure.c      measures of several workers (measures.h)
  *   saved_states.c saved state of actors in checkpoints; collect_states.c: how it comes together
+ *                  at a step of synchronous workers, cut.c: in an asynchronous team
  *   phases.c       the phases of a run, and the change from one to the next
  *   representative.c   which model is representative; ensemble_members.c: an ensemble
  *   codec_checks.c     codecs: options and checks
@@ -99,6 +101,7 @@ typedef struct fast_actor_progress {
     int64_t news;       /* changes of the membership that it has reported */
     double loss;        /* mean of the last batches */
     int64_t loss_count; /* batches in `loss`, at most the policy's */
+    bool begun;         /* it has come to its first step */
 } fast_actor_progress;
 
 /* One worker or server of the team in this process. */
@@ -112,6 +115,7 @@ typedef struct fast_team_actor {
     fast_worker_sums sums;             /* of its losses */
     fast_actor_measures measures;      /* of all calls */
     fast_task asked;           /* a server of another process: answers worker 0's requests */
+    fast_service *cut;         /* obeys worker 0 when a snapshot is taken; or NULL */
     fast_err err;              /* of a call between steps; FAST_OK: none failed */
     char why[FAST_DETAIL_MAX]; /* detail of err */
     bool over;                 /* its program has ended */
@@ -129,6 +133,7 @@ typedef struct fast_team_place {
     char *job;                  /* that a recording belongs to; NULL: not recorded */
     fast_role roles[3];         /* worker, server, preprocessor: those that the run has */
     fast_workspaces workspaces; /* that simulated learners share */
+    fast_equal_replicas equal;  /* of simulated workers, where the strategy keeps them equal */
 } fast_team_place;
 
 /* Whether the run said that an actor is missing. */
@@ -182,6 +187,7 @@ typedef struct fast_team {
 
     fast_mutex mutex;                   /* guards the fields below */
     fast_saved_states saved;            /* of actors, for checkpoints */
+    fast_cut cut;                       /* asynchronous: the snapshot that is taken */
     fast_representative representative; /* which model stands for the run */
     fast_ballot ballot;                 /* votes on it */
     fast_team_progress progress;        /* of all workers */

@@ -171,7 +171,9 @@ static fast_err make_learner(fast_team_actor *self, int64_t rank, fast_learner *
                                    .program = run->program,
                                    .loader = self->loader,
                                    .accumulate = run->config.accumulate,
-                                   .seed = (uint64_t)run->config.seed };
+                                   .seed = (uint64_t)run->config.seed,
+                                   .blank = true,
+                                   .w = team->place.equal.w };
     if (run->foreign)
         return fast__run_foreign(run, rank, self->loader, out);
     if (strcmp(run->config.transport, "sim") == 0) {
@@ -223,9 +225,12 @@ static fast_err make_parts(fast_team_actor *self, int64_t i)
                                .model = run->learner,
                                .learner = team->single ? run->learner : NULL,
                                .optimizer = run->config.optimizer,
-                               .rule = team->single ? run->optimizer : NULL,
+                               .rule = team->single ? run->optimizer
+                                       : worker     ? team->place.equal.rule
+                                                    : NULL,
                                .rates = run->schedule,
                                .shared = may_share ? &team->shared : NULL,
+                               .equal = worker && team->place.equal.w ? &team->place.equal : NULL,
                                .phase = current_phase(team) };
 
     if (worker)
@@ -234,7 +239,7 @@ static fast_err make_parts(fast_team_actor *self, int64_t i)
         FAST_TRY(make_learner(self, rank, &o.learner));
     FAST_TRY(fast__context_init(&self->context, &o));
     if (worker)
-        FAST_TRY(fast__alloc("contributions", team->workers, sizeof(double),
+        FAST_TRY(fast__alloc("contributions", fast__share_columns(team->workers), sizeof(double),
                              &self->measures.contributions));
     fast__team_actor_reset(self);
     return fast__saved_states_begin(self);
@@ -278,7 +283,8 @@ void fast__team_actor_reset(fast_team_actor *self)
 
     fast__context_reset(&self->context, team->run->optimizer, team->run->step);
     if (self->measures.contributions)
-        memset(self->measures.contributions, 0, (size_t)team->workers * sizeof(double));
+        memset(self->measures.contributions, 0,
+               (size_t)fast__share_columns(team->workers) * sizeof(double));
     self->progress.step_voted = -1;
     self->progress.loss = 0;
     self->progress.loss_count = 0;
@@ -341,7 +347,10 @@ fast_err fast__team_worker(fast_actor *actor, void *ctx)
     fast__forecast_network(self);
     fast__team_compare(self, "begins");
     if (!err)
+        err = fast__cut_serve(self);
+    if (!err)
         err = team->strategy->worker(t, team->config);
+    fast__cut_end(self);
     fast__preprocess_end(&self->preprocess, actor);
     note_end(self, self->over, err != FAST_OK);
     if (!err && t->rank == 0)
@@ -364,8 +373,11 @@ fast_err fast__team_server(fast_actor *actor, void *ctx)
         return fast__phase_agree(self);
     if (t->rank >= t->servers) /* another phase's */
         return FAST_OK;
+    FAST_TRY(fast__cut_serve(self));
     fast__collect_serve(self);
-    return fast__collect_served(self, team->strategy->server(t, team->config));
+    const fast_err err = team->strategy->server(t, team->config);
+    fast__cut_end(self);
+    return fast__collect_served(self, err);
 }
 
 void fast__team_break(fast_team_actor *self, fast_err err)

@@ -180,6 +180,15 @@ static fast_err save_instead(fast_run *run, bool weights, fast_err err)
 
 /* A checkpoint in mid-run that cannot be written does not end hours of training: the user is told,
  * once, and the next one may succeed. */
+void fast__run_save_now(fast_run *run, const char *path)
+{
+    const bool failed = save(run, path) != FAST_OK;
+
+    if (failed && !run->progress.save_failed)
+        fast__run_tell(run, FAST_EVENT_NOTE, fast_error_detail());
+    run->progress.save_failed = failed;
+}
+
 void fast__run_save_due(fast_run *run)
 {
     const char *path = run->config.checkpoint;
@@ -187,12 +196,8 @@ void fast__run_save_due(fast_run *run)
     const bool whole = run->team->strategy->identical || run->team->strategy->resumable;
     if (path[0] && whole && !last && run->step != run->progress.step_saved &&
         fast_run_is_first(run) && !fast__saved_states_waits(run) &&
-        fast__run_is_due(run, run->config.checkpoint_period, run->step)) {
-        const bool failed = save(run, path) != FAST_OK;
-        if (failed && !run->progress.save_failed)
-            fast__run_tell(run, FAST_EVENT_NOTE, fast_error_detail());
-        run->progress.save_failed = failed;
-    }
+        fast__run_is_due(run, run->config.checkpoint_period, run->step))
+        fast__run_save_now(run, path);
 }
 
 /* Open the file of --log for appending. */
@@ -274,10 +279,9 @@ fast_err fast_run_train(fast_run *run)
     if (run->step == run->progress.step_evaluated) /* by the run that this one resumes */
         fast__run_look(run);
     fast_err err = fast__team_train(run->team);
-    if (err == FAST_OK) {
+    if (err == FAST_OK)
         err = write_files(run);
-        snprintf(run->text.error, sizeof run->text.error, "%s", err ? fast_error_detail() : "");
-    }
+    snprintf(run->text.error, sizeof run->text.error, "%s", err ? fast_error_detail() : "");
     if (run->progress.times.start_ns)
         run->progress.times.total_ns += fast__run_now(run) - run->progress.times.start_ns;
     run->progress.times.start_ns = 0;

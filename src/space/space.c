@@ -119,8 +119,10 @@ static void copy_local(fast_space *space, const fast_space_operation *op)
     fast_space_range *range = &space->map.owners[op->owner].store.ranges[op->tensor];
     if (op->result)
         fast__vector_copy(op->count, fast__space_values(space, op->owner, op->tensor), op->result);
-    *fast__space_at(space, space->clocks.read, op->owner, op->tensor) =
-        atomic_load(&range->version);
+    const int64_t version = atomic_load(&range->version);
+    if (!space->reader.peeks)
+        *fast__space_at(space, space->clocks.read, op->owner, op->tensor) = version;
+    space->reader.newest = version > space->reader.newest ? version : space->reader.newest;
     atomic_fetch_add(&range->gets, 1);
 }
 
@@ -178,7 +180,8 @@ static fast_err execute_tick(fast_space *space, fast_space_operation *op)
         return fast__fail(FAST_EINVAL, "a clock does not go back from %lld to %lld",
                           (long long)space->clocks.own, (long long)op->clock);
     space->clocks.own = op->clock;
-    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        const int64_t owner = (space->map.first + i) % space->map.owner_count;
         fast_space_store *store = &space->map.owners[owner].store;
         if (!store->head) {
             fast_space_operation part = fast__space_part(space, op, owner);
@@ -287,7 +290,8 @@ static fast_err start_get(fast_space *space, const fast_space_operation *op)
     space->reader.missing = 0;
     space->reader.never = false;
     /* Remote owners first: their answers travel while local ranges are copied. */
-    for (int64_t owner = 0; map->remote_count > 0 && owner < map->owner_count; owner++) {
+    for (int64_t i = 0; map->remote_count > 0 && i < map->owner_count; i++) {
+        const int64_t owner = (map->first + i) % map->owner_count;
         int64_t offset, count;
         fast__space_range(space, owner, get->tensor, &offset, &count);
         if (count > 0 && !map->owners[owner].store.head)
@@ -459,6 +463,19 @@ fast_err fast_space_get(fast_space *space, int64_t tensor, float *x, fast_space_
     return FAST_OK;
 }
 
+fast_err fast__space_peek(fast_space *space, int64_t *newest_out, int64_t deadline)
+{
+    fast_space_read read = { .version_min = 0 };
+    FAST_ASSERT(newest_out);
+    space->reader.peeks = true;
+    space->reader.newest = 0;
+    const fast_err err = fast_space_get(space, 0, NULL, &read, deadline);
+    space->reader.peeks = false;
+    FAST_TRY(err);
+    *newest_out = space->reader.newest;
+    return FAST_OK;
+}
+
 /* Local ranges are copied at once; remote owners send slices as the network takes them. */
 fast_err fast__space_get_start(fast_space *space, float *x, const fast_space_read *read,
                                int64_t deadline)
@@ -582,6 +599,22 @@ void fast__space_follow(fast_space *space, const fast_space *leader, int64_t ten
     for (int64_t owner = 0; owner < space->map.owner_count; owner++)
         *fast__space_at(space, space->clocks.read, owner, tensor) =
             *fast__space_at(leader, leader->clocks.read, owner, tensor);
+}
+
+int64_t fast__space_sent(const fast_space *space, int64_t owner, int64_t *seen_out)
+{
+    FAST_ASSERT(owner >= 0 && owner < space->map.owner_count && seen_out);
+    *seen_out = space->map.owners[owner].seen;
+    return space->map.owners[owner].sent;
+}
+
+bool fast__space_is_idle(const fast_space *space)
+{
+    FAST_ASSERT(space->map.owner_count > 0);
+    for (int64_t i = 0; i < space->map.owner_count; i++)
+        if (space->map.owners[i].acked < space->map.owners[i].sent)
+            return false;
+    return true;
 }
 
 /* Ordered as one read of the store where the run is recorded. */

@@ -64,12 +64,32 @@ fast_err fast__space_add_get(fast_space *space, const float *x, float *w, int64_
  * replica with the same owners. */
 void fast__space_follow(fast_space *space, const fast_space *leader, int64_t tensor);
 
+/* Set *newest_out to the largest version over the ranges of the first tensor, which includes all of
+ * this actor's updates. It reads no values, and does not count as a read. Fails as a get does. */
+fast_err fast__space_peek(fast_space *space, int64_t *newest_out, int64_t deadline);
+
+/* Return the number of updates and ticks that this actor has sent to an owner, and in *seen_out how
+ * many of them the values hold that it last read of the first tensor: values that an eager owner
+ * sent may lack the newest. Both are 0 for a local owner, whose values lack nothing. */
+int64_t fast__space_sent(const fast_space *space, int64_t owner, int64_t *seen_out);
+
 /* Return the residual of error feedback that this writer has for an owner's range; NULL if its
  * codec has none. */
 const float *fast__space_residual(const fast_space *space, int64_t owner);
 /* y += scale times the elements of the first tensor that this writer's codec holds back by its
  * selections. */
 void fast__space_add_waiting(const fast_space *space, float scale, float *y);
+/* Return true if the codec of adds holds elements back for a while, until they are due. */
+bool fast__space_defers(const fast_space *space);
+/* Let the next adds to the first tensor send all elements that have waited, or not. */
+void fast__space_set_due(fast_space *space, bool due);
+/* Return true if the codec of adds holds elements back now. */
+bool fast__space_is_waiting(const fast_space *space);
+/* Return true if all owners are remote and eager, and have sent values of the first tensor unasked
+ * that satisfy the conditions: a get of them does not wait. */
+bool fast__space_has_pushed(const fast_space *space, const fast_space_read *read);
+/* Return true if remote owners have acknowledged all updates of this actor. */
+bool fast__space_is_idle(const fast_space *space);
 /* Count in `figures`, which is lent, what the space's codecs do. */
 void fast__space_figures(fast_space *space, fast_coded_figures *figures);
 

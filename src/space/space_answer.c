@@ -223,6 +223,25 @@ fast_err fast__service_reserve(const char *what, size_t size, int64_t count, int
     return FAST_OK;
 }
 
+/* Return the place of an actor in the order of answers, which starts behind this owner's number: a
+ * worker whose server is on its own node then hears of one other server at a time. */
+static int64_t place_of(const fast_space *space, int64_t id)
+{
+    const int64_t count = fast_actor_count(space->actor);
+    FAST_ASSERT(id >= 0 && id < count && space->map.me >= 0);
+    return (id + count - (space->map.me + 1) % count) % count;
+}
+
+/* Return true if actor a is answered before actor b: a worker that has made fewer updates holds up
+ * the others, and is first. */
+static bool is_before(const fast_space *space, int64_t a, int64_t b)
+{
+    const fast_space_slot *slots = fast__space_own_store(space)->slots;
+    const int64_t first = atomic_load(&slots[a].updates), second = atomic_load(&slots[b].updates);
+    FAST_ASSERT(a >= 0 && b >= 0);
+    return first != second ? first < second : place_of(space, a) < place_of(space, b);
+}
+
 /* The newer request of an actor replaces its older one before it is tried: an answer to the older
  * one would be dropped by its receiver. */
 fast_err fast__service_answer_or_wait(fast_space *space, fast_space_operation *op)
@@ -230,16 +249,21 @@ fast_err fast__service_answer_or_wait(fast_space *space, fast_space_operation *o
     FAST_ASSERT(op->from >= 0);
     fast_space_service *s = space->owned.service;
     fast_space_pending *p = &s->pending;
-    bool done;
+    bool done = false;
     fast__service_drop(s, op->from, op);
-    FAST_TRY(try_pending(space, op, &done));
+    if (!space->owned.gathers)
+        FAST_TRY(try_pending(space, op, &done));
     if (done)
         return FAST_OK;
+    s->dirty = true;
     void *list = p->list;
     FAST_TRY(fast__service_reserve("pending requests of a space", sizeof *p->list, p->count,
                                    &p->capacity, &list));
     p->list = list;
-    p->list[p->count++] = *op;
+    int64_t at = p->count++;
+    for (; at > 0 && is_before(space, op->from, p->list[at - 1].from); at--)
+        p->list[at] = p->list[at - 1];
+    p->list[at] = *op;
     s->callers[op->from].pending++;
     return FAST_OK;
 }
@@ -317,7 +341,9 @@ fast_err fast__service_push(fast_space *space)
     if (!shot)
         return FAST_OK;
     s->pushed = clock;
-    for (int64_t id = 0; id < fast_actor_count(space->actor); id++) {
+    const int64_t actors = fast_actor_count(space->actor);
+    for (int64_t i = 0; i < actors; i++) {
+        const int64_t id = (space->map.me + 1 + i) % actors;
         const fast_space_caller *c = &s->callers[id];
         fast_msg *msg;
         if (!c->greeted || !c->reads || c->pending > 0)
@@ -326,7 +352,7 @@ fast_err fast__service_push(fast_space *space)
             FAST_TRY(fast__service_snapshot(space, 0, id, &shot));
         if (!shot) /* locked meanwhile: the actors that are left out read by themselves */
             return FAST_OK;
-        const int64_t words[3] = { 0, shot->version, clock };
+        const int64_t words[3] = { -c->sequence, shot->version, clock };
         FAST_TRY(fast__space_message(space, FAST_SPACE_VALUE, 0, space->map.me, words, &msg));
         fast_msg_add_view(msg, shot->buffer, 0, shot->size);
         const fast_err err = fast_send(space->actor, id, &msg);

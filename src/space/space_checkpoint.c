@@ -7,10 +7,14 @@
  *   CODER    a flow: the number of vectors it has encoded, its residual, its codec's own vectors
  *   HELD     the values of an owner's range that this reader holds, where differences are read
  *   READER   the values that a remote reader holds, as the owner knows them
+ *   CLOCKS   in a snapshot: this actor's clock, then the versions that it last read, by owner and
+ *            tensor, all int64
+ *   VERSIONS in a snapshot: of the tensors at an owner, int64
  *
- * Versions and clocks start anew. Where both ends share memory the reader holds what a remote owner
- * would: records of the other end are used where the actor's own lack something, so that a space
- * may be saved on one transport and restored on another.
+ * Versions and clocks start anew, unless it is a snapshot of programs in mid-run. Where both ends
+ * share memory the reader holds what a remote owner would: records of the other end are used where
+ * the actor's own lack something, so that a space may be saved on one transport and restored on
+ * another.
  *
  * An owner's records may be made by another thread while no actor can complete a round: nothing
  * that is read here changes then. Cost: a copy.
@@ -21,7 +25,7 @@
 
 #include <string.h>
 
-enum { VALUES = 1, CODER, HELD, READER };
+enum { VALUES = 1, CODER, HELD, READER, CLOCKS, VERSIONS };
 
 /* Words that precede the floats of a record. */
 enum {
@@ -71,13 +75,38 @@ static void put_shadow(fast_pack *pack, int64_t kind, int64_t number, const fast
     put(pack, kind, number, words, shadow->values, fast__shadows_floats(shadows));
 }
 
+/* Append the clock, the versions that were read, and those of an owner: staleness is the difference
+ * of the two, and a read waits for clocks. */
+static void put_clocks(const fast_space *space, fast_pack *pack)
+{
+    const int64_t tensor_count = space->map.tensor_count;
+    const size_t cells = (size_t)(space->map.owner_count * tensor_count) * sizeof(int64_t);
+    uint8_t *at = fast__pack_add(pack, CLOCKS, 0, sizeof(int64_t) + cells);
+
+    FAST_ASSERT(space->clocks.read != NULL);
+    if (at) {
+        memcpy(at, &space->clocks.own, sizeof(int64_t));
+        memcpy(at + sizeof(int64_t), space->clocks.read, cells);
+    }
+    if (space->map.me < 0)
+        return;
+    at = fast__pack_add(pack, VERSIONS, 0, (size_t)tensor_count * sizeof(int64_t));
+    for (int64_t t = 0; at && t < tensor_count; t++) {
+        const int64_t version = atomic_load(&fast__space_own_store(space)->ranges[t].version);
+
+        memcpy(at + (size_t)t * sizeof version, &version, sizeof version);
+    }
+}
+
 /* Values first, then flows, then what readers hold: the order in which they are restored. */
-void fast__space_save(const fast_space *space, fast_pack *pack)
+void fast__space_save(const fast_space *space, bool clocks, fast_pack *pack)
 {
     fast_space_flows flows;
 
     FAST_ASSERT(space != NULL && pack != NULL);
     put_values(space, pack);
+    if (clocks)
+        put_clocks(space, pack);
     if (!fast__space_flows(space, &flows))
         return;
     for (int way = 0; way < FAST_SPACE_WAYS; way++)
@@ -160,16 +189,64 @@ static fast_err take_shadow(const fast_space *space, const fast_shadows *shadows
     return FAST_OK;
 }
 
+/* Restore values of an owner whose range has not changed; others were restored before, by offset
+ * (fast__space_values_load()). */
+static fast_err take_values(const fast_space *space, const fast_pack_record *record)
+{
+    const bool known = record->number >= 0 && record->number < space->map.tensor_count;
+    int64_t words[WORDS], offset = 0, count = 0;
+
+    FAST_ASSERT(record->kind == VALUES);
+    if (known && space->map.me >= 0)
+        fast__space_range(space, space->map.me, record->number, &offset, &count);
+    const uint8_t *from = count > 0 ? open_record(record, words, count) : NULL;
+    if (from && words[WORD_A] == offset)
+        fast__vector_copy(count, from, fast__space_values(space, space->map.me, record->number));
+    return FAST_OK;
+}
+
+/* Restore the clock and the versions that were read, or an owner's versions. The owner learns the
+ * clock when this actor enters (HELLO, or its slot in shared memory), so that it is in one record
+ * only. Numbers below 0 are not of a snapshot; versions that are too large are found when an update
+ * names them. */
+static fast_err take_clocks(fast_space *space, const fast_pack_record *record)
+{
+    const int64_t tensor_count = space->map.tensor_count;
+    const bool own = record->kind == CLOCKS;
+    const int64_t count = own ? 1 + space->map.owner_count * tensor_count : tensor_count;
+
+    FAST_ASSERT(own || record->kind == VERSIONS);
+    if (record->size != (size_t)count * sizeof(int64_t) || (!own && space->map.me < 0))
+        return damaged(space, record);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t value = -1;
+
+        memcpy(&value, (const uint8_t *)record->data + (size_t)i * sizeof value, sizeof value);
+        if (value < 0)
+            return damaged(space, record);
+        if (!own)
+            atomic_store(&fast__space_own_store(space)->ranges[i].version, value);
+        else if (i == 0)
+            space->clocks.own = space->clocks.writer ? value : 0;
+        else
+            space->clocks.read[i - 1] = value;
+    }
+    return FAST_OK;
+}
+
 /* Restore from a record of this actor's own. */
-static fast_err take_own(const fast_space *space, const fast_space_flows *flows,
+static fast_err take_own(fast_space *space, const fast_space_flows *flows,
                          const fast_pack_record *record)
 {
     const int64_t i = record->number;
 
     FAST_ASSERT(record->data != NULL || record->size == 0);
     switch (record->kind) {
-    case VALUES: /* used before the space was opened */
-        return FAST_OK;
+    case VALUES:
+        return take_values(space, record);
+    case CLOCKS:
+    case VERSIONS:
+        return take_clocks(space, record);
     case CODER:
         return take_coder(space, flows, record);
     case HELD:

@@ -8,8 +8,8 @@
 /* The state of an actor's view of a space between two rounds, for checkpoints: space_checkpoint.c
  * lists it. */
 
-/* Append the state to a block of records. */
-void fast__space_save(const fast_space *space, fast_pack *pack);
+/* Append the state to a block of records; in mid-run with the clocks and versions. */
+void fast__space_save(const fast_space *space, bool clocks, fast_pack *pack);
 /* Restore the state that actor `from` saved, which is this one or the other end of its flows. Call
  * it before the first operation. FAST_EFORMAT, FAST_ENOMEM. */
 fast_err fast__space_load(fast_space *space, int64_t from, const void *bytes, size_t size);

@@ -58,10 +58,10 @@ static size_t save(const fast_space *space, block *out)
 {
     fast_pack pack = { 0 };
 
-    fast__space_save(space, &pack);
+    fast__space_save(space, false, &pack);
     assert_in_range(pack.size, 1, BYTES);
     pack = (fast_pack){ .out = out->bytes };
-    fast__space_save(space, &pack);
+    fast__space_save(space, false, &pack);
     return pack.size;
 }
 

@@ -33,6 +33,7 @@ struct fast_space_codec {
     fast_chain *opened[FAST_SPACE_WAYS];       /* chains that this space opened by name, or NULL */
     fast_coder **coders[FAST_SPACE_WAYS];      /* [owner]; NULL where its range is empty */
     bool selects;                              /* adds are selected, and travel as floats, sparse */
+    bool due;                                  /* elements that have waited are sent */
     fast_shadows **shadows;      /* [owner]: how differences are read, NULL where the range
                                              is empty; NULL: values are read */
     fast_shadow *held;           /* [owner]: values that this reader holds */
@@ -88,6 +89,7 @@ void fast__space_select(fast_space *space, const float **x)
     if (!*x || !codec || !codec->selects)
         return;
     const int64_t begin = fast_now(space->actor), count = space->map.counts[0];
+    fast__coder_set_due(codec->coders[FAST_SPACE_UP][0], codec->due, 1e-9 * (double)begin);
     fast__coder_select(codec->coders[FAST_SPACE_UP][0], *x, codec->x);
     *x = codec->x;
     const int64_t entries = fast__space_count_nonzero(*x, count);
@@ -298,6 +300,8 @@ static fast_err encode(fast_space *space, fast_space_way way, int64_t owner, fas
     int64_t offset, count;
     fast__space_range(space, owner, 0, &offset, &count);
     FAST_ASSERT(x && count > 0);
+    if (way == FAST_SPACE_UP)
+        fast__coder_set_due(codec->coders[way][owner], codec->due, 1e-9 * (double)begin);
     if (shadow)
         FAST_TRY(fast__shadow_send(codec->shadows[owner], shadow, space->clocks.own, progress, x,
                                    out, size_out));
@@ -424,6 +428,32 @@ void fast__space_add_waiting(const fast_space *space, float scale, float *y)
         if (waiting)
             fast__vector_axpy(count, scale, waiting, y + offset);
     }
+}
+
+bool fast__space_defers(const fast_space *space)
+{
+    const fast_chain *up = space->codec ? space->codec->chains[FAST_SPACE_UP] : NULL;
+    FAST_ASSERT(space->map.owner_count > 0);
+    return up && (fast__chain_traits(up) & FAST_CODEC_DEFERS);
+}
+
+void fast__space_set_due(fast_space *space, bool due)
+{
+    FAST_ASSERT(space->codec != NULL);
+    space->codec->due = due;
+}
+
+bool fast__space_is_waiting(const fast_space *space)
+{
+    FAST_ASSERT(space->map.owner_count > 0);
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        const float *waiting = fast__space_residual(space, i);
+        int64_t offset, count;
+        fast__space_range(space, i, 0, &offset, &count);
+        if (waiting && count > 0 && fast__vector_max_abs(count, waiting) != 0)
+            return true;
+    }
+    return false;
 }
 
 const float *fast__space_residual(const fast_space *space, int64_t owner)

@@ -232,10 +232,14 @@ static fast_err list_owners(fast_space *space, const fast_space_options *options
         if (options->owners[i] == fast_actor_id(actor))
             space->map.me = i;
     }
-    /* Actors that run in step would contend for every lock: each starts with another owner. Where
-     * time is simulated they do not run side by side. */
-    if (space->map.remote_count == 0 && !actor->world->transport->virtual_clock)
-        space->map.first = fast_actor_id(actor) % space->map.owner_count;
+    /* Actors that run in step would contend for every lock, or link: each starts with another
+     * owner, and where each writer has an owner on its node with the next one. */
+    space->map.first = fast_actor_id(actor) % space->map.owner_count;
+    for (int64_t i = 0; space->map.remote_count > 0 && i < options->writer_count; i++)
+        if (options->writers && options->writers[i] == fast_actor_id(actor))
+            space->map.first = (i + 1) % space->map.owner_count;
+    if (space->map.remote_count == 0 && actor->world->transport->virtual_clock)
+        space->map.first = 0; /* where time is simulated local actors do not run side by side */
     return FAST_OK;
 }
 
@@ -287,7 +291,7 @@ static fast_err enter(fast_space *space)
                               "this actor has opened space \"%s\" before: use another name",
                               space->name);
         fast__space_begin(space, i);
-        atomic_store(&slot->clock, 0);
+        atomic_store(&slot->clock, space->clocks.own); /* 0, or a snapshot's */
         atomic_store(&slot->member, mine);
         fast__space_end(space);
     }
@@ -333,7 +337,7 @@ static fast_err build(fast_space *space, const fast_space_options *options,
     bool local, remote;
     fast_actor *actor = space->actor;
     /* The order matters: codecs and pieces need the ranges, stores the tensors, services the
-     * stores; other actors may enter from fast__space_store_fill() on. */
+     * stores; other actors may enter from fast__space_store_open() on. */
     find_neighbours(actor, &local, &remote);
     FAST_TRY(mark(actor, "owner", options->owners, options->owner_count, IS_OWNER, marks));
     FAST_TRY(list_owners(space, options));
@@ -356,14 +360,17 @@ static fast_err build(fast_space *space, const fast_space_options *options,
         FAST_TRY(fast__vector_new(fast__space_device(space), "an update", largest_range(space),
                                   &space->dense));
     space->owned.shared = local;
-    FAST_TRY(enter(space));
+    if (space->map.me >= 0)
+        fast__space_store_fill(space, options);
     if (first)
         FAST_TRY(first(ctx, space));
+    FAST_TRY(enter(space));
     if (space->map.me >= 0) {
-        fast__space_store_fill(space, options);
+        fast__space_store_open(space);
         exchange_interest(space);
     }
-    const int64_t words[3] = { (int64_t)space->signature, fast_actor_life(actor), 0 };
+    const int64_t words[3] = { (int64_t)space->signature, fast_actor_life(actor),
+                               space->clocks.own };
     for (int64_t i = 0; i < space->map.owner_count; i++) {
         if (space->map.owners[i].store.head)
             continue;
@@ -452,7 +459,9 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
         destroy(space);
         return err;
     }
-    space->task = (fast_task){ .advance = advance, .explain = explain, .background = true };
+    space->task = (fast_task){
+        .advance = advance, .explain = explain, .background = true, .watches = space->map.me >= 0
+    };
     fast__post(actor, &space->task);
     *out = space;
     return FAST_OK;
@@ -491,34 +500,70 @@ static int64_t find_active(fast_space *space, fast_space_store *store, int64_t m
     return other;
 }
 
-/* SERVE: answer in waits until all other actors have left. */
-static fast_err execute_serve(fast_space *space, const fast_space_operation *op)
+/* Return the next wait of a server: to the deadline, or in pieces if it is INT64_MAX. At the end of
+ * a piece without any message, silent actors are suspected: they have left. */
+static fast_wait serve_wait(fast_space *space, int64_t deadline)
+{
+    FAST_ASSERT(deadline > 0);
+    if (deadline == INT64_MAX)
+        deadline = fast__patience(space->actor, FAST_PATIENCE);
+    fast_wait wait = fast__space_wait(space, FAST_ANY, "space serve", deadline);
+    wait.tag = fast__space_tag(space, false);
+    return wait;
+}
+
+/*
+ * Answer in waits until all other actors have left. A wait without a deadline is renewed after each
+ * message, so that an owner which hears nothing for a few timeouts suspects the silent actors, and
+ * in the end counts them as gone.
+ */
+static fast_err serve(fast_space *space, const fast_space_operation *op)
 {
     fast_actor *actor = space->actor;
     fast_space_store *store = fast__space_own_store(space);
-    fast_wait wait = fast__space_wait(space, FAST_ANY, "space serve", op->deadline);
-    wait.tag = fast__space_tag(space, false);
+    uint64_t stamp = actor->mailbox.stamp;
     FAST_ASSERT(op->kind == FAST_SPACE_SERVE);
     FAST_TRY(leave(space));
+    fast_wait wait = serve_wait(space, op->deadline);
     /* Each wait is for any message, and ends early when a local actor leaves. */
     for (;;) {
         FAST_TRY(space->task.err);
+        if (space->owned.gathers) /* after every wait: requests may have been postponed in it */
+            FAST_TRY(fast__service_gather(space));
         const int64_t other = find_active(space, store, op->from);
         if (other < 0)
             return FAST_OK;
         const fast_err err = fast__wait_once(actor, &wait);
-        if (err == FAST_ETIMEDOUT) {
+        const bool renews =
+            op->deadline == INT64_MAX && (err == FAST_ETIMEDOUT || actor->mailbox.stamp != stamp);
+        /* Something was heard, or it is time to ask who is silent. */
+        if (renews) {
+            stamp = actor->mailbox.stamp;
+            wait = serve_wait(space, op->deadline);
+        } else if (err == FAST_ETIMEDOUT) {
             char name[64];
             fast__actor_name(actor->world, other, name, sizeof name);
             actor->culprit = other;
             return fast__fail(FAST_ETIMEDOUT, "%s has not left space \"%s\"", name, space->name);
         }
         /* An actor that went down has left: only if it still counts is its end an error. */
-        if (err && err != FAST_EPEER)
+        if (err && err != FAST_EPEER && err != FAST_ETIMEDOUT)
             return err;
-        if (err && find_active(space, store, op->from) == other)
+        if (err == FAST_EPEER && find_active(space, store, op->from) == other)
             return err;
     }
+}
+
+/* SERVE. In virtual time many requests arrive at one instant, and the order of their answers
+ * decides how evenly links are used: it is that of fast_space_pending, not that of arrival. */
+static fast_err execute_serve(fast_space *space, const fast_space_operation *op)
+{
+    FAST_ASSERT(op->kind == FAST_SPACE_SERVE);
+    space->owned.gathers = space->owned.service && !space->owned.stalest && !space->reader.eager &&
+                           space->announce == 0 && space->actor->world->transport->virtual_clock;
+    const fast_err err = serve(space, op);
+    space->owned.gathers = false;
+    return err;
 }
 
 /* Callable any number of times: an owner that has left its own store as a writer stays out. */

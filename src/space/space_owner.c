@@ -131,10 +131,10 @@ static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_
     fast_space_service *s = space->owned.service;
     fast_space_caller *c = &s->callers[op->from];
     fast_space_slot *slot = &fast__space_own_store(space)->slots[op->from];
-    const int64_t life = msg->words[FAST_SPACE_W_B];
+    const int64_t life = msg->words[FAST_SPACE_W_B], clock = msg->words[FAST_SPACE_W_C];
     const uint32_t member = atomic_load(&slot->member);
     if ((uint64_t)op->id != space->signature || life < 0 || life > UINT32_MAX / 2 - 1 ||
-        2 * ((uint32_t)life + 1) <= member) {
+        clock < 0 || 2 * ((uint32_t)life + 1) <= member) {
         s->refused++;
         return fast__service_answer(space, op->from, FAST_SPACE_REFUSED, 0, 0, 0, 0);
     }
@@ -142,7 +142,7 @@ static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_
     if (life > 0) /* a restarted actor holds no values; a new one may hold a checkpoint's */
         fast__space_forget(space, op->from);
     *c = (fast_space_caller){ .greeted = true, .unacked = c->unacked, .stage = c->stage };
-    atomic_store(&slot->clock, 0);
+    atomic_store(&slot->clock, clock);
     atomic_store(&slot->member, 2 * ((uint32_t)life + 1));
     return FAST_OK;
 }
@@ -357,6 +357,8 @@ fast_err fast__service_advance(fast_space *space)
 {
     FAST_ASSERT(space->owned.service);
     fast_space_service *s = space->owned.service;
+    bool asked = false; /* a get was handled, and no update after it */
+    s->postponed = space->owned.gathers;
     for (;;) {
         /* A lock that is queued for reading comes first: one lock at a time. */
         if (s->queued_read >= 0) {
@@ -369,7 +371,14 @@ fast_err fast__service_advance(fast_space *space)
         FAST_TRY(next_request(space, &msg));
         if (!msg)
             break;
-        const fast_err err = handle(space, msg);
+        const int64_t kind = msg->words[FAST_SPACE_W_KIND];
+        fast_err err = FAST_OK;
+        /* An update takes time: gets that arrived before it do not wait for it. */
+        if (s->postponed && asked && kind == FAST_SPACE_ADD)
+            err = fast__service_try_all(space);
+        asked = kind == FAST_SPACE_GET || (asked && kind != FAST_SPACE_ADD);
+        if (!err)
+            err = handle(space, msg);
         if (s->queued) {
             s->deferred = msg;
             break;
@@ -381,8 +390,24 @@ fast_err fast__service_advance(fast_space *space)
     /* Armed before it looks: local actors change things too. */
     if (s->pending.count > 0 || space->reader.eager)
         fast__space_arm(space, fast__space_own_store(space));
+    s->postponed &= s->pending.count > 0;
+    if (s->postponed)
+        return FAST_OK;
     FAST_TRY(fast__service_push(space));
     return fast__service_try_all(space);
+}
+
+/* Requests of one instant arrive one by one; one nanosecond later all are there. */
+fast_err fast__service_gather(fast_space *space)
+{
+    FAST_ASSERT(space->owned.service && space->owned.gathers);
+    if (!space->owned.service->postponed)
+        return FAST_OK;
+    FAST_TRY(fast_sleep_until(space->actor, fast_now(space->actor) + 1));
+    space->owned.gathers = false;
+    const fast_err err = fast__service_advance(space);
+    space->owned.gathers = true;
+    return err;
 }
 
 /* The next fast__service_try_all() looks at all pending requests. */

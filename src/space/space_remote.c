@@ -123,7 +123,8 @@ fast_err fast__remote_flush(fast_space *space)
     }
     if (bytes > space->announce)
         FAST_TRY(fast__space_announce(space));
-    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        const int64_t owner = (space->map.first + i) % space->map.owner_count;
         fast_space_owner *o = &space->map.owners[owner];
         if (o->ready)
             FAST_TRY(send_update(space, o, &o->ready));
@@ -136,9 +137,16 @@ static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg)
 {
     FAST_ASSERT(msg->words[FAST_SPACE_W_B] >= 0);
     fast_space_operation *get = &space->reader.get;
-    const int64_t version = msg->words[FAST_SPACE_W_B];
-    *fast__space_at(space, space->clocks.read, owner, get->tensor) = version;
+    const int64_t version = msg->words[FAST_SPACE_W_B], id = msg->words[FAST_SPACE_W_A];
+    fast_space_owner *o = &space->map.owners[owner];
     fast__space_saw(get, version, msg->words[FAST_SPACE_W_C]);
+    space->reader.newest = version > space->reader.newest ? version : space->reader.newest;
+    if (space->reader.peeks)
+        return;
+    *fast__space_at(space, space->clocks.read, owner, get->tensor) = version;
+    /* An answer holds all of this actor's updates, since an owner handles requests in order. */
+    if (get->tensor == 0)
+        o->seen = id <= 0 && -id < o->sent ? -id : o->sent;
 }
 
 /* Unpack an owner's range of the get under way from an answer; part->x is NULL if only its size
@@ -150,6 +158,21 @@ static bool unpack_answer(fast_space *space, int64_t owner, const fast_msg *msg,
     *part = fast__space_part(space, &space->reader.get, owner);
     part->kind = FAST_SPACE_VALUE;
     return fast__space_unpack(space, msg, part);
+}
+
+/* The conditions are those of the get. */
+bool fast__space_has_pushed(const fast_space *space, const fast_space_read *read)
+{
+    FAST_ASSERT(space->map.owner_count > 0 && read);
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        const fast_msg *msg = space->map.owners[i].pushed;
+        int64_t offset, count;
+        fast__space_range(space, i, 0, &offset, &count);
+        if (count > 0 && (!msg || msg->words[FAST_SPACE_W_C] < read->clock_min ||
+                          msg->words[FAST_SPACE_W_B] < read->version_min))
+            return false;
+    }
+    return true;
 }
 
 /* Use the values that an eager owner sent, if they satisfy the get. */
@@ -174,8 +197,8 @@ static bool take_pushed(fast_space *space, int64_t owner)
 static bool retain_pushed(fast_space *space, fast_msg *msg)
 {
     const int64_t *w = msg->words, owner = w[FAST_SPACE_W_OWNER];
-    if (!space->reader.eager || w[FAST_SPACE_W_KIND] != FAST_SPACE_VALUE ||
-        w[FAST_SPACE_W_A] != 0 || w[FAST_SPACE_W_TENSOR] != 0 || owner < 0 ||
+    if (!space->reader.eager || w[FAST_SPACE_W_KIND] != FAST_SPACE_VALUE || w[FAST_SPACE_W_A] > 0 ||
+        w[FAST_SPACE_W_A] == INT64_MIN || w[FAST_SPACE_W_TENSOR] != 0 || owner < 0 ||
         owner >= space->map.owner_count || space->map.owners[owner].id != msg->from ||
         w[FAST_SPACE_W_B] < 0)
         return false;
@@ -427,6 +450,8 @@ fast_err fast__remote_leave(fast_space *space)
             if (err == FAST_EPEER)
                 break;
             FAST_TRY(err);
+            if (space->owned.gathers) /* an owner serves meanwhile */
+                FAST_TRY(fast__service_gather(space));
         }
     }
     return FAST_OK;

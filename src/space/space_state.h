@@ -28,7 +28,7 @@ enum {
  * answers come from them. */
 typedef enum fast_space_kind {
     FAST_SPACE_SERVE = 0, /* no message: an owner that answers until all others have left */
-    FAST_SPACE_HELLO,     /* request: signature, life */
+    FAST_SPACE_HELLO,     /* request: signature, life, clock to start with */
     FAST_SPACE_PUT,       /* request: sequence, clock, version read; the range's values */
     FAST_SPACE_ADD,       /* request: sequence, clock, version read; the range's values */
     FAST_SPACE_PIECE,     /* request: offset, count; those floats of the next ADD, which has none */
@@ -38,7 +38,8 @@ typedef enum fast_space_kind {
     FAST_SPACE_ANNOUNCE,  /* request: an ADD to tensor 0 follows; other actors' gets wait for it */
     FAST_SPACE_LEAVE,     /* request: the last one of this actor */
     FAST_SPACE_ACK,       /* answer: sequence, version */
-    FAST_SPACE_VALUE,     /* answer: id, version, clock; the range's values */
+    FAST_SPACE_VALUE,     /* answer: id, version, clock; the range's values. Unasked: instead of the
+                             id, minus the receiver's updates and ticks that they hold */
     FAST_SPACE_SLICED,    /* answer: id, offset in the range; those floats of the VALUE that
                              follows, which has none */
     FAST_SPACE_NOTIFY,    /* answer: 0, version, clock */
@@ -149,6 +150,7 @@ typedef struct fast_space_owner {
     fast_space_store store; /* its memory, if it is local */
     int64_t sent;           /* updates and ticks sent */
     int64_t acked;          /* updates and ticks that it has applied */
+    int64_t seen;           /* updates and ticks that the values last read of tensor 0 hold */
     int64_t asked;          /* id of the get that it has not answered; or 0 */
     int64_t received;       /* floats of that get that have arrived in slices */
     int64_t clock;          /* clock of the space when it last notified this actor */
@@ -169,7 +171,7 @@ typedef struct fast_space_map {
     fast_space_owner *owners; /* [owner_count] */
     int64_t me;               /* this actor's number among the owners; or -1 */
     int64_t remote_count;     /* owners that do not share this actor's memory */
-    int64_t first;            /* owner that operations start with; 0 if any owner is remote */
+    int64_t first;            /* owner that operations start with */
     bool whole;               /* tensors are not cut: tensor i lives at owner i mod owner_count */
 } fast_space_map;
 
@@ -198,6 +200,8 @@ typedef struct fast_space_reader {
     fast_space_operation get;    /* the get under way; answers to older ids are dropped */
     int64_t missing;             /* remote owners that have not answered it */
     bool never;                  /* an owner says that it cannot be answered */
+    bool peeks;                  /* the get under way does not count as a read */
+    int64_t newest;              /* largest version over the ranges of the get under way */
     bool eager;                  /* owners send new values of tensor 0 unasked */
     fast_space_watched *watched; /* [tensors]; NULL until the first is watched */
 } fast_space_reader;
@@ -211,6 +215,7 @@ typedef struct fast_space_owned {
     bool shared;                        /* local actors use the store */
     bool stalest;                       /* requests of the smallest clock are handled first */
     bool follows;                       /* updates may name versions that it has not reached */
+    bool gathers;                       /* it answers when all requests of an instant are there */
     double operations;                  /* of an update, for each float */
     double bytes;                       /* that an update moves, for each float */
 } fast_space_owned;

@@ -130,7 +130,6 @@ float *fast__space_values(const fast_space *space, int64_t owner, int64_t tensor
     return (store->head->values ? store->head->values : store->values) + store->ranges[tensor].at;
 }
 
-/* `state` is set last: an actor that sees it open sees the values and the function. */
 void fast__space_store_fill(fast_space *space, const fast_space_options *options)
 {
     FAST_ASSERT(options);
@@ -151,6 +150,14 @@ void fast__space_store_fill(fast_space *space, const fast_space_options *options
         else
             fast__vector_fill(count, 0, w);
     }
+}
+
+/* `state` is set last: an actor that sees it open sees the values and the function. */
+void fast__space_store_open(fast_space *space)
+{
+    fast_space_store *store = fast__space_own_store(space);
+
+    FAST_ASSERT(atomic_load(&store->head->state) != FAST_SPACE_OPEN);
     fast__space_begin(space, space->map.me);
     atomic_store(&store->head->state, FAST_SPACE_OPEN);
     fast__space_changed(space, store);

@@ -27,8 +27,10 @@ void fast__space_store_map(const fast_space *space, void *memory, fast_space_sto
 /* At an owner's open: take memory for the values on the space's device, if that is not the host.
  * FAST_ENOMEM. */
 fast_err fast__space_store_values(fast_space *space);
-/* At an owner's open: set initial values and the function, then let other actors in. */
+/* At an owner's open: set initial values and the function. */
 void fast__space_store_fill(fast_space *space, const fast_space_options *options);
+/* Then let other actors in. */
+void fast__space_store_open(fast_space *space);
 /* At an owner's close: let no more updates in, and wait until none is being applied. From then on
  * no actor calls the owner's function. Works for a stopped actor too. */
 void fast__space_store_shut(fast_space *space);

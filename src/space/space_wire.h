@@ -47,6 +47,9 @@ fast_err fast__service_new(fast_space *space);
 void fast__service_free(fast_space *space);
 /* Handle the requests that have arrived. */
 fast_err fast__service_advance(fast_space *space);
+/* In fast_space_serve(), in virtual time: wait until the requests of this instant have arrived, and
+ * answer them. */
+fast_err fast__service_gather(fast_space *space);
 /* Note that the owner itself changed something, which pending requests may wait for. */
 void fast__service_touch(fast_space *space);
 /* Return the actor that holds back a get of `origin`; -1 if it has none pending. */

@@ -214,14 +214,26 @@ static fast_err connect(fast_store *store, const char *name, int flags)
 }
 
 /* Make the file of a new store, for its owner alone: options and commands of runs may hold what
- * other users are not to read. SQLite gives its log the same mode. An existing file stays as it is;
- * what cannot be made here fails in SQLite. True if it was made. */
+ * other users are not to read. SQLite gives its log the same mode. An existing file of this user
+ * loses the rights of others, with its log; what cannot be made here fails in SQLite. True if it
+ * was made. */
 static bool make_private(const char *path)
 {
+    static const char *const ends[] = { "", "-wal", "-shm" };
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    char name[FAST_PATH_MAX + 8];
+    struct stat info;
 
     if (fd >= 0)
         close(fd);
+    for (int i = 0; fd < 0 && i < 3; i++) {
+        snprintf(name, sizeof name, "%s%s", path, ends[i]);
+        /* A link stays: it may lead to a file that somebody shares on purpose. A file system
+         * without modes refuses, and the store can be used all the same. */
+        if (lstat(name, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
+            (info.st_mode & 077) != 0)
+            (void)!chmod(name, info.st_mode & 0700);
+    }
     return fd >= 0;
 }
 

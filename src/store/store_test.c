@@ -291,6 +291,13 @@ static void files_are_private(void **state)
         assert_int_equal(stat(path, &info), 0);
         assert_int_equal(info.st_mode & 0777, 0600);
     }
+    /* A store that was made before loses the rights of others when its owner writes to it. */
+    assert_int_equal(chmod(f->path, 0644), 0);
+    fast_store *again = NULL;
+    assert_ok(fast_store_open(f->path, true, &again));
+    fast_store_close(again);
+    assert_int_equal(stat(f->path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
 }
 
 int main(void)

@@ -61,7 +61,7 @@ typedef struct distillation {
     int64_t *phase;          /* persistent: PHASE_* */
     float *first;            /* persistent, [w and s]: values from which the student starts */
     float *member;           /* persistent, [w and s]: this worker's member */
-    double *shares;          /* [workers] scratch: contributions */
+    double *shares;          /* scratch: contributions */
     float *models;           /* [workers][w and s]: the members */
     int64_t change;          /* steps of the members: the student takes the others */
 } distillation;
@@ -106,7 +106,7 @@ static fast_err start_student(const distillation *l)
             fast__vector_axpy(size, 1.0f / (float)t->workers, l->models + m * size, l->first);
     }
     /* The mean of the members has equal contributions of all; initial weights have none. */
-    memset(l->shares, 0, (size_t)t->workers * sizeof *l->shares);
+    memset(l->shares, 0, (size_t)fast_trainer_share_count(t) * sizeof *l->shares);
     fast_trainer_adopt(
         t, &(fast_vector){ .x = l->first, .shares = l->c->fresh ? l->shares : NULL, .age = -1 });
     fast__vector_copy(t->state_count, l->first + t->count, t->s);
@@ -186,7 +186,8 @@ static fast_err worker(fast_trainer *t, const void *config)
         l.change = 1;
     err = fast__vector_new(fast__device_of(t->w), "all members", t->workers * size, &l.models);
     if (!err)
-        err = fast__alloc("contributions", t->workers, sizeof *l.shares, &l.shares);
+        err =
+            fast__alloc("contributions", fast_trainer_share_count(t), sizeof *l.shares, &l.shares);
     if (!err)
         err = persist(&l);
     if (!err)

@@ -37,6 +37,7 @@
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
+#include "transport/transport.h"
 
 #include <math.h>
 #include <string.h>
@@ -182,6 +183,15 @@ static fast_err receive(fast_trainer *t, const dogwild_chunks *k, const fast_msg
     return fast_trainer_decode(t, flow, data, msg->parts[0].size - head, 1, k->x);
 }
 
+/* Add steps of a worker to contributions. */
+static void add_share(const fast_trainer *t, int64_t rank, double steps, double *shares)
+{
+    FAST_ASSERT(shares != NULL);
+    for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
+        if (fast_trainer_share_rank(t, i) == rank)
+            shares[i] += steps;
+}
+
 /* Master: add a change to z and answer with that range of it. The last change of a worker is the
  * whole vector. */
 static fast_err serve(fast_trainer *t, const dogwild_chunks *k, const fast_msg *msg,
@@ -193,8 +203,10 @@ static fast_err serve(fast_trainer *t, const dogwild_chunks *k, const fast_msg *
     const bool last = msg->tag == TAG_END;
 
     FAST_ASSERT(at >= 0 && n >= 0 && at + n <= t->count);
-    shares[fast_actor_index(t->actor, msg->from)] +=
-        (double)msg->words[WORD_STEPS] * (double)n / (double)t->count / (last ? LAST_UNIT : 1);
+    add_share(t, fast_actor_index(t->actor, msg->from),
+              (double)msg->words[WORD_STEPS] * (double)n / (double)t->count /
+                  (last ? LAST_UNIT : 1),
+              shares);
     FAST_TRY(receive(t, k, msg, 0, &d));
     FAST_TRY(fast_trainer_apply_range(
         t, &fast__kernel_add, NULL,
@@ -211,7 +223,8 @@ static fast_err answer_all(fast_trainer *t, const dogwild_chunks *k, double *sha
     FAST_ASSERT(shares != NULL);
     for (int64_t version = 0;;) {
         fast_msg *msg = NULL;
-        fast_err err = fast_receive(t->actor, FAST_ANY, FAST_TAG_ANY, FAST_SOON, &msg);
+        fast_err err = fast_receive(t->actor, FAST_ANY, FAST_TAG_ANY,
+                                    fast__patience(t->actor, FAST_PATIENCE), &msg);
 
         if (err == FAST_EPEER)
             return FAST_OK;
@@ -234,7 +247,7 @@ static fast_err server(fast_trainer *t, const void *config)
 
     FAST_ASSERT(t->servers == 1);
     if (!err)
-        err = fast__alloc("contributions", t->workers, sizeof *shares, &shares);
+        err = fast__alloc("contributions", fast_trainer_share_count(t), sizeof *shares, &shares);
     if (!err)
         err = answer_all(t, &k, shares);
     fast__free(shares);
@@ -249,7 +262,7 @@ typedef struct dogwild_worker {
     int64_t *sent;         /* [chunks]: this worker's step when the chunk was last sent */
     dogwild_chunks chunks; /* of its messages */
     int64_t sends;         /* chunks that are sent in a step */
-    double *shares;        /* [workers] scratch: contributions of an answer */
+    double *shares;        /* scratch: contributions of an answer */
 } dogwild_worker;
 
 /* Return the values of an answer. That of the first chunk has the master's contributions, to which
@@ -263,10 +276,10 @@ static fast_err values_of(fast_trainer *t, const dogwild_worker *k, const fast_m
     FAST_ASSERT(msg->part_count == 1);
     if (msg->words[WORD_OFFSET] != 0)
         return receive(t, &k->chunks, msg, 0, out);
-    memcpy(k->shares, shares, (size_t)t->workers * sizeof *shares);
-    k->shares[t->rank] += (double)(t->step - k->sent[0]);
+    memcpy(k->shares, shares, (size_t)fast_trainer_share_count(t) * sizeof *shares);
+    add_share(t, t->rank, (double)(t->step - k->sent[0]), k->shares);
     fast_trainer_adopt(t, &(fast_vector){ .x = w.x, .shares = k->shares, .age = -1 });
-    return receive(t, &k->chunks, msg, (size_t)t->workers * sizeof *shares, out);
+    return receive(t, &k->chunks, msg, (size_t)fast_trainer_share_count(t) * sizeof *shares, out);
 }
 
 /* x = w, b, z:  w <- z + (w - b);  b <- z. */
@@ -397,7 +410,8 @@ static fast_err worker(fast_trainer *t, const void *config)
     if (!err)
         err = fast__alloc("steps of chunks", k.chunks.count, sizeof *k.sent, &k.sent);
     if (!err)
-        err = fast__alloc("contributions", t->workers, sizeof *k.shares, &k.shares);
+        err =
+            fast__alloc("contributions", fast_trainer_share_count(t), sizeof *k.shares, &k.shares);
     for (int64_t i = 0; !err && i < k.chunks.count; i++)
         k.sent[i] = t->step;
     if (!err)

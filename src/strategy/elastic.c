@@ -77,7 +77,7 @@ fast_err fast__elastic_read(fast_space *space, const fast_elastic_end *end, fast
 /* Move w towards z. d becomes the change of z: n floats, then its contributions. */
 static fast_err pull(const fast_elastic_end *end, float *d)
 {
-    const int64_t n = end->workers;
+    const int64_t n = end->share_count;
     double *z_shares = end->shares, *d_shares = end->shares + n;
 
     FAST_ASSERT(end->w != NULL && d != NULL);
@@ -102,11 +102,11 @@ fast_err fast__elastic_exchange(fast_space *space, const fast_elastic_end *end,
     float *d;
     fast_err err;
 
-    FAST_ASSERT(end->n > 0 && end->workers >= 0);
+    FAST_ASSERT(end->n > 0 && end->share_count >= 0);
     *read = (fast_space_read){ 0 };
     FAST_TRY(fast__elastic_read(space, end, read));
     /* From the pool, because a worker needs it during an exchange only. */
-    FAST_TRY(fast_buffer_new(end->actor, (size_t)(end->n + end->workers) * sizeof *d, &buffer));
+    FAST_TRY(fast_buffer_new(end->actor, (size_t)(end->n + end->share_count) * sizeof *d, &buffer));
     d = fast_buffer_data(buffer);
     err = pull(end, d);
     if (!err)
@@ -131,8 +131,10 @@ static int64_t servers(const void *config, int64_t workers)
 static fast_err open_space(fast_trainer *t, const float *z, fast_space **out)
 {
     const bool separate = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
-    const fast_space_tensor tensors[] = { { "z", t->count + (separate ? 0 : t->workers), z },
-                                          { "contributions", t->workers, z + t->count } };
+    const fast_space_tensor tensors[] = {
+        { "z", t->count + (separate ? 0 : fast_trainer_share_count(t)), z },
+        { "contributions", fast_trainer_share_count(t), z + t->count }
+    };
 
     FAST_ASSERT(t->servers >= 1 && z != NULL);
     return fast_trainer_space(t,
@@ -155,7 +157,8 @@ static fast_err server(fast_trainer *t, const void *config)
 
     (void)config;
     FAST_ASSERT(t->g == NULL);
-    FAST_TRY(fast__vector_new(fast__device_of(t->w), "the centre", t->count + t->workers, &z));
+    FAST_TRY(fast__vector_new(fast__device_of(t->w), "the centre",
+                              t->count + fast_trainer_share_count(t), &z));
     fast__vector_copy(t->count, t->w, z);
     err = open_space(t, z, &space);
     fast__vector_free(z); /* the space has a copy */
@@ -194,9 +197,11 @@ static fast_err train(fast_trainer *t, const elastic_config *c, fast_space *spac
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const elastic_config *c = config;
-    fast_elastic_end end = {
-        .t = t, .w = t->w, .actor = t->actor, .n = t->count, .workers = t->workers
-    };
+    fast_elastic_end end = { .t = t,
+                             .w = t->w,
+                             .actor = t->actor,
+                             .n = t->count,
+                             .share_count = fast_trainer_share_count(t) };
     fast_space *space = NULL;
     fast_err err, last;
 
@@ -205,7 +210,8 @@ static fast_err worker(fast_trainer *t, const void *config)
     end.spring.beta = c->beta < 0 ? end.spring.alpha : (float)c->beta;
     end.separate = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
     FAST_TRY(fast_trainer_centre(t, &end.z));
-    FAST_TRY(fast__alloc("contributions", 2 * t->workers, sizeof *end.shares, &end.shares));
+    FAST_TRY(fast__alloc("contributions", 2 * fast_trainer_share_count(t), sizeof *end.shares,
+                         &end.shares));
     err = open_space(t, end.z, &space);
     if (!err)
         err = train(t, c, space, &end);
@@ -230,6 +236,7 @@ const fast_strategy fast__strategy_elastic = {
     .summary = "elastic averaging: springs between asynchronous workers and a centre",
     .options = options,
     .config_size = sizeof(elastic_config),
+    .resumable = true,
     .uses_codec = true,
     .sends = "differences",
     .answers = "weights",

@@ -18,19 +18,20 @@ extern const fast_kernel fast__elastic_pull;
 
 /* One end of an asynchronous exchange. */
 typedef struct fast_elastic_end {
-    fast_trainer *t;    /* the worker; NULL: no contributions and no costs */
-    fast_actor *actor;  /* its actor, whose pool lends memory for the difference */
-    float *w;           /* [n] its model */
-    float *z;           /* [n + workers] the centre and its contributions, as it was read */
-    double *shares;     /* [2 workers] scratch: contributions of the centre and of the difference */
-    int64_t n;          /* parameters */
-    int64_t workers;    /* 0: the centre has no contributions */
-    bool separate;      /* the centre's contributions are tensor 1, which no codec touches */
-    fast_spring spring; /* its constants */
+    fast_trainer *t;   /* the worker; NULL: no contributions and no costs */
+    fast_actor *actor; /* its actor, whose pool lends memory for the difference */
+    float *w;          /* [n] its model */
+    float *z;          /* [n + share_count] the centre and its contributions, as it was read */
+    double *shares; /* [2 share_count] scratch: contributions of the centre and of the difference */
+    int64_t n;      /* parameters */
+    int64_t share_count; /* contributions of the centre; 0: it has none */
+    bool separate;       /* the centre's contributions are tensor 1, which no codec touches */
+    fast_spring spring;  /* its constants */
 } fast_elastic_end;
 
-/* Read the centre into end->z: tensor 0 of a space, of n + workers floats, or n if contributions
- * are separate. *read is the version that was read. Fails as fast_space_get() does. */
+/* Read the centre into end->z: tensor 0 of a space, of n + share_count floats, or n if
+ * contributions are separate. *read is the version that was read. Fails as fast_space_get() does.
+ */
 fast_err fast__elastic_read(fast_space *space, const fast_elastic_end *end, fast_space_read *read);
 /* Read the centre, pull w towards it, and add beta (w - z) to the centre. Fails as fast_space_get()
  * and fast_space_add() do. */

@@ -114,7 +114,7 @@ static void restart(fast_trainer *t, const fast_elastic_centre *e)
     if (!e->z_before.x)
         return;
     fast__vector_copy(t->count, e->z.x, e->z_before.x);
-    memcpy(e->z_before.shares, e->z.shares, (size_t)t->workers * sizeof(double));
+    memcpy(e->z_before.shares, e->z.shares, (size_t)fast_trainer_share_count(t) * sizeof(double));
 }
 
 /* Persistent numbers of a worker. */
@@ -189,9 +189,10 @@ static fast_err make_scratch(const fast_trainer *t, fast_elastic_centre *e)
     FAST_ASSERT(e->d.x == NULL && e->sum.x == NULL);
     e->d.age = e->sum.age = -1;
     FAST_TRY(fast__vector_new(fast__device_of(t->w), "differences", 2 * t->count, &e->d.x));
-    FAST_TRY(fast__alloc("contributions", 2 * t->workers, sizeof *e->d.shares, &e->d.shares));
+    FAST_TRY(fast__alloc("contributions", 2 * fast_trainer_share_count(t), sizeof *e->d.shares,
+                         &e->d.shares));
     e->sum.x = e->d.x + t->count;
-    e->sum.shares = e->d.shares + t->workers;
+    e->sum.shares = e->d.shares + fast_trainer_share_count(t);
     return FAST_OK;
 }
 

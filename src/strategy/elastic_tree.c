@@ -31,6 +31,7 @@
 #include "base/memory.h"
 #include "strategy/exchange.h"
 #include "strategy/vector_kernels.h"
+#include "trainer/remember.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -150,9 +151,10 @@ static fast_err open_flows(fast_trainer *t, tree_node *p)
 
         FAST_TRY(fast_trainer_flow(t, &to, &p->to[i]));
         FAST_TRY(fast_trainer_flow(t, &from, &p->to[p->degree + i]));
-        fast_flow_reset(p->to[i]); /* messages of an earlier call may be lost */
+        if (!fast_trainer_resumed(t)) /* messages of an earlier call may be lost */
+            fast_flow_reset(p->to[i]);
     }
-    return FAST_OK;
+    return fast__trainer_remember(t, 0, p->holds, (size_t)p->degree * sizeof *p->holds);
 }
 
 /* Find the neighbours and the periods of this worker's level. */
@@ -233,7 +235,7 @@ static fast_err apply_arrived(fast_trainer *t, const tree_node *p)
  * the size of w in bytes. */
 static fast_err pack(fast_trainer *t, fast_flow *flow, fast_buffer **out, size_t *size_out)
 {
-    const size_t shares_size = (size_t)t->workers * sizeof(double);
+    const size_t shares_size = (size_t)fast_trainer_share_count(t) * sizeof(double);
 
     FAST_ASSERT(fast_trainer_model(t).shares != NULL);
     FAST_TRY(fast__floats_pack(t, flow, shares_size, t->w, t->count, out, size_out));
@@ -246,7 +248,7 @@ static fast_err pack(fast_trainer *t, fast_flow *flow, fast_buffer **out, size_t
 static fast_err send_model(fast_trainer *t, const tree_node *p, int64_t i, fast_buffer *model,
                            size_t size)
 {
-    const size_t shares_size = (size_t)t->workers * sizeof(double);
+    const size_t shares_size = (size_t)fast_trainer_share_count(t) * sizeof(double);
     fast_msg *msg = NULL;
 
     FAST_ASSERT(i >= 0 && i < p->degree);
@@ -323,6 +325,7 @@ const fast_strategy fast__strategy_elastic_tree = {
     .summary = "elastic averaging along a tree of workers, with a period for each level",
     .options = options,
     .config_size = sizeof(tree_config),
+    .resumable = true,
     .uses_codec = true,
     .topology = "tree",
     .sends = "weights",

@@ -30,6 +30,7 @@ static fast_err worker(fast_trainer *t, const void *config)
 const fast_strategy fast__strategy_ensemble = {
     .name = "ensemble",
     .summary = "independent models, one for each worker; predicts the mean of their predictions",
+    .resumable = true,
     .sends = "nothing",
     .representative = "ensemble",
     .worker = worker,

@@ -5,8 +5,8 @@
  * The part of a replica's message, in bytes. A gradient is packed in the place of the parameters.
  *
  *     offset      size               values
- *     0           8 P                contributions of the model, doubles by worker
- *     8 P         4 state_count      state that is not trained (batch norm's statistics)
+ *     0           8 S                contributions of the model, doubles by counted worker
+ *     8 S         4 state_count      state that is not trained (batch norm's statistics)
  *     ...         4 count slots      the rule's vectors, if t->mixes_rule_state
  *     rest_size   4 count or coded   parameters: floats, or the encoding of a flow
  *
@@ -20,23 +20,36 @@
  * a part. Once that has arrived from a peer, all earlier messages of the peer have arrived too. A
  * worker waits for one peer after the other, and gives up on peers that crashed or miss the
  * deadline. Cost: P - 1 empty messages for each worker.
+ *
+ * The drain does the same for workers that sent to few others:
+ *
+ *     worker i -> j    have all arrived?        j answers when it has handled the earlier messages
+ *     worker i -> 0    all answers are there    nothing of i is in flight
+ *     worker 0 -> i    nothing of anyone is in flight
+ *
+ * Cost: 2 empty messages for each receiver of a worker, and 2 more. Without worker 0 the drain ends
+ * at once, and models in flight are lost with it.
  */
 #include "strategy/exchange.h"
 
 #include "base/err.h"
 #include "base/memory.h"
+#include "comm/topology.h"
 #include "strategy/vector_kernels.h"
 #include "tensor/vector.h"
 
 #include <string.h>
 
-enum { SLOTS_MAX = 4 }; /* vectors of a rule's state */
+enum {
+    SLOTS_MAX = 4, /* vectors of a rule's state */
+    ASKS = 1       /* instead of a worker's last message: have all of its messages arrived? */
+};
 
 /* Bytes of the contributions. */
 static size_t shares_size(const fast_trainer *t)
 {
     FAST_ASSERT(t->workers >= 1);
-    return (size_t)t->workers * sizeof(double);
+    return (size_t)fast_trainer_share_count(t) * sizeof(double);
 }
 
 /* Return the number of vectors of the rule's state that messages have. */
@@ -124,7 +137,7 @@ fast_err fast__replica_as_sent(fast_trainer *t, fast_flow *flow, fast_buffer *bu
     /* Contributions are scaled exactly, also where a codec loses a fraction of the values: the
      * residual is sent later. */
     FAST_ASSERT(v.x != NULL && v.shares != NULL);
-    for (int64_t i = 0; i < t->workers; i++)
+    for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
         v.shares[i] *= (double)scale;
     if (!flow || !buffer || fast_trainer_codec_fit(t) <= FAST_FIT_LOSSLESS) {
         fast__vector_scale(t->count, scale, v.x);
@@ -260,19 +273,18 @@ double fast__random_uniform(fast_actor *actor)
     return (double)(fast_random(actor) >> 11) * 0x1p-53;
 }
 
-/* The topology's graph of this step; graphs that change have other neighbours at the next one. */
-int64_t fast__neighbour_pick(fast_trainer *t, fast_neighbours *n)
+/* The topology's graph of this step; graphs that change have other neighbours at the next one. One
+ * random number picks the start of a walk, so that a stream does not depend on crashes. */
+int64_t fast__neighbour_pick(fast_trainer *t)
 {
-    int64_t start;
+    int64_t count, start = 0;
 
     FAST_ASSERT(t->topology != NULL);
-    n->count = fast_topology_out(t->topology, t->step, t->rank, n->ranks, n->weights, &n->self);
-    if (n->count == 0)
-        return -1;
-    /* One random number picks the start of a walk, so that a stream does not depend on crashes. */
-    start = (int64_t)(fast_random(t->actor) % (uint64_t)n->count);
-    for (int64_t i = 0; i < n->count; i++) {
-        const int64_t rank = n->ranks[(start + i) % n->count];
+    if (fast__topology_out_at(t->topology, t->step, t->rank, 0, &count) >= 0)
+        start = (int64_t)(fast_random(t->actor) % (uint64_t)count);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t rank =
+            fast__topology_out_at(t->topology, t->step, t->rank, start + i, &count);
 
         if (!fast_member_is_down(t->actor, t->worker_ids[rank]))
             return rank;
@@ -302,19 +314,43 @@ void fast__intake_fini(fast_intake *in)
     in->last = NULL;
 }
 
+/* Send a message without a part to a worker; a peer that is down gets none. */
+static fast_err send_empty(const fast_trainer *t, int64_t rank, uint64_t tag, int64_t own)
+{
+    fast_msg *msg = NULL;
+
+    FAST_ASSERT(rank != t->rank);
+    FAST_TRY(fast_msg_new(t->actor, tag, &msg));
+    msg->words[FAST_REPLICA_OWN] = own;
+    const fast_err err = fast_send(t->actor, t->worker_ids[rank], &msg);
+    return err && !fast__is_peers(err) ? err : FAST_OK;
+}
+
+/* Handle a message that arrived: a model, the sender's last one, or a question whether all of its
+ * messages have arrived. */
+static fast_err handle(void *ctx, fast_msg **move)
+{
+    fast_intake *in = ctx;
+    const fast_msg *msg = *move;
+    const int64_t rank = fast_actor_index(in->t->actor, msg->from);
+
+    FAST_ASSERT(in->take != NULL && in->last != NULL);
+    if (msg->part_count > 0)
+        return in->take(in->ctx, move);
+    if (msg->words[FAST_REPLICA_OWN] == ASKS)
+        return send_empty(in->t, rank, FAST_TAG_ARRIVED, 0);
+    in->last[rank] = true;
+    return FAST_OK;
+}
+
 /* Receive one message and handle it. FAST_ETIMEDOUT and FAST_EPEER as of fast_receive(). */
 static fast_err take_one(fast_intake *in, int64_t from, int64_t deadline)
 {
-    fast_actor *actor = in->t->actor;
     fast_msg *msg = NULL;
-    fast_err err = FAST_OK;
 
-    FAST_ASSERT(in->take != NULL && in->last != NULL);
-    FAST_TRY(fast_receive(actor, from, in->tag, deadline, &msg));
-    if (msg->part_count > 0)
-        err = in->take(in->ctx, &msg);
-    else
-        in->last[fast_actor_index(actor, msg->from)] = true;
+    FAST_ASSERT(in->t != NULL);
+    FAST_TRY(fast_receive(in->t->actor, from, in->tag, deadline, &msg));
+    const fast_err err = handle(in, &msg);
     fast_msg_free(msg);
     return err;
 }
@@ -344,15 +380,8 @@ fast_err fast__intake_flush(fast_intake *in)
     FAST_ASSERT(t->workers >= 1);
     fast_actor_at(t->actor, t->step, "the last messages");
     /* Ranks after this one come first, so that not all workers send to the same one at once. */
-    for (int64_t i = 1; i < t->workers; i++) {
-        fast_msg *msg = NULL;
-        fast_err err;
-
-        FAST_TRY(fast_msg_new(t->actor, in->tag, &msg));
-        err = fast_send(t->actor, t->worker_ids[(t->rank + i) % t->workers], &msg);
-        if (err && !fast__is_peers(err))
-            return err;
-    }
+    for (int64_t i = 1; i < t->workers; i++)
+        FAST_TRY(send_empty(t, (t->rank + i) % t->workers, in->tag, 0));
     for (int64_t i = 0; i < t->workers; i++) {
         fast_err err = FAST_OK;
 
@@ -366,4 +395,55 @@ fast_err fast__intake_flush(fast_intake *in)
             return err;
     }
     return FAST_OK;
+}
+
+/* Wait for an empty message of a worker. A worker that is down, or does not answer in time, is
+ * given up; with `patient` one that answers questions is waited for as long as it takes. */
+static fast_err await_empty(const fast_trainer *t, int64_t rank, uint64_t tag, bool patient)
+{
+    const int64_t id = t->worker_ids[rank];
+    fast_msg *msg = NULL;
+    fast_err err;
+
+    FAST_ASSERT(rank != t->rank);
+    do
+        err = fast_receive(t->actor, id, tag, FAST_SOON, &msg);
+    while (patient && err == FAST_ETIMEDOUT && !fast_member_is_down(t->actor, id));
+    fast_msg_free(msg);
+    return err && !fast__is_peers(err) ? err : FAST_OK;
+}
+
+/* The exchange of fast__intake_drain(), while a service handles the messages that arrive. */
+static fast_err drain(const fast_trainer *t, uint64_t tag, const bool *sent)
+{
+    FAST_ASSERT(sent != NULL);
+    for (int64_t rank = 0; rank < t->workers; rank++)
+        if (sent[rank])
+            FAST_TRY(send_empty(t, rank, tag, ASKS));
+    for (int64_t rank = 0; rank < t->workers; rank++)
+        if (sent[rank])
+            FAST_TRY(await_empty(t, rank, FAST_TAG_ARRIVED, false));
+    if (t->rank > 0) {
+        FAST_TRY(send_empty(t, 0, FAST_TAG_DRAINED, 0));
+        return await_empty(t, 0, FAST_TAG_DRAINED, true);
+    }
+    for (int64_t rank = 1; rank < t->workers; rank++)
+        FAST_TRY(await_empty(t, rank, FAST_TAG_DRAINED, false));
+    for (int64_t rank = 1; rank < t->workers; rank++)
+        FAST_TRY(send_empty(t, rank, FAST_TAG_DRAINED, 0));
+    return FAST_OK;
+}
+
+fast_err fast__intake_drain(fast_intake *in, const bool *sent)
+{
+    fast_service *service = NULL;
+
+    FAST_ASSERT(in->t != NULL);
+    fast_actor_at(in->t->actor, in->t->step, "the last messages");
+    FAST_TRY(fast_serve(in->t->actor, in->tag, handle, in, &service));
+    fast_err err = drain(in->t, in->tag, sent);
+    if (!err)
+        err = fast_service_poll(service);
+    fast_service_end(service);
+    return err;
 }

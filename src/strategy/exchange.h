@@ -7,9 +7,9 @@
  * Replicas in messages, for strategies without a centre: packing and mixing of replicas, random
  * neighbours, and the flush of messages in flight at the end.
  *
- * The message of a replica has one part: the contributions (one double for each worker), the state
- * that is not trained, the rule's state if t->mixes_rule_state, and the parameters or a gradient,
- * as floats or encoded by a flow. Its words are:
+ * The message of a replica has one part: the contributions (a double for each counted worker), the
+ * state that is not trained, the rule's state if t->mixes_rule_state, and the parameters or a
+ * gradient, as floats or encoded by a flow. Its words are:
  */
 enum {
     FAST_REPLICA_STEP,  /* the sender's step */
@@ -20,7 +20,13 @@ enum {
 };
 
 /* Tags of these strategies' messages. */
-enum { FAST_TAG_MODEL = 1, FAST_TAG_ASK, FAST_TAG_REPLY };
+enum {
+    FAST_TAG_MODEL = 1, /* a replica, or the last message of a worker */
+    FAST_TAG_ASK,       /* a request for a replica */
+    FAST_TAG_REPLY,     /* its reply */
+    FAST_TAG_ARRIVED,   /* drain: all messages of the receiver have arrived */
+    FAST_TAG_DRAINED    /* drain: no message of the sender, or of anyone, is in flight */
+};
 
 /* Pack `count` floats, encoded if `flow` is not NULL, behind `head` bytes of a new buffer.
  * *size_out is the size of the packed floats. The caller fills the head and freezes the buffer. */
@@ -40,7 +46,7 @@ fast_err fast__replica_msg(fast_trainer *t, uint64_t tag, double mass, fast_buff
 
 /* A replica in a message that arrived; pointers are into the message. */
 typedef struct fast_replica {
-    const double *shares; /* [workers] contributions of x */
+    const double *shares; /* contributions of x */
     int64_t age;          /* as in fast_vector: -1 until the strategy sets it */
     const float *s;       /* [state_count] state that is not trained */
     const float *rule;    /* [slots][count] the rule's state, if t->mixes_rule_state */
@@ -89,7 +95,7 @@ void fast__neighbours_fini(fast_neighbours *n);
 /* Return a uniform random number in [0, 1) of the actor's stream. */
 double fast__random_uniform(fast_actor *actor);
 /* Return a random out-neighbour that is up, uniformly; -1 if none is up. */
-int64_t fast__neighbour_pick(fast_trainer *t, fast_neighbours *n);
+int64_t fast__neighbour_pick(fast_trainer *t);
 
 /* True if the error is a peer's failure: it is down, or did not answer in time. */
 bool fast__is_peers(fast_err err);
@@ -117,3 +123,6 @@ fast_err fast__intake_wait(fast_intake *in, int64_t from);
 /* End an asynchronous worker: tell all workers that nothing more comes, and handle their messages
  * until each has said so too, or is down. */
 fast_err fast__intake_flush(fast_intake *in);
+/* End an asynchronous worker that sent messages to the workers of sent[]: handle messages until
+ * none of any worker is in flight. For strategies whose workers send to few others. */
+fast_err fast__intake_drain(fast_intake *in, const bool *sent);

@@ -34,6 +34,7 @@
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
+#include "transport/transport.h"
 
 #include <math.h>
 #include <string.h>
@@ -81,7 +82,8 @@ static int64_t servers(const void *config, int64_t workers)
 static size_t head_size(const fast_trainer *t)
 {
     FAST_ASSERT(t->workers > 0);
-    return (size_t)t->workers * sizeof(double) + (size_t)t->state_count * sizeof(float);
+    return (size_t)fast_trainer_share_count(t) * sizeof(double) +
+           (size_t)t->state_count * sizeof(float);
 }
 
 /* Send words alone. */
@@ -136,7 +138,7 @@ static fast_err check_message(const fast_trainer *t, const fast_msg *msg, bool c
 typedef struct federated_server {
     const federated_config *c; /* the options */
     float *sum;                /* [count + state_count]: of the round's reports */
-    double *shares;  /* [2 workers]: contributions of z, and the sum of those of the reports */
+    double *shares;  /* two lists: contributions of z, and the sum of those of the reports */
     bool *present;   /* [workers]: the device has checked in and waits */
     bool *chosen;    /* [workers]: the device is selected in this round, and has not reported */
     int64_t *life;   /* [workers]: the device's life at its last check-in */
@@ -146,6 +148,7 @@ typedef struct federated_server {
     int64_t reports; /* reports of the round */
     int64_t step;    /* first step of the round */
     int64_t version; /* rounds that were merged */
+    int64_t heard;   /* time of the last message of a device */
 } federated_server;
 
 /* Return K, the number of reports that a round waits for. */
@@ -181,7 +184,8 @@ static const fast_kernel gather = { "sum of reports", 1, 12, 2, 1, false, run_ga
 static fast_err add_report(fast_trainer *t, federated_server *k, const fast_msg *msg)
 {
     const double *shares = fast_msg_data(msg, 0);
-    const float *s = (const float *)(const void *)(shares + t->workers), *x = s + t->state_count;
+    const float *s = (const float *)(const void *)(shares + fast_trainer_share_count(t)),
+                *x = s + t->state_count;
     const size_t size = msg->parts[0].size - head_size(t);
 
     FAST_ASSERT(msg->parts[0].size >= head_size(t));
@@ -189,25 +193,30 @@ static fast_err add_report(fast_trainer *t, federated_server *k, const fast_msg 
         FAST_TRY(fast_trainer_decode(t, k->to[t->workers], x, size, 1, k->sum));
     fast__vector_add(t->state_count, s, k->sum + t->count);
     k->reports++;
-    return fast_trainer_apply(t, &gather, NULL,
-                              (fast_vector[]){ { k->sum, k->shares + t->workers, -1 },
-                                               { k->to[t->workers] ? NULL : (float *)(uintptr_t)x,
-                                                 (double *)(uintptr_t)shares, 0 } });
+    return fast_trainer_apply(
+        t, &gather, NULL,
+        (fast_vector[]){
+            { k->sum, k->shares + fast_trainer_share_count(t), -1 },
+            { k->to[t->workers] ? NULL : (float *)(uintptr_t)x, (double *)(uintptr_t)shares, 0 } });
 }
 
 /* Receive the next message of a device, if one arrives by the deadline: a check-in, or a report,
  * which is a check-in too. */
 static fast_err receive(fast_trainer *t, federated_server *k, int64_t deadline)
 {
-    const int64_t soon = fast_now(t->actor) + POLL_NS;
+    const int64_t now = fast_now(t->actor);
+    int64_t soon = now + POLL_NS, i;
     fast_msg *msg = NULL;
+
+    /* Nobody has reported for long: the last wait suspects devices that do not answer. */
+    if (now - k->heard >= (FAST_PATIENCE - 1) * t->actor->world->timeout_ns)
+        soon = fast__patience(t->actor, 1);
     fast_err err =
         fast_receive(t->actor, FAST_ANY, TAG_UP, deadline < soon ? deadline : soon, &msg);
-    int64_t i;
-
     if (err == FAST_ETIMEDOUT)
         return FAST_OK;
     FAST_TRY(err);
+    k->heard = fast_now(t->actor);
     i = fast_actor_index(t->actor, msg->from);
     FAST_ASSERT(i >= 0 && i < t->workers);
     if (msg->words[WORD_KIND] == KIND_HELLO && k->to[i]) /* the device has no copy of z */
@@ -275,14 +284,16 @@ static fast_err merge(fast_trainer *t, federated_server *k)
     if (enough) {
         fast__vector_copy(t->state_count, k->sum + t->count, t->s);
         fast__vector_scale(t->state_count, part, t->s);
-        for (int64_t i = 0; i < t->workers; i++) /* contributions are those of whole models */
-            k->shares[i] = (double)part * k->shares[t->workers + i];
+        for (int64_t i = 0; i < fast_trainer_share_count(t);
+             i++) /* contributions are those of whole models */
+            k->shares[i] = (double)part * k->shares[fast_trainer_share_count(t) + i];
         k->version++;
     }
     FAST_TRY(fast_trainer_apply(t, &add_mean, &(float){ enough ? part : 0 },
                                 (fast_vector[]){ { t->w, NULL, -1 }, { k->sum, NULL, -1 } }));
     fast__vector_fill(t->count + t->state_count, 0, k->sum);
-    memset(k->shares + t->workers, 0, (size_t)t->workers * sizeof *k->shares);
+    memset(k->shares + fast_trainer_share_count(t), 0,
+           (size_t)fast_trainer_share_count(t) * sizeof *k->shares);
     memset(k->chosen, 0, (size_t)t->workers * sizeof *k->chosen);
     k->reports = 0;
     return FAST_OK;
@@ -386,13 +397,14 @@ static fast_err open_flow(fast_trainer *t, int64_t worker, bool down, bool decod
 /* Allocate the server's memory and coordinate. */
 static fast_err server(fast_trainer *t, const void *config)
 {
-    federated_server k = { .c = config };
+    federated_server k = { .c = config, .heard = fast_now(t->actor) };
     fast_err err = fast__vector_new(fast__device_of(t->w), "the sum of reports",
                                     t->count + t->state_count, &k.sum);
 
     FAST_ASSERT(t->servers == 1);
     if (!err)
-        err = fast__alloc("contributions", 2 * t->workers, sizeof *k.shares, &k.shares);
+        err = fast__alloc("contributions", 2 * fast_trainer_share_count(t), sizeof *k.shares,
+                          &k.shares);
     if (!err)
         err = fast__alloc("devices that wait", t->workers, sizeof *k.present, &k.present);
     if (!err)
@@ -428,7 +440,7 @@ typedef struct federated_device {
 /* Start a round with the model in a message: w <- z, and the rule's state is reset. */
 static fast_err adopt_model(fast_trainer *t, federated_device *v, const fast_msg *msg)
 {
-    const size_t head = head_size(t), counts = (size_t)t->workers * sizeof(double);
+    const size_t head = head_size(t), counts = (size_t)fast_trainer_share_count(t) * sizeof(double);
     const int64_t step = msg->words[WORD_STEP];
     const char *data;
     const float *x;

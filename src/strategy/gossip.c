@@ -10,7 +10,7 @@
  *   push=yes        a_i <- sum_j w_ij a_j;  z_i <- sum_j w_ij a_j rule(z_j, g_j / a_j) / a_i
  *
  * Members of the family: D-PSGD (Lian et al. 2017) is `combine` on a ring; GossipGraD (Daily et al.
- * 2018) is `adapt` on `pairs` or `hypercube:one=yes`, one partner a step, in rotation; neighbour
+ * 2018) is `adapt` on `exponential:one=yes,renumber=N`, one partner a step, in rotation; neighbour
  * exchange (Jiang et al. 2017) is either of them on a fixed graph; stochastic gradient push (SGP,
  * Assran et al. 2019) is `push` on `exponential:one=yes`. On a directed graph W is column
  * stochastic only, so a mass a_i is mixed too, and weights are divided by it. This strategy sends
@@ -111,7 +111,8 @@ typedef struct mixer {
     int64_t room;            /* neighbours of a round, at most */
     gossip_numbers *numbers; /* persistent */
     uint64_t seed;           /* of the dropped links; equal at all workers */
-    double *shares;          /* [workers] scratch: contributions of a gradient that arrived */
+    double *shares;          /* scratch: contributions of a gradient that arrived; NULL where
+                                weights are sent */
 } mixer;
 
 /* Free everything, also after a failed mixer_init(). */
@@ -265,7 +266,9 @@ static fast_err mixer_init(fast_trainer *t, const gossip_config *c, mixer *m)
     FAST_TRY(fast__neighbours_init(t, &m->from));
     FAST_TRY(fast__alloc("messages of a round", m->room, sizeof(fast_msg *), &m->msgs));
     FAST_TRY(fast__alloc("shares of a round", m->room, sizeof *m->gammas, &m->gammas));
-    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *m->shares, &m->shares));
+    if (c->sends == 1)
+        FAST_TRY(fast__alloc("contributions", fast_trainer_share_count(t), sizeof *m->shares,
+                             &m->shares));
     FAST_TRY(open_links(m));
     /* Drawn at all workers, so that their streams stay in step; worker 0's is broadcast where links
      * are dropped. */

@@ -21,9 +21,10 @@
  * cycle of waits, on any graph. A worker whose request is refused skips the exchange.
  *
  * Peers that crashed or ended are not chosen. An exchange with a peer that goes down is given up,
- * and its late reply is discarded. A worker that ends tells all others, because its actor may live
- * on without answering while it collects models. A restarted worker starts with mass 0 and becomes
- * the first model that reaches it. At the end `push` receives the models in flight (flush).
+ * and its late reply is discarded. A worker that ends tells its neighbours, because its actor may
+ * live on without answering while it collects models. A restarted worker starts with mass 0 and
+ * becomes the first model that reaches it. At the end `push` receives the models in flight (drain
+ * of exchange.c).
  *
  * With a lossy codec, h_ij is the copy of w_i that worker j holds (links.c), and gamma the smaller
  * step size of both ends:
@@ -76,21 +77,28 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
-/* A worker's state besides its replica. */
-typedef struct agent {
-    fast_trainer *t;            /* the worker */
-    const async_config *c;      /* its options */
-    fast_service *service;      /* answers requests in the actor's waits; NULL with push */
-    fast_links links;           /* of models to and from all workers */
-    fast_neighbours neighbours; /* workers that it may choose */
-    fast_intake in;             /* push: models that arrive; else `last` alone is used */
-    fast_msg **deferred;        /* [workers]: requests to answer once the weights are free */
-    int64_t deferred_count;     /* length of deferred */
-    bool *lost;       /* [workers]: this worker's copy is lost; ask for a complete model */
-    bool computing;   /* the weights are in use */
-    int64_t asked;    /* rank whose reply is awaited; -1: none is */
+/* A worker's persistent block: what a snapshot needs besides the replica and the flows. */
+typedef struct async_block {
     int64_t question; /* number of the last request */
     double mass;      /* push: a_i */
+    bool flags[];     /* [2 * workers]: `lost` of the agent, then `sent` */
+} async_block;
+
+/* A worker's state besides its replica. */
+typedef struct agent {
+    fast_trainer *t;        /* the worker */
+    const async_config *c;  /* its options */
+    fast_service *service;  /* answers requests in the actor's waits; NULL with push */
+    fast_links links;       /* of models to and from all workers */
+    fast_intake in;         /* push: models that arrive; else `last` alone is used */
+    fast_msg **deferred;    /* [deferred_room]: requests to answer once the weights are free */
+    int64_t deferred_room;  /* workers that may ask this one */
+    int64_t deferred_count; /* length of deferred */
+    bool *lost;             /* [workers]: this worker's copy is lost; ask for a complete model */
+    bool *sent;             /* push: [workers]: a model was pushed to that worker; else NULL */
+    bool computing;         /* the weights are in use */
+    int64_t asked;          /* rank whose reply is awaited; -1: none is */
+    async_block *own;       /* persists */
 } agent;
 
 /* Ask the receiver of a message for a complete model, or not. */
@@ -194,7 +202,7 @@ static fast_err serve(void *ctx, fast_msg **move)
         return reply_to(a, request, false);
     if (a->asked >= 0 && request->from > fast_actor_id(a->t->actor))
         return reply_to(a, request, true);
-    if (a->deferred_count == a->t->workers) /* more requests than peers: one restarted */
+    if (a->deferred_count == a->deferred_room) /* more requests than peers: one restarted */
         return reply_to(a, request, true);
     a->deferred[a->deferred_count++] = request;
     return FAST_OK;
@@ -239,7 +247,7 @@ static fast_err start_exchange(agent *a)
     if (a->c->p < 1 && fast__random_uniform(t->actor) >= a->c->p)
         return FAST_OK;
     /* A peer that ended is not asked: this step has no exchange. */
-    rank = fast__neighbour_pick(t, &a->neighbours);
+    rank = fast__neighbour_pick(t);
     if (rank < 0 || a->in.last[rank])
         return FAST_OK;
     a->asked =
@@ -250,7 +258,7 @@ static fast_err start_exchange(agent *a)
     FAST_TRY(err);
     set_resync(msg, a->lost[rank]);
     a->lost[rank] = false;
-    msg->words[FAST_REPLICA_OWN] = ++a->question;
+    msg->words[FAST_REPLICA_OWN] = ++a->own->question;
     err = fast_send(t->actor, t->worker_ids[rank], &msg);
     if (err) {
         a->asked = -1;
@@ -303,7 +311,7 @@ static fast_err receive_reply(agent *a, bool *mixed_out)
             break;
         a->in.last[a->asked] = msg->words[FAST_REPLICA_OWN] == OVER;
         /* A reply to an earlier request, which was given up, is late. */
-        found = a->in.last[a->asked] || msg->words[FAST_REPLICA_OWN] == a->question;
+        found = a->in.last[a->asked] || msg->words[FAST_REPLICA_OWN] == a->own->question;
         if (!a->in.last[a->asked])
             err = mix_reply(a, msg, !found, mixed_out);
         fast_msg_free(msg);
@@ -314,28 +322,50 @@ static fast_err receive_reply(agent *a, bool *mixed_out)
     return release(a, false);
 }
 
-/* End of a worker that answers: refuse the deferred requests, and tell all workers that it replies
- * no more. Its actor may live on, with mpi while it collects the models of other workers. */
+/* Does a worker have the same neighbours at all steps? */
+static bool is_static(const fast_trainer *t)
+{
+    FAST_ASSERT(t->topology != NULL);
+    return fast_topology_period(t->topology) == 1;
+}
+
+/* Tell a worker that this one replies no more. A silent one is told too: it may be back later. */
+static fast_err tell_over(agent *a, int64_t rank)
+{
+    fast_trainer *t = a->t;
+    fast_msg *msg = NULL;
+
+    FAST_ASSERT(rank != t->rank);
+    FAST_TRY(fast_msg_new(t->actor, FAST_TAG_REPLY, &msg));
+    msg->words[FAST_REPLICA_OWN] = OVER;
+    const fast_err err = fast_send(t->actor, t->worker_ids[rank], &msg);
+    return err && !fast__is_peers(err) ? err : FAST_OK;
+}
+
+/* End of a worker that answers: refuse the deferred requests, and tell all workers that may ask it
+ * that it replies no more. Its actor may live on, with mpi while it collects the models of other
+ * workers. */
 static fast_err leave(agent *a)
 {
     fast_trainer *t = a->t;
+    fast_neighbours from;
+    fast_err err = FAST_OK;
 
     FAST_ASSERT(a->c->how != PUSH);
     FAST_TRY(release(a, true));
-    for (int64_t rank = 0; rank < t->workers; rank++) {
-        fast_msg *msg = NULL;
-        fast_err err;
-
-        if (rank == t->rank) /* a silent one is told too: it may be back later */
-            continue;
-        FAST_TRY(fast_msg_new(t->actor, FAST_TAG_REPLY, &msg));
-        msg->words[FAST_REPLICA_OWN] = OVER;
-        err = fast_send(t->actor, t->worker_ids[rank], &msg);
-        fast_msg_free(msg);
-        if (err && !fast__is_peers(err))
-            return err;
+    if (!is_static(t)) {
+        for (int64_t rank = 0; rank < t->workers && !err; rank++)
+            if (rank != t->rank)
+                err = tell_over(a, rank);
+        return err;
     }
-    return FAST_OK;
+    FAST_TRY(fast__neighbours_init(t, &from));
+    from.count =
+        fast_topology_in(t->topology, t->step, t->rank, from.ranks, from.weights, &from.self);
+    for (int64_t i = 0; i < from.count && !err; i++)
+        err = tell_over(a, from.ranks[i]);
+    fast__neighbours_fini(&from);
+    return err;
 }
 
 /* Compute the gradient; requests that arrive meanwhile are deferred. */
@@ -377,6 +407,9 @@ static fast_err train_asking(agent *a)
         if (a->c->overlap)
             FAST_TRY(receive_reply(a, &mixed));
         FAST_TRY(update(a, mixed && a->c->overlap));
+        /* Nobody may wait for a worker that waits in fast_trainer_next(). */
+        if (!a->c->overlap)
+            FAST_TRY(release(a, false));
     }
     FAST_TRY(fast_trainer_end(t));
     return leave(a);
@@ -410,7 +443,7 @@ static fast_err receive_resyncs(agent *a)
         if (err)
             break;
         fast__links_renew(&a->links, fast_actor_index(t->actor, note->from));
-        a->mass += fast__replica_mass(note);
+        a->own->mass += fast__replica_mass(note);
         fast_msg_free(note);
     }
     return err && !fast__is_peers(err) ? err : FAST_OK;
@@ -423,20 +456,20 @@ static fast_err take_push(void *ctx, fast_msg **move)
     const fast_msg *msg = *move;
     const double mass = fast__replica_mass(msg);
     const double share =
-        a->c->mass ? mass / (a->mass + mass) : mixing_weight(a, fast__links_gamma(msg));
+        a->c->mass ? mass / (a->own->mass + mass) : mixing_weight(a, fast__links_gamma(msg));
     const int64_t age = a->t->step - msg->words[FAST_REPLICA_STEP];
     fast_replica other;
     const fast_err err =
         fast__links_open(&a->links, fast_actor_index(a->t->actor, msg->from), msg, &other);
 
-    FAST_ASSERT(a->c->how == PUSH && a->mass >= 0);
+    FAST_ASSERT(a->c->how == PUSH && a->own->mass >= 0);
     if (a->links.differ && err == FAST_EFORMAT)
         return request_resync(a, msg);
     FAST_TRY(err);
     if (a->c->mass) {
         if (!(mass > 0))
             return FAST_OK;
-        a->mass += mass;
+        a->own->mass += mass;
     }
     other.age = age > 0 ? age : 0;
     return fast__replica_mix(a->t, 1 - share, &other, share);
@@ -463,7 +496,7 @@ static fast_err give_mass(agent *a, int64_t rank, double fraction)
 
     FAST_ASSERT(fraction >= 0 && fraction < 1);
     if (a->c->mass)
-        a->mass *= 1 - fraction;
+        a->own->mass *= 1 - fraction;
     if (!a->c->mass || !a->links.differ)
         return FAST_OK;
     held.x = (float *)(uintptr_t)fast__links_held(&a->links, rank);
@@ -484,16 +517,18 @@ static fast_err push(agent *a)
     FAST_ASSERT(a->c->how == PUSH);
     if (a->c->p < 1 && fast__random_uniform(t->actor) >= a->c->p)
         return FAST_OK;
-    rank = fast__neighbour_pick(t, &a->neighbours);
+    rank = fast__neighbour_pick(t);
     if (rank < 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "weights");
     FAST_TRY(fast__links_pack(&a->links, rank, t->w, &buffer, &size, &gamma));
     const double fraction = mixing_weight(a, gamma);
-    err = fast__links_msg(&a->links, FAST_TAG_MODEL, a->mass * fraction, gamma, buffer, size, &msg);
+    err = fast__links_msg(&a->links, FAST_TAG_MODEL, a->own->mass * fraction, gamma, buffer, size,
+                          &msg);
     fast_buffer_free(buffer);
     FAST_TRY(err);
     err = fast_send(t->actor, t->worker_ids[rank], &msg);
+    a->sent[rank] = true;
     if (!err)
         return give_mass(a, rank, fraction);
     fast__links_renew(&a->links, rank);
@@ -514,23 +549,30 @@ static fast_err train_pushing(agent *a)
         FAST_TRY(push(a));
     }
     FAST_TRY(fast_trainer_end(t));
-    return a->c->flush ? fast__intake_flush(&a->in) : FAST_OK;
+    return a->c->flush ? fast__intake_drain(&a->in, a->sent) : FAST_OK;
 }
 
 /* Allocate the state of a worker. A restarted one has mass 0. */
 static fast_err agent_init(fast_trainer *t, const async_config *c, agent *a)
 {
-    *a = (agent){ .t = t,
-                  .c = c,
-                  .asked = -1,
-                  .mass = fast_actor_life(t->actor) > 0 ? 0 : 1 / (double)t->workers };
+    const size_t size = sizeof *a->own + 2 * (size_t)t->workers * sizeof *a->own->flags;
+
+    *a = (agent){ .t = t, .c = c, .asked = -1 };
     FAST_ASSERT(t->topology != NULL);
-    FAST_TRY(fast__neighbours_init(t, &a->neighbours));
+    FAST_TRY(fast_trainer_persist(t, 0, size, (void **)&a->own));
+    if (!fast_trainer_resumed(t)) {
+        memset(a->own, 0, size);
+        a->own->mass = fast_actor_life(t->actor) > 0 ? 0 : 1 / (double)t->workers;
+    }
+    a->lost = a->own->flags;
+    a->sent = c->how == PUSH ? a->own->flags + t->workers : NULL;
     FAST_TRY(fast__intake_init(t, FAST_TAG_MODEL, take_push, a, &a->in));
     /* Every pair has flows of its own, and messages of an earlier call may be lost. */
     FAST_TRY(fast__links_init(t, true, false, c->gamma, &a->links));
-    FAST_TRY(fast__alloc("copies that are lost", t->workers, sizeof *a->lost, &a->lost));
-    return fast__alloc("requests", t->workers, sizeof(fast_msg *), &a->deferred);
+    if (c->how == PUSH)
+        return FAST_OK;
+    a->deferred_room = is_static(t) ? fast_topology_degree_max(t->topology) : t->workers;
+    return fast__alloc("requests", a->deferred_room, sizeof(fast_msg *), &a->deferred);
 }
 
 /* Free everything, also after a failed agent_init(). */
@@ -540,10 +582,8 @@ static void agent_fini(agent *a)
     for (int64_t i = 0; i < a->deferred_count; i++)
         fast_msg_free(a->deferred[i]);
     fast__free(a->deferred);
-    fast__free(a->lost);
     fast__links_fini(&a->links);
     fast__intake_fini(&a->in);
-    fast__neighbours_fini(&a->neighbours);
 }
 
 /* With overlap the request is sent during the gradient; the other worker replies after its own
@@ -587,6 +627,7 @@ const fast_strategy fast__strategy_gossip_async = {
     .summary = "asynchronous gossip: averages, pushes or pulls with random neighbours",
     .options = options,
     .config_size = sizeof(async_config),
+    .resumable = true,
     .uses_codec = true,
     .topology = "full",
     .sends = "weights",

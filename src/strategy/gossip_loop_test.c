@@ -192,13 +192,13 @@ static void pairs_average(void **state)
     run("gossip_async", NULL, 2, &r);
     assert_models(&r, &m);
     for (int64_t k = 0; k < 2; k++)
-        fake_assert_calls(&r, k, "", "next gradient apply_range update", "next end");
+        fake_assert_calls(&r, k, "persist persist", "next gradient apply_range update", "next end");
     run("gossip_async:how=pull", NULL, 2, &r);
     assert_models(&r, &m);
     for (int64_t k = 0; k < 2; k++)
-        fake_assert_calls(&r, k, "", "next gradient apply_range update", "next end");
+        fake_assert_calls(&r, k, "persist persist", "next gradient apply_range update", "next end");
     run("gossip_async", NULL, 1, &r);
-    fake_assert_calls(&r, 0, "", "next gradient update", "next end");
+    fake_assert_calls(&r, 0, "persist persist", "next gradient update", "next end");
     assert_true(r.actors[0].w[0] == 0.875f);
 }
 
@@ -259,7 +259,7 @@ static void pushes_are_weighted(void **state)
         for (int64_t k = 0; k < 2; k++)
             assert_string_equal(
                 r.actors[k].calls,
-                "next gradient update next gradient update "
+                "persist persist next gradient update next gradient update "
                 "next apply_range gradient update next end apply_range apply_range");
     }
 }

@@ -3,13 +3,16 @@
  * hogwild: workers of one process update one model in memory without locks.
  *
  *     g_i <- gradient at w_i, the last view of the model by worker i
- *     for each chunk:  w_i <- model;  w_i <- rule(w_i, g_i);  model <- w_i
+ *     for each chunk:  w_i <- model;  w_i <- rule(w_i, g_i);  model <- w_i where it changed
  *
  * Niu, Recht, Re and Wright, "Hogwild!", 2011. Elements are loaded and stored as relaxed atomics: a
- * race by design without undefined behaviour, in which an update is lost where two workers are in
- * one chunk at the same time. The pass that writes also reads for the next gradient. The chunk sets
- * the time between load and store: short chunks lose less. Gradients here are dense, while the
- * paper's proofs need sparse ones. Rules that need a norm of the whole vector take it as one chunk.
+ * race by design without undefined behaviour. Only elements that the rule changed are written: a
+ * gradient of 0 leaves them to the other workers, if the rule has neither momentum nor decay.
+ * Where at most an eighth of a chunk changed, as with the sparse gradients that the paper is about,
+ * the changes are added atomically, as its proofs assume, and no update is lost; in denser chunks
+ * one is where two workers change an element at the same time (tensor/race.c). The pass that writes
+ * also reads for the next gradient. The chunk sets the time between load and store: short chunks
+ * lose less. Rules that need a norm of the whole vector take it as one chunk.
  * The rule's state (momentum) is each worker's own. With one worker it is plain SGD to the bit;
  * updates of P workers add up, so that lr / P compares with lr of synchronous training. Simulated
  * workers let other workers run between a chunk's load and its store: updates are lost there too,
@@ -38,6 +41,7 @@
 #include "base/memory.h"
 #include "strategy/strategy.h"
 #include "tensor/race.h"
+#include "trainer/remember.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -91,7 +95,8 @@ typedef struct hogwild_view {
     int64_t clusters;    /* number of clusters */
     int64_t count;       /* elements of a model */
     int64_t all;         /* elements of a model and its contributions: the token moves both */
-    double *shares;      /* [workers] scratch: contributions of the model at the last view */
+    double *shares;      /* scratch: contributions of the model at the last view */
+    float *before;       /* [chunk] scratch: the chunk as it was loaded; of the host */
     int64_t chunk;       /* elements of a chunk */
     float beta, lambda;  /* of the formula */
 } hogwild_view;
@@ -110,9 +115,32 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
     return FAST_OK;
 }
 
-/* Open the model of a cluster. The first worker fills it; all replicas start with equal values. */
-static fast_err open_model(fast_trainer *t, int64_t cluster, hogwild_model **out)
+/* Return the cluster of a worker. */
+static int64_t cluster_of(const fast_trainer *t, int64_t rank, int64_t clusters)
 {
+    FAST_ASSERT(rank >= 0 && rank < t->workers);
+    return rank * clusters / t->workers;
+}
+
+/* The first worker of a cluster has its model in snapshots, and fills it from one. */
+static fast_err remember_model(fast_trainer *t, hogwild_model *m)
+{
+    const size_t size = 2 * (size_t)(t->count + t->workers) * sizeof(float);
+
+    FAST_ASSERT(m != NULL);
+    FAST_TRY(fast__trainer_remember(t, 0, (void *)&m->updates, sizeof m->updates));
+    FAST_TRY(fast__trainer_remember(t, 1, (void *)&m->passed, sizeof m->passed));
+    FAST_TRY(fast__trainer_remember(t, 2, (void *)m->data, size));
+    if (fast_trainer_resumed(t))
+        atomic_store(&m->ready, 2);
+    return FAST_OK;
+}
+
+/* Open the model of a cluster. The first worker fills it; all replicas start with equal values. */
+static fast_err open_model(fast_trainer *t, int64_t cluster, int64_t clusters, hogwild_model **out)
+{
+    const bool first = cluster_of(t, t->rank, clusters) == cluster &&
+                       (t->rank == 0 || cluster_of(t, t->rank - 1, clusters) < cluster);
     const int64_t all = t->count + t->workers;
     const size_t size = sizeof(hogwild_model) + 2 * (size_t)all * sizeof(float);
     hogwild_model *m = NULL;
@@ -120,8 +148,10 @@ static fast_err open_model(fast_trainer *t, int64_t cluster, hogwild_model **out
 
     FAST_ASSERT(cluster >= 0 && cluster < CLUSTERS_MAX);
     FAST_TRY(fast_actor_share(t->actor, (uint64_t)(KEY + cluster), size, &m));
+    if (first)
+        FAST_TRY(remember_model(t, m));
     fast_critical_begin(t->actor, KEY);
-    if (atomic_compare_exchange_strong(&m->ready, &untouched, 1)) {
+    if (!fast_trainer_resumed(t) && atomic_compare_exchange_strong(&m->ready, &untouched, 1)) {
         fast__race_store(m->data, t->w, t->count);
         fast__race_store(m->data + all, t->w, t->count);
         atomic_store(&m->ready, 2);
@@ -162,7 +192,7 @@ static fast_err open_view(fast_trainer *t, const hogwild_config *c, hogwild_view
     const double beta = ring_beta(c->clusters);
 
     *h = (hogwild_view){ .actor = t->actor,
-                         .cluster = t->rank * c->clusters / t->workers,
+                         .cluster = cluster_of(t, t->rank, c->clusters),
                          .clusters = c->clusters,
                          .count = t->count,
                          .all = t->count + t->workers,
@@ -170,18 +200,21 @@ static fast_err open_view(fast_trainer *t, const hogwild_config *c, hogwild_view
                          .beta = (float)beta };
     h->lambda = (float)(c->lambda < 0 ? 1 - pow(beta, (double)(c->clusters - 1)) : c->lambda);
     FAST_ASSERT(h->cluster < c->clusters);
-    FAST_TRY(open_model(t, h->cluster, &h->mine));
+    FAST_TRY(open_model(t, h->cluster, c->clusters, &h->mine));
     if (c->clusters == 1)
         return FAST_OK;
-    FAST_TRY(open_model(t, (h->cluster + 1) % c->clusters, &h->next));
-    return fast_actor_share(t->actor, KEY - 1, sizeof *h->token, &h->token);
+    FAST_TRY(open_model(t, (h->cluster + 1) % c->clusters, c->clusters, &h->next));
+    FAST_TRY(fast_actor_share(t->actor, KEY - 1, sizeof *h->token, &h->token));
+    return t->rank == 0 ? fast__trainer_remember(t, 3, (void *)h->token, sizeof *h->token)
+                        : FAST_OK;
 }
 
 /* A chunk of the shared model that a kernel works on. */
 typedef struct hogwild_chunk {
-    const hogwild_view *h; /* the worker's view */
-    int64_t at;            /* first element */
-    int64_t count;         /* elements; a kernel is charged for whole chunks */
+    const hogwild_view *h;     /* the worker's view */
+    int64_t at;                /* first element */
+    int64_t count;             /* elements; a kernel is charged for whole chunks */
+    fast_race_density density; /* of the gradient: `before` is needed unless it is dense */
 } hogwild_chunk;
 
 /* x <- the chunk of the shared model. */
@@ -193,11 +226,13 @@ static void run_load(const void *ctx, int64_t n, float *const *x)
     fast_critical_begin(work->h->actor, KEY);
     fast__race_load(work->h->mine->data + work->at, x[0], n);
     fast_critical_end(work->h->actor);
+    if (work->density != FAST_RACE_DENSE)
+        memcpy(work->h->before, x[0], (size_t)n * sizeof *x[0]);
 }
 static const fast_kernel load = { "load", 0, 8, 1, 1, false, run_load };
 
-/* Chunk by chunk: load the model, update, store it. On `sim` other workers run in between. Each
- * worker starts at another chunk, or workers in step would race in every chunk. */
+/* Chunk by chunk: load the model, update, store the changes. On `sim` other workers run in between.
+ * Each worker starts at another chunk, or workers in step would race in every chunk. */
 static fast_err update(fast_trainer *t, const hogwild_view *h)
 {
     const bool whole = h->chunk >= h->count;
@@ -207,15 +242,21 @@ static fast_err update(fast_trainer *t, const hogwild_view *h)
     for (int64_t i = 0; i < chunks; i++) {
         const int64_t at = (i + t->rank * chunks / t->workers) % chunks * h->chunk;
         const int64_t n = h->count - at < h->chunk ? h->count - at : h->chunk;
+        /* Dense chunks are stored whole: every element changed, and a copy of them would cost as
+         * much as the update. */
+        const fast_race_density density = fast__race_look(t->g + at, n);
 
-        FAST_TRY(fast_trainer_apply_range(t, &load, &(hogwild_chunk){ h, at, n },
+        FAST_TRY(fast_trainer_apply_range(t, &load, &(hogwild_chunk){ h, at, n, density },
                                           &(fast_vector){ .x = t->w + at, .age = -1 }, 1, n));
         if (whole)
             FAST_TRY(fast_trainer_update(t, t->g, 1));
         else
             fast_trainer_update_range(t, t->step, t->lr, t->w + at, t->g + at, 1, at, n);
         fast_critical_begin(t->actor, KEY);
-        fast__race_store(h->mine->data + at, t->w + at, n);
+        if (density != FAST_RACE_DENSE)
+            fast__race_merge(h->mine->data + at, h->before, t->w + at, n, density);
+        else
+            fast__race_store(h->mine->data + at, t->w + at, n);
         if (i == chunks - 1)
             atomic_fetch_add(&h->mine->updates, 1);
         fast_critical_end(t->actor);
@@ -252,7 +293,7 @@ static bool is_deserted(const fast_trainer *t, const hogwild_view *h, int64_t cl
 {
     FAST_ASSERT(cluster >= 0 && cluster < h->clusters);
     for (int64_t r = 0; r < t->workers; r++)
-        if (r * h->clusters / t->workers == cluster &&
+        if (cluster_of(t, r, h->clusters) == cluster &&
             (r == t->rank || !fast_member_is_down(t->actor, t->worker_ids[r])))
             return false;
     return true;
@@ -276,7 +317,7 @@ static fast_err pass_token(fast_trainer *t, const hogwild_config *c, const hogwi
     for (int64_t at = 0; at < h->all; at += h->chunk) {
         const int64_t n = h->all - at < h->chunk ? h->all - at : h->chunk;
 
-        FAST_TRY(fast_trainer_apply_range(t, &pass, &(hogwild_chunk){ h, at, n },
+        FAST_TRY(fast_trainer_apply_range(t, &pass, &(hogwild_chunk){ h, at, n, FAST_RACE_DENSE },
                                           &(fast_vector){ .age = -1 }, 1, h->chunk));
     }
     while (to != h->cluster && is_deserted(t, h, to))
@@ -311,8 +352,9 @@ static void count_updates(fast_trainer *t, const hogwild_view *h, float own, int
     const float before = atomic_load_explicit(&shares[t->rank], memory_order_relaxed);
 
     atomic_store_explicit(&shares[t->rank], before + own, memory_order_relaxed);
-    for (int64_t i = 0; i < t->workers; i++)
-        h->shares[i] = (double)atomic_load_explicit(&shares[i], memory_order_relaxed);
+    for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
+        h->shares[i] = (double)atomic_load_explicit(&shares[fast_trainer_share_rank(t, i)],
+                                                    memory_order_relaxed);
     fast_critical_end(t->actor);
     fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .shares = h->shares, .age = age });
 }
@@ -320,9 +362,10 @@ static void count_updates(fast_trainer *t, const hogwild_view *h, float own, int
 /* The worker's loop of the formula above. */
 static fast_err train(fast_trainer *t, const hogwild_config *c, const hogwild_view *h)
 {
-    long long seen = load_model(t, h, true);
+    long long seen = load_model(t, h, !fast_trainer_resumed(t));
 
     FAST_ASSERT(seen >= 0);
+    FAST_TRY(fast__trainer_remember(t, 4, &seen, sizeof seen));
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         const long long updates = load_model(t, h, false), age = updates - seen;
@@ -349,8 +392,13 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_TRY(open_view(t, c, &h));
     if (h.clusters == 1)
         t->centre = t->w;
-    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *h.shares, &h.shares));
-    err = train(t, c, &h);
+    FAST_TRY(
+        fast__alloc("contributions", fast_trainer_share_count(t), sizeof *h.shares, &h.shares));
+    err = fast__alloc("a chunk of the model", h.chunk < h.count ? h.chunk : h.count,
+                      sizeof *h.before, &h.before);
+    if (!err)
+        err = train(t, c, &h);
+    fast__free(h.before);
     fast__free(h.shares);
     return err;
 }
@@ -360,6 +408,7 @@ const fast_strategy fast__strategy_hogwild = {
     .summary = "workers update one model in memory without locks",
     .options = options,
     .config_size = sizeof(hogwild_config),
+    .resumable = true,
     .shares_memory = true,
     .sends = "nothing",
     .check = check,

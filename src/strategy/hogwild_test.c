@@ -5,12 +5,14 @@
  * share no memory are refused; lost messages and workers are survived; an ensemble's model is one
  * of its members. Method: small runs, compared by their hashes, losses and accuracies.
  */
-#include "fast/run.h"
+#include "base/rng.h"
+#include "fast/learner.h"
 #include "small_run.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -147,6 +149,82 @@ static void members_learn(void **state)
     }
 }
 
+/* A sparse model that counts: each gradient adds 1 to few of its weights. */
+enum { WEIGHTS = 2048, TOUCHED = 16 };
+typedef struct counting {
+    bool apart;        /* workers touch different weights of the same chunks */
+    atomic_llong sent; /* increments of all gradients */
+    double received;   /* sum of the weights at the last evaluation */
+} counting;
+
+static fast_err count_gradient(void *ctx, fast_learner_request *request)
+{
+    counting *c = ctx;
+    fast_rng rng;
+
+    fast__rng_init(&rng, 5, FAST_PURPOSE_TEST, (uint64_t)request->worker, (uint64_t)request->step,
+                   0);
+    memset(request->g, 0, WEIGHTS * sizeof *request->g);
+    for (int i = 0; i < TOUCHED; i++) {
+        uint64_t at = fast__rng_below(&rng, WEIGHTS / 4) * 4;
+
+        if (c->apart)
+            at += (uint64_t)request->worker;
+        atomic_fetch_add(&c->sent, request->g[at] == 0);
+        request->g[at] = -1;
+    }
+    request->loss = 1;
+    request->samples = request->batch;
+    return FAST_OK;
+}
+
+static fast_err count_evaluate(void *ctx, fast_learner_request *request)
+{
+    counting *c = ctx;
+
+    c->received = 0;
+    for (int i = 0; i < WEIGHTS; i++)
+        c->received += (double)request->w[i];
+    request->loss = 1;
+    request->samples = 1;
+    return FAST_OK;
+}
+
+/* Updates of few weights are never lost: neither to zero gradients of other workers in the same
+ * chunk, nor to updates of the same weight. */
+static void sparse_updates_are_not_lost(void **state)
+{
+    static const char *const places[] = { "transport=sim", "transport=threads" };
+
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        const char *options[] = { "strategy=hogwild", places[k % 2], "workers=2",
+                                  "optimizer=sgd",    "lr=1",        "schedule=constant",
+                                  "steps=400",        "batch=1",     "evaluate=end",
+                                  "store=none",       NULL };
+        const fast_learner_tensor weights = { .name = "w", .rank = 1, .shape = { WEIGHTS } };
+        counting c = { .apart = k < 2 };
+        const fast_learner_kind kind = { .name = "counting",
+                                         .params = &weights,
+                                         .param_count = 1,
+                                         .samples = 1000,
+                                         .operations = 1e4,
+                                         .gradient = count_gradient,
+                                         .evaluate = count_evaluate,
+                                         .ctx = &c };
+        fast_run *run = NULL;
+
+        if (fast_run_open_learner(options, &kind, NULL, &run) || fast_run_train(run))
+            fail_msg("%s", fast_error_detail());
+        assert_int_equal(fast_run_result(run)->steps, 400);
+        fast_run_close(run);
+        assert_true(c.sent > 400 * (TOUCHED - 4));
+        if (c.received != (double)c.sent)
+            fail_msg("%s: %g of %lld updates are there", places[k % 2], c.received,
+                     (long long)c.sent);
+    }
+}
+
 static void nonsense_is_refused(void **state)
 {
     static const char *const bad[] = { "hogwild:clusters=3", "hogwild:chunk=0", "dogwild:rate=0",
@@ -169,9 +247,13 @@ static void nonsense_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_worker_is_plain),   cmocka_unit_test(members_run_and_repeat),
-        cmocka_unit_test(memory_must_be_shared), cmocka_unit_test(losses_are_survived),
-        cmocka_unit_test(members_learn),         cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(one_worker_is_plain),
+        cmocka_unit_test(members_run_and_repeat),
+        cmocka_unit_test(memory_must_be_shared),
+        cmocka_unit_test(losses_are_survived),
+        cmocka_unit_test(members_learn),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(sparse_updates_are_not_lost),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,14 +48,21 @@ fast_err fast__links_init(fast_trainer *t, bool per_receiver, bool synchronous, 
         .t = t, .coded = codes != FAST_FIT_NONE, .differ = codes > FAST_FIT_LOSSLESS, .gamma = gamma
     };
     out->per_receiver = per_receiver && out->differ;
-    err = fast__alloc("flows to workers", t->workers, sizeof(fast_flow *), &out->out);
+    /* Without differences one flow serves all workers. */
+    const int64_t count = out->differ ? t->workers : 1;
+    err = fast__alloc("flows to workers", count, sizeof(fast_flow *), &out->out);
     if (!err)
-        err = fast__alloc("flows from workers", t->workers, sizeof(fast_flow *), &out->in);
-    if (!err)
-        err = fast__alloc("flows in use", t->workers, sizeof *out->started, &out->started);
-    if (!err)
-        err = fast__alloc("contributions", t->workers, sizeof *out->shares, &out->shares);
-    for (int64_t i = 0; !err && i < t->workers; i++)
+        err = fast__alloc("flows from workers", count, sizeof(fast_flow *), &out->in);
+    if (!err && synchronous)
+        err = fast__alloc("flows in use", count, sizeof *out->started, &out->owned);
+    else if (!err)
+        err = fast_trainer_persist(t, FAST_LINKS_BLOCK, (size_t)count * sizeof *out->started,
+                                   (void **)&out->started);
+    out->started = synchronous ? out->owned : out->started;
+    if (!err && out->differ)
+        err = fast__alloc("contributions", fast_trainer_share_count(t), sizeof *out->shares,
+                          &out->shares);
+    for (int64_t i = 0; !err && i < count && (synchronous || !fast_trainer_resumed(t)); i++)
         out->started[i] = synchronous;
     if (err)
         fast__links_fini(out);
@@ -67,7 +74,7 @@ void fast__links_fini(fast_links *l)
     FAST_ASSERT(l != NULL);
     fast__free(l->out);
     fast__free(l->in);
-    fast__free(l->started);
+    fast__free(l->owned);
     fast__free(l->shares);
     *l = (fast_links){ 0 };
 }
@@ -121,7 +128,9 @@ fast_err fast__links_pack(fast_links *l, int64_t rank, const float *x, fast_buff
     if (l->coded)
         FAST_TRY(flow_to(l, rank, &flow));
     FAST_TRY(fast__replica_pack(l->t, flow, x, out, size_out));
-    memcpy(l->shares, fast_trainer_model(l->t).shares, (size_t)l->t->workers * sizeof *l->shares);
+    if (l->differ)
+        memcpy(l->shares, fast_trainer_model(l->t).shares,
+               (size_t)fast_trainer_share_count(l->t) * sizeof *l->shares);
     const double rest = l->differ ? sqrt(fmax(0, 1 - fast_flow_sent_fraction(flow))) : 0;
     *gamma_out = l->differ && l->gamma > 0 ? l->gamma : (1 - rest) / (1 + rest);
     FAST_ASSERT(*gamma_out >= 0 && *gamma_out <= 1);

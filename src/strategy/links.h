@@ -12,12 +12,18 @@ typedef struct fast_links {
     bool coded;        /* parameters go through flows */
     bool differ;       /* as differences: mix by fast__links_mix(), not by fast__replica_mix() */
     bool per_receiver; /* every receiver has a flow of its own, because not all get each message */
-    bool *started;     /* [workers]: the receiver has a copy that belongs to the flow */
-    fast_flow **out;   /* [workers] flows to each; only the first is used unless per_receiver */
-    fast_flow **in;    /* [workers] flows from each; only the first is used unless they differ */
-    double *shares;    /* [workers] contributions of w when it was packed last */
-    double gamma;      /* consensus step size; 0: measured from the codec's loss */
+    bool *started;     /* as `out`: the receiver has a copy that belongs to the flow */
+    bool *owned;       /* memory of `started`; NULL: a persistent block, for snapshots */
+    fast_flow **out; /* flows to each worker; only the first is used unless per_receiver. Of length
+                          1 unless they differ, as `in` */
+    fast_flow **in;  /* flows from each worker; only the first is used unless they differ */
+    double *shares;  /* contributions of w when it was packed last; NULL unless they
+                          differ */
+    double gamma;    /* consensus step size; 0: measured from the codec's loss */
 } fast_links;
+
+/* Number of the persistent block of asynchronous links. */
+enum { FAST_LINKS_BLOCK = 1000 };
 
 /* The option `gamma` of strategies that use links. */
 #define FAST_LINKS_GAMMA(type)                                                           \

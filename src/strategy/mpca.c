@@ -34,6 +34,8 @@
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
+#include "transport/transport.h"
 
 #include <string.h>
 
@@ -72,7 +74,7 @@ static int64_t servers(const void *config, int64_t workers)
 static size_t shares_size(const fast_trainer *t)
 {
     FAST_ASSERT(t->workers > 0);
-    return (size_t)t->workers * sizeof(double);
+    return (size_t)fast_trainer_share_count(t) * sizeof(double);
 }
 
 /* Words of a message: merges of the newest model that the sender has; answers that a worker has
@@ -141,7 +143,7 @@ typedef struct mpca_master {
     float share;    /* weight of a model that arrives */
     float length;   /* of the extrapolation, in rounds */
     int64_t merges; /* number of merges so far */
-    double *shares; /* [4 workers]: contributions of m, before, v and z */
+    double *shares; /* four lists: contributions of m, before, v and z */
     fast_flow **to; /* [2 workers]: to each worker, then from each; NULL each without codecs */
 } mpca_master;
 
@@ -175,6 +177,7 @@ static const fast_kernel merge_kernel = { "merge", 6, 40, 5, 4, false, run_merge
 static fast_err merge(fast_trainer *t, mpca_master *k, int64_t worker, const fast_msg *msg)
 {
     const int64_t n = t->workers, late = k->merges - msg->words[WORD_VERSION];
+    const int64_t shares = fast_trainer_share_count(t);
     const mpca_merge step = { k->share, k->length, (k->merges + 1) % n == 0 };
     const float *x;
 
@@ -184,9 +187,9 @@ static fast_err merge(fast_trainer *t, mpca_master *k, int64_t worker, const fas
     return fast_trainer_apply(
         t, &merge_kernel, &step,
         (fast_vector[]){ { k->m, k->shares, -1 },
-                         { k->before, k->shares + n, -1 },
-                         { k->v, k->shares + 2 * n, -1 },
-                         { k->z, k->shares + 3 * n, -1 },
+                         { k->before, k->shares + shares, -1 },
+                         { k->v, k->shares + 2 * shares, -1 },
+                         { k->z, k->shares + 3 * shares, -1 },
                          { (float *)(uintptr_t)x, (double *)(uintptr_t)shares_of(msg), late } });
 }
 
@@ -197,7 +200,8 @@ static fast_err serve(fast_trainer *t, mpca_master *k)
     for (;;) {
         fast_msg *msg = NULL;
         int64_t from, i;
-        fast_err err = fast_receive(t->actor, FAST_ANY, TAG_MODEL, FAST_SOON, &msg);
+        fast_err err = fast_receive(t->actor, FAST_ANY, TAG_MODEL,
+                                    fast__patience(t->actor, FAST_PATIENCE), &msg);
 
         if (err == FAST_EPEER)
             return FAST_OK;
@@ -211,11 +215,24 @@ static fast_err serve(fast_trainer *t, mpca_master *k)
             fast_flow_reset(k->to[i]);
         fast_msg_free(msg);
         if (!err)
-            err = send(t, from, TAG_ANSWER, k->to[i], k->z, k->shares + 3 * t->workers,
+            err = send(t, from, TAG_ANSWER, k->to[i], k->z,
+                       k->shares + 3 * fast_trainer_share_count(t),
                        (const int64_t[WORDS]){ k->merges, 0 });
         if (err != FAST_EPEER) /* the worker may be down by now */
             FAST_TRY(err);
     }
+}
+
+/* Have snapshots include the master's memory; z is scratch. */
+static fast_err remember_master(fast_trainer *t, mpca_master *k)
+{
+    const size_t size = (size_t)t->count * sizeof(float);
+
+    FAST_ASSERT(k->v == k->before + t->count);
+    FAST_TRY(fast__trainer_remember(t, 0, &k->merges, sizeof k->merges));
+    FAST_TRY(fast__trainer_remember(t, 1, k->m, size));
+    FAST_TRY(fast__trainer_remember(t, 2, k->before, 2 * size));
+    return fast__trainer_remember(t, 3, k->shares, 4 * shares_size(t));
 }
 
 /* The master's program. */
@@ -233,11 +250,14 @@ static fast_err server(fast_trainer *t, const void *config)
     k.v = memory + t->count;
     k.z = memory + 2 * t->count;
     fast__vector_copy(t->count, t->w, k.before);
-    err = fast__alloc("contributions", 4 * t->workers, sizeof *k.shares, &k.shares);
+    err =
+        fast__alloc("contributions", 4 * fast_trainer_share_count(t), sizeof *k.shares, &k.shares);
     if (!err)
         err = fast__alloc("flows of workers", 2 * t->workers, sizeof(fast_flow *), &k.to);
     for (int64_t i = 0; !err && i < t->workers; i++)
         err = open_flows(t, true, i, &k.to[i], &k.to[t->workers + i]);
+    if (!err)
+        err = remember_master(t, &k);
     if (!err)
         err = serve(t, &k);
     fast__free(k.to);
@@ -249,10 +269,11 @@ static fast_err server(fast_trainer *t, const void *config)
 /* Memory of a worker besides its replica. */
 typedef struct mpca_worker {
     float *z;        /* the master's last known model: the run's centre */
-    double *shares;  /* [2 workers] contributions of z; scratch */
+    double *shares;  /* two lists: contributions of z; scratch */
     fast_flow *to;   /* of models that it sends; NULL without codecs */
     fast_flow *from; /* of answers; NULL without codecs */
     int64_t answers; /* answers that arrived */
+    int64_t sent;    /* step at which the last model was sent */
     bool in_transit; /* a model was sent and not answered */
 } mpca_worker;
 
@@ -295,10 +316,10 @@ static const fast_kernel penalty = { "penalty", 4, 24, 3, 1, false, run_penalty 
 static void pull_shares(fast_trainer *t, double pull, const mpca_worker *p)
 {
     const fast_vector w = fast_trainer_model(t);
-    double *pulled = p->shares + t->workers;
+    double *pulled = p->shares + fast_trainer_share_count(t);
 
     FAST_ASSERT(pull >= 0);
-    for (int64_t i = 0; i < t->workers; i++)
+    for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
         pulled[i] = (1 - pull) * w.shares[i] + pull * p->shares[i];
     fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .shares = pulled, .age = -1 });
 }
@@ -307,9 +328,8 @@ static void pull_shares(fast_trainer *t, double pull, const mpca_worker *p)
 static fast_err train(fast_trainer *t, const mpca_config *c, mpca_worker *p)
 {
     const float rho = (float)c->rho;
-    int64_t sent = t->step;
 
-    FAST_ASSERT(c->period > 0 && !p->in_transit);
+    FAST_ASSERT(c->period > 0);
     while (fast_trainer_next(t)) {
         if (p->in_transit)
             FAST_TRY(receive_answer(t, p, FAST_AT_ONCE));
@@ -319,10 +339,10 @@ static fast_err train(fast_trainer *t, const mpca_config *c, mpca_worker *p)
             (fast_vector[]){ { t->g, NULL, -1 }, { t->w, NULL, -1 }, { p->z, NULL, -1 } }));
         pull_shares(t, t->lr * c->rho, p);
         FAST_TRY(fast_trainer_update(t, t->g, 1));
-        if (!p->in_transit && (t->step - sent >= c->period || t->step == t->step_count)) {
+        if (!p->in_transit && (t->step - p->sent >= c->period || t->step == t->step_count)) {
             FAST_TRY(send(t, t->server_ids[0], TAG_MODEL, p->to, t->w, fast_trainer_model(t).shares,
                           (const int64_t[WORDS]){ t->centre_version, p->answers }));
-            sent = t->step;
+            p->sent = t->step;
             p->in_transit = true;
         }
     }
@@ -331,19 +351,34 @@ static fast_err train(fast_trainer *t, const mpca_config *c, mpca_worker *p)
     return p->in_transit ? receive_answer(t, p, FAST_SOON) : FAST_OK;
 }
 
+/* Have snapshots include the worker's memory. */
+static fast_err remember_worker(fast_trainer *t, mpca_worker *p)
+{
+    FAST_ASSERT(p->z != NULL && p->shares != NULL);
+    FAST_TRY(fast__trainer_remember(t, 0, &p->answers, 2 * sizeof p->answers));
+    FAST_TRY(fast__trainer_remember(t, 1, &p->in_transit, sizeof p->in_transit));
+    FAST_TRY(fast__trainer_remember(t, 2, p->z, (size_t)t->count * sizeof *p->z));
+    FAST_TRY(fast__trainer_remember(t, 3, &t->centre_version, sizeof t->centre_version));
+    return fast__trainer_remember(t, 4, p->shares, 2 * shares_size(t));
+}
+
 /* The worker's program. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
-    mpca_worker p = { .z = NULL };
+    mpca_worker p = { .sent = t->step };
     fast_err err;
 
     FAST_ASSERT(t->servers == 1);
     FAST_TRY(fast_trainer_centre(t, &p.z));
     FAST_TRY(open_flows(t, false, t->rank, &p.to, &p.from));
-    if (p.to) /* the master may have another copy than at the end of an earlier call */
+    if (p.to && !fast_trainer_resumed(
+                    t)) /* the master may have another copy than at the end of an earlier call */
         fast_flow_reset(p.to);
-    FAST_TRY(fast__alloc("contributions", 2 * t->workers, sizeof *p.shares, &p.shares));
-    err = train(t, config, &p);
+    FAST_TRY(
+        fast__alloc("contributions", 2 * fast_trainer_share_count(t), sizeof *p.shares, &p.shares));
+    err = remember_worker(t, &p);
+    if (!err)
+        err = train(t, config, &p);
     fast__free(p.shares);
     return err;
 }
@@ -361,6 +396,7 @@ const fast_strategy fast__strategy_mpca = {
     .summary = "a penalty holds workers to the master's extrapolated model; no worker waits",
     .options = options,
     .config_size = sizeof(mpca_config),
+    .resumable = true,
     .uses_codec = true,
     .sends = "weights",
     .answers = "weights",

@@ -158,7 +158,7 @@ static fast_err take_part(void *ctx, fast_msg **move)
     /* A part holds the gradients of all steps since it was sent last: as many whole gradients of
      * the sender, of which apply_range() counts the fraction of the range. */
     fast_trainer_shares_of(t, fast_actor_index(t->actor, msg->from), sh->shares);
-    for (int64_t i = 0; i < t->workers; i++)
+    for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
         sh->shares[i] *= (double)msg->words[FAST_PARTIAL_GRADIENTS];
     sh->due_count++;
     return fast_trainer_apply_range(
@@ -260,7 +260,7 @@ static fast_err apply_due(fast_partial *sh)
     FAST_ASSERT(due.x != NULL && due.shares != NULL);
     FAST_TRY(fast_trainer_update_by(t, &due, 1 / (float)t->workers));
     fast__vector_fill(t->count, 0, sh->due);
-    memset(sh->due_shares, 0, (size_t)t->workers * sizeof *sh->due_shares);
+    memset(sh->due_shares, 0, (size_t)fast_trainer_share_count(t) * sizeof *sh->due_shares);
     sh->due_count = 0;
     return FAST_OK;
 }
@@ -299,7 +299,7 @@ static fast_err step_parts(fast_partial *sh)
 static size_t shares_size(const fast_trainer *t)
 {
     FAST_ASSERT(t->workers >= 1);
-    return (size_t)t->workers * sizeof(double);
+    return (size_t)fast_trainer_share_count(t) * sizeof(double);
 }
 
 /* x = w, u, other:  w += (other - u) / 2, u += (other - u) / 2. */
@@ -387,7 +387,7 @@ static fast_err send_state(fast_partial *sh)
 {
     fast_trainer *t = sh->t;
     const int64_t ranges = range_count(sh->c);
-    const int64_t rank = fast__neighbour_pick(t, &sh->neighbours);
+    const int64_t rank = fast__neighbour_pick(t);
     const int64_t i = (int64_t)(fast_random(t->actor) % (uint64_t)ranges);
     const int64_t offset = t->count * i / ranges;
     const int64_t count = t->count * (i + 1) / ranges - offset;
@@ -487,7 +487,8 @@ static fast_err init_parts(fast_trainer *t, const fast_partial_config *c, fast_p
     sh->parts_max = want < t->count ? want : t->count;
     sh->parts = c->parts > 0 ? sh->parts_max : 1;
     FAST_TRY(fast__vector_new(fast__device_of(t->w), "gradients that are due", t->count, &sh->due));
-    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *sh->due_shares, &sh->due_shares));
+    FAST_TRY(fast__alloc("contributions", fast_trainer_share_count(t), sizeof *sh->due_shares,
+                         &sh->due_shares));
     return fast__alloc("steps in each part", sh->parts_max, sizeof *sh->summed, &sh->summed);
 }
 
@@ -533,7 +534,8 @@ static fast_err init(fast_trainer *t, const fast_partial_config *c, fast_partial
 
     FAST_ASSERT(t->topology != NULL && c != NULL);
     *sh = (fast_partial){ .t = t, .c = c };
-    FAST_TRY(fast__alloc("contributions", t->workers, sizeof *sh->shares, &sh->shares));
+    FAST_TRY(
+        fast__alloc("contributions", fast_trainer_share_count(t), sizeof *sh->shares, &sh->shares));
     FAST_TRY(fast__neighbours_init(t, &sh->neighbours));
     FAST_TRY(fast__intake_init(t, FAST_TAG_MODEL, takes[c->how], sh, &sh->in));
     if (c->how == SCATTER) {

@@ -41,8 +41,8 @@ typedef struct fast_partial {
     float *sum;                   /* parts: d; states: u */
     float *due;                   /* parts: [count], gradients of the next update */
     int64_t due_count;            /* parts: messages in due */
-    double *due_shares;           /* parts: [workers], contributions of due */
-    double *shares;               /* [workers] contributions: states: of u; else scratch */
+    double *due_shares;           /* parts: contributions of due */
+    double *shares;               /* contributions: states: of u; else scratch */
     int64_t *summed;              /* parts: [parts], gradients in each part of d */
     int64_t parts;                /* parts: p */
     int64_t parts_max;            /* parts: length of summed */

@@ -13,18 +13,23 @@
  *                than (P - 1)(s + 1) updates late
  *   warm         epochs of worker 0 before the other workers start (Downpour's warm start)
  *   eager        servers send new values to all readers when the slowest worker has ticked; a read
- *                takes the newest values that arrived, if they are new enough: they may lack the
- *                worker's own last s updates (ESSP: Dai et al. 2015)
+ *                takes the newest values that arrived, if they are new enough, and adds those of
+ *                the worker's own last s updates that they lack (ESSP: Dai et al. 2015;
+ *                ps_unseen.c)
  *   stalest      a server answers the request of the worker that is furthest behind first
- *   value v      a worker waits while its updates that other workers have not read move a weight
- *                by more than v / sqrt(t) (VAP: ps_consistency.c)
+ *   value v      no worker computes with weights that differ from the true ones by more than
+ *                v / sqrt(t): a worker waits before it sends an update that might (VAP:
+ *                ps_consistency.c); weak: it waits after it has sent too much itself
  *   aggregate n  gradients of an update: workers (BSP), 1 (asynchronous)
  *   softsync k   n = workers / k (k-softsync, Rudra: Gupta et al. 2016)
  *   backup b     with s = 0: the first workers - b gradients of a round are its update, later ones
  *                are dropped, and a late worker continues with the newest model (Chen et al. 2016)
- *   fetch, push  steps between reads and between writes; gradients between two writes are summed
- *   epochs p     an epoch ends when the fraction p of the workers ended theirs; the other workers
- *                skip the rest of it (Project Adam: Chilimbi et al. 2014, 75%)
+ *   fetch, push  steps between reads and between writes. Between two reads the worker takes a local
+ *                step w_i <- w_i - lr g_i after every gradient; a write is the sum of the gradients
+ *                since the last one, to which the server applies its rule (Downpour's client)
+ *   epochs p     an epoch ends when workers have computed the gradients of the fraction p of its
+ *                samples; all workers skip the rest (Project Adam: Chilimbi et al. 2014, 75%). With
+ *                backup workers a quorum ends steps, and this fraction epochs
  *   send         gradients: a write is their sum; differences: w_i - w_read after `push` local
  *                steps by the worker's rule, which the server adds; mean: that difference divided
  *                by `push` (AGN, ADAG: Hermans et al. 2017)
@@ -90,8 +95,10 @@ static const fast_option options[] = {
                  "N of N-softsync: an update has workers / N gradients; 0: set by aggregate"),
     FAST_OPT_INT(ps_config, backup, "0", 0, 65536,
                  "with slack=0: backup workers, whose gradients a round does not wait for"),
-    FAST_OPT_INT(ps_config, fetch, "1", 1, 1e12, "steps between reads of the model"),
-    FAST_OPT_INT(ps_config, push, "1", 1, 1e12, "steps between writes of gradients"),
+    FAST_OPT_INT(ps_config, fetch, "1", 1, 1e12,
+                 "steps between reads of the model; a worker takes local steps between them"),
+    FAST_OPT_INT(ps_config, push, "1", 1, 1e12,
+                 "steps between writes; a write is the sum of the gradients since the last"),
     FAST_OPT_CHOICE(ps_config, send, "gradients", "gradients|differences|mean",
                     "a write is the sum of gradients, the difference of weights after local "
                     "steps, or that difference divided by the number of steps"),
@@ -101,14 +108,17 @@ static const fast_option options[] = {
     FAST_OPT_INT(ps_config, reject, "-1", -1, 1e12,
                  "drop updates whose staleness is larger than this; -1: none"),
     FAST_OPT_REAL(ps_config, value, "0", 0, 1e30,
-                  "value bound: wait while updates that other workers have not read would move a "
-                  "weight by more than this divided by sqrt(step); 0: no bound"),
+                  "value bound: no worker's weights differ from the true ones by more than this "
+                  "divided by sqrt(step); 0: no bound"),
+    FAST_OPT_BOOL(ps_config, weak, "no",
+                  "with value: bound the unread updates of each worker alone, after it has sent "
+                  "them"),
     FAST_OPT_BOOL(ps_config, eager, "no",
                   "servers send new values unasked whenever the slowest worker ends a round"),
     FAST_OPT_BOOL(ps_config, stalest, "no",
                   "servers answer the worker that is furthest behind first"),
     FAST_OPT_REAL(ps_config, epochs, "1", 0.01, 1,
-                  "fraction of the workers whose end of an epoch ends it for all workers"),
+                  "fraction of the samples of an epoch after which it ends for all workers"),
     FAST_OPT_INT(ps_config, barrier, "0", 0, 1e15,
                  "announce writes of more bytes than this: other workers' reads of the changed "
                  "ranges wait for the write; 0: announce none"),
@@ -154,11 +164,12 @@ int64_t fast__ps_batch(const ps_config *c, int64_t writers)
 /* Options that do not go together. */
 static const fast_exclusion exclusions[] = {
     /* Rounds. */
-    { "slack=0", "softsync|send|compensate|fetch|push|value|epochs", NULL,
+    { "slack=0", "softsync|send|compensate|fetch|push|value", NULL,
       "all workers take every round, and a round is one update of all their gradients" },
     { "backup", NULL, "slack=0", "backup workers are those that a round does not wait for" },
     { "eager", NULL, "slack", "eager values are as old as the slack allows" },
     { "global", NULL, "slack", "workers wait for all others where the slack ends" },
+    { "weak", NULL, "value", "it weakens the value bound" },
     { "value", "slack", NULL, "a bound on values and one on rounds may wait for each other" },
     { "warm", "slack|value|proxies", NULL, "worker 0 trains ahead of the others" },
     { "softsync", "aggregate", NULL, "both set the number of gradients in an update" },
@@ -173,6 +184,7 @@ static const fast_exclusion exclusions[] = {
       "it sends one gradient as it is while it is computed" },
     { "factors=yes", "send|push|value|proxies|barrier", NULL,
       "factors are those of one whole gradient" },
+    { "factors=yes", "fetch", NULL, "a local step between two reads needs the gradient itself" },
     { "priority", "replicas|proxies|eager|value|backup|barrier", NULL,
       "it reads the model layer by layer from its first copy" },
     /* Placement. */
@@ -201,6 +213,15 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
                           "ps: with slack=0 a round is one update of %lld gradients; leave out "
                           "aggregate=%lld",
                           (long long)(writers - c->backup), (long long)c->aggregate);
+    if (c->slack == 0 && c->epochs < 1 && c->backup == 0)
+        return fast__fail(FAST_EINVAL,
+                          "ps: epochs=%g with slack=0 needs backup workers: otherwise all workers "
+                          "take every round",
+                          c->epochs);
+    if (c->slack > 0 && c->push - 1 > c->slack)
+        return fast__fail(FAST_EINVAL,
+                          "ps: push=%lld holds gradients back for longer than slack=%lld allows",
+                          (long long)c->push, (long long)c->slack);
     if (c->slack == 0 && writers > FAST_SUM_MAX)
         return fast__fail(FAST_EINVAL, "ps: slack=0 takes at most %d workers, not %lld",
                           FAST_SUM_MAX, (long long)writers);
@@ -211,9 +232,18 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
     const ps_config *c = config;
+    const bool strict = c->value > 0 && !c->weak;
 
-    (void)optimizer;
     FAST_ASSERT(c->fetch > 0 && c->push > 0);
+    if (strict && optimizer && strcmp(optimizer, "sgd") != 0)
+        return fast__fail(FAST_EINVAL,
+                          "ps: value bounds steps of plain sgd, not of optimizer %s; use sgd or "
+                          "weak=yes",
+                          optimizer);
+    if (strict && (c->momentum != 0 || c->l1 > 0 || c->compensate > 0))
+        return fast__fail(FAST_EINVAL,
+                          "ps: value bounds steps of plain sgd: leave out momentum, l1 "
+                          "and compensate, or use weak=yes");
     if (c->send != PS_SEND_GRADIENTS && c->fetch != c->push)
         return fast__fail(FAST_EINVAL,
                           "ps: differences are to the weights that were read: fetch=%lld and "
@@ -231,6 +261,19 @@ static fast_err check_rule(const fast_trainer *t, const ps_config *c)
     return fast__fail(FAST_EINVAL, "ps: a server holds a range of the model, and this optimizer "
                                    "needs norms of whole layers or of all; use send=differences, "
                                    "or one without norms");
+}
+
+/* Refuse a value bound where gradients or weights are not sent as they are. */
+static fast_err check_codec(const fast_trainer *t, const ps_config *c)
+{
+    const fast_codec_fit fit = c->value > 0 && !c->weak ? fast_trainer_codec_fit(t) : FAST_FIT_NONE;
+
+    FAST_ASSERT(t->count > 0);
+    if (fit == FAST_FIT_NONE || fit == FAST_FIT_LOSSLESS)
+        return FAST_OK;
+    return fast__fail(FAST_EINVAL,
+                      "ps: value bounds updates as they are, and a codec changes them; "
+                      "leave it out, or use weak=yes");
 }
 
 /* A server's program: that of an owner of a copy, or of a proxy, by its rank. */
@@ -304,8 +347,8 @@ static fast_err read_contributions(ps_writer *wr)
     FAST_ASSERT(n == wr->t->workers);
     if (!err)
         err = fast__ps_ask_contributions(wr, counts);
-    for (int64_t i = 0; !err && i < n; i++)
-        w.shares[i] = (double)counts[i];
+    for (int64_t i = 0; !err && i < fast_trainer_share_count(wr->t); i++)
+        w.shares[i] = (double)counts[fast_trainer_share_rank(wr->t, i)];
     if (!err)
         fast_trainer_adopt(wr->t, &w);
     fast__free(counts);
@@ -345,6 +388,7 @@ static fast_err worker(fast_trainer *t, const void *config)
 
     FAST_ASSERT(t->rank >= 0 && t->rank < t->workers);
     FAST_TRY(check_rule(t, c));
+    FAST_TRY(check_codec(t, c));
     if (c->proxies > 0)
         return fast__ps_group_worker(t, c);
     FAST_TRY(fast__ps_writer_open(t, c, t->g, &wr));
@@ -382,10 +426,19 @@ static const fast_strategy *member_of(const void *config);
     .server = server, .exclusions = exclusions
 
 static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumable = true };
+static const fast_strategy free_workers = { FAMILY, .resumable = true };
 const fast_strategy fast__strategy_ps = { FAMILY };
+
+/* True if a snapshot can be taken between steps: no worker waits in mid-step for an update or a
+ * read that another one makes in its next step, and no values travel unasked. */
+static bool can_be_cut(const ps_config *c)
+{
+    FAST_ASSERT(c->slack >= -1);
+    return c->backup == 0 && c->replicas == 0 && c->proxies == 0 && c->value == 0 && !c->eager;
+}
 
 static const fast_strategy *member_of(const void *config)
 {
     FAST_ASSERT(config != NULL);
-    return by_rounds(config) ? &rounds : &fast__strategy_ps;
+    return by_rounds(config) ? &rounds : can_be_cut(config) ? &free_workers : &fast__strategy_ps;
 }

@@ -15,6 +15,7 @@
  *                     workers, ends of epochs, crashed workers
  *   ps_placement.c    where the model lives: servers and copies of it
  *   ps_writer.c       reads and writes of the model by a worker, or by a proxy for its workers
+ *   ps_unseen.c       a worker's own updates that the values it reads lack: read-my-writes
  *   ps_owner.c        the update of a range at its server
  *   ps_factors.c      dense layers that are sent as factors
  *   ps_proxy.c        proxies between groups of workers and the servers
@@ -46,9 +47,10 @@ typedef struct ps_config {
     int staleness;     /* PS_STALENESS_*: scale of late updates */
     int64_t reject;    /* largest staleness that is applied; -1: any */
     double value;      /* bound of unread updates at step 1; 0: none */
+    bool weak;         /* each worker bounds its own, after it has sent them */
     bool eager;        /* servers send new values without being asked */
     bool stalest;      /* servers answer the worker that is furthest behind first */
-    double epochs;     /* fraction of the workers whose end of an epoch ends it for all */
+    double epochs;     /* fraction of the samples of an epoch after which it ends for all */
     int64_t barrier;   /* bytes above which a write is announced; 0: none is */
     double l1;         /* of the proximal step after each update; 0: none */
     bool cache;        /* indices of gradients that the codec selects are sent when they change */
@@ -73,7 +75,7 @@ typedef struct ps_tensors {
     int64_t count;         /* number of tensors */
     int64_t state;         /* state that is not trained: batch norm's statistics */
     int64_t contributions; /* [writers] steps that the model holds, filled by an add to it */
-    int64_t epochs;        /* [epochs] workers that came to the end of each */
+    int64_t epochs;        /* [epochs] gradients that workers have computed in each */
     int64_t epochs_len;    /* length of `epochs` */
 } ps_tensors;
 
@@ -174,6 +176,23 @@ typedef struct ps_pieces {
     char why[FAST_DETAIL_MAX]; /* detail of err */
 } ps_pieces;
 
+/* The last writes of a writer, as changes of the weights: values that an eager server sent may lack
+ * them. */
+typedef struct ps_recent {
+    int64_t room;     /* writes that are stored; 0: none is */
+    int64_t count;    /* writes so far */
+    int64_t shards;   /* owners of the model */
+    float **x;        /* [room] changes of the weights */
+    int64_t *sent;    /* [room][shards] number of the write among the requests to its owner */
+    int64_t *dropped; /* [shards] that number of the newest write that is no longer stored */
+} ps_recent;
+
+/* The bound for elements that a codec defers. */
+typedef struct ps_hold {
+    int64_t rounds;   /* that they may wait; 0: there is no such bound */
+    int64_t complete; /* rounds whose updates have been sent whole */
+} ps_hold;
+
 /* The decision of a worker before a step. */
 typedef enum ps_decision {
     PS_STEP, /* take the step */
@@ -195,10 +214,12 @@ typedef struct ps_writer {
     float *g;             /* the newest gradient; not defined in layers sent as factors */
     ps_layers layers;     /* sent as factors */
     ps_pieces pieces;     /* of the newest gradient */
+    ps_recent recent;     /* its last writes, with `eager` */
+    ps_hold hold;         /* bound of elements that a codec defers */
     float *sum;           /* gradients since the last write */
     float *base;          /* the weights that were read; differences are to them */
     float *unseen;        /* updates that other writers have not read (value bound) */
-    float *ends;          /* workers that reached the end of each epoch */
+    float *ends;          /* gradients that workers have computed in each epoch */
     float *state_read;    /* the state as it was read */
     int64_t *model_step;  /* slack 0, persistent: 1 + the step whose weights t->w holds */
     bool written;         /* it has written since it started */
@@ -232,6 +253,26 @@ bool fast__ps_in_pieces(const ps_config *c, const ps_layers *layers);
 /* Ask the servers for the number of steps of each writer that the model holds. */
 fast_err fast__ps_ask_contributions(ps_writer *wr, float *counts);
 
+/* ps_unseen.c */
+/* Allocate for the writes that values within the slack may lack. FAST_ENOMEM: the caller frees. */
+fast_err fast__ps_recent_init(ps_writer *wr);
+/* Free the writes. All 0 is allowed. */
+void fast__ps_recent_fini(ps_recent *r);
+/* Store the write of x: before it is sent, and after. */
+void fast__ps_recent_begin(ps_writer *wr, const float *x);
+void fast__ps_recent_end(ps_writer *wr);
+/* With a codec that defers elements and a slack: let the next write send elements that have waited,
+ * if they are due; after it, note the rounds that have been sent whole. */
+void fast__ps_hold_begin(ps_writer *wr);
+void fast__ps_hold_end(ps_writer *wr);
+/* Read the model under a condition, and send elements that wait while the read waits and the link
+ * is idle. */
+fast_err fast__ps_get_or_send(ps_writer *wr, fast_space_read *read);
+/* True if values that were read lack a write that is no longer stored. */
+bool fast__ps_recent_lost(const ps_writer *wr);
+/* Add to t->w, which was read, this writer's updates that the values lack. */
+void fast__ps_add_own(ps_writer *wr);
+
 /* ps_consistency.c */
 /* The condition of the next read. */
 fast_space_read fast__ps_condition(const ps_writer *wr);
@@ -243,9 +284,12 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out);
 fast_err fast__ps_set_clock(ps_writer *wr, int64_t clock);
 /* Set the clock to the steps that the writer has taken, or with backup workers to its round. */
 fast_err fast__ps_end_step(ps_writer *wr);
-/* After a step: count an epoch that ended, and set the clock. */
+/* After a step: count it in its epoch, and set the clock. */
 fast_err fast__ps_tick(ps_writer *wr);
-/* After a write of x: wait while updates that other writers have not read exceed the bound. */
+/* Before a write of x: wait until the other writers have read enough for the value bound. */
+fast_err fast__ps_bound_next(ps_writer *wr, const float *x);
+/* With a weak bound, after a write of x: wait while updates that other writers have not read
+ * exceed it. */
 fast_err fast__ps_bound_value(ps_writer *wr, const float *x);
 /* Count x, a write, as not read by other writers (NULL: nothing), and with the sign 1 or -1 the
  * elements that the codec holds back: once with 1 before a write and with -1 after it, the elements

@@ -2,28 +2,42 @@
 /*
  * Consistency: how new the weights of a step must be.
  *
- *     slack s        a read in round c waits until every writer has finished round c - s (SSP)
+ *     slack s        a read in round c waits until every writer has finished round c - s (SSP).
+ *                    Rounds that are finished but not sent whole are a part of s: push - 1 of
+ *                    them, and those that a codec holds elements back (ps_unseen.c)
  *     global         it waits for the last multiple of s + 1 rounds instead: all wait for all
  *     backup b       it waits for the next update, whichever workers made it; or until all workers
  *                    that are left have written and that was not enough
  *     warm           worker 0 trains alone for some epochs before the others start
- *     epochs p       a worker skips the rest of an epoch that the fraction p of the workers ended
+ *     epochs p       a worker skips the rest of an epoch once the workers together have computed
+ *                    the fraction p of its gradients, which have equally many samples
  *
  * Missing workers. With a slack nobody waits for a worker that is down or does not answer, nor for
  * one that is back until it has caught up (space_store.c). A round without backup workers needs all
  * of them, and one with backup workers enough of them: where they are too few, those that are left
  * wait for a restart, and after a timeout end with the name of one that is missing.
  *
- * Value bound v (Wei et al. 2015; value-bounded asynchronous parallel, Dai et al. 2015): updates of
- * this writer that some other has not read may move no weight by more than v / sqrt(t):
+ * Value bound v (value-bounded asynchronous parallel, Wei et al. 2015; Dai et al. 2015): the
+ * weights that any worker computes with differ from the true ones, which hold all updates that were
+ * sent, by at most v / sqrt(t) each. Every one of P writers has a P-th of the bound, and stays
+ * within it before it sends: with u the sum of its updates that some other writer has not read,
  *
- *     u += lr x;   if max |u| > v / sqrt(t):  wait until all have read what holds u;   u <- 0
+ *     if max |u + lr x| > v / (P sqrt(t)):  wait until all have read u;   u <- 0
+ *     u += lr x;   send x
  *
- * where x leaves out the elements that the codec holds back.
+ * An update that is larger than its writer's part alone is sent when all others have read the
+ * updates before it: then the part is that update (max(|u|, v) in the papers). Updates are those of
+ * plain SGD, so other rules and lossy codecs are refused.
  *
- * With this bound a writer's clock is the version that it last read, and a wait is a read with a
- * minimal clock. It reads before it waits: among all waiting writers the one with the oldest read
- * waits for nobody, so that they cannot deadlock.
+ *     weak   each writer has the whole bound, and waits after it has sent: u may exceed v by an
+ *            update, and a reader's weights may differ by P v. x leaves out the elements that the
+ *            codec holds back
+ *
+ * With these bounds a writer's clock is the version that it last read, or below which it will not
+ * read again, and a wait is a read with a minimal clock. A writer takes the newest version before
+ * it waits: among all waiting writers the one with the oldest version waits for nobody, so that
+ * they cannot deadlock. Versions of ranges differ while updates travel; the largest counts, and
+ * the next read waits until all ranges have it.
  */
 #include "space/space.h"
 #include "strategy/ps.h"
@@ -47,10 +61,16 @@ fast_space_read fast__ps_condition(const ps_writer *wr)
                                       (wr->round + 1) * fast__ps_batch(c, wr->writer_count),
                                   .clock_min = wr->round + 1,
                                   .either = true };
-    if (c->slack < 0 || c->value > 0)
+    if (c->value > 0 && !c->weak)
+        return (fast_space_read){ .version_min = wr->version };
+    if (c->slack < 0)
         return (fast_space_read){ .clock_min = 0 };
-    return (fast_space_read){ .clock_min = c->global ? wr->step - wr->step % (c->slack + 1)
-                                                     : wr->step - c->slack };
+    /* Updates that are finished but not sent yet are a part of the bound. */
+    const int64_t slack = c->slack - wr->hold.rounds - (c->push - 1);
+
+    FAST_ASSERT(slack >= 0);
+    return (fast_space_read){ .clock_min = c->global ? wr->step - wr->step % (slack + 1)
+                                                     : wr->step - slack };
 }
 
 /* If worker 0 crashes, the others start without it; a worker that restarts finds the model. */
@@ -59,7 +79,9 @@ fast_err fast__ps_warm(ps_writer *wr)
     fast_trainer *t = wr->t;
     const double wanted = wr->c->warm * (double)t->epoch_steps, most = (double)t->step_count;
     const int64_t steps = (int64_t)(wanted < most ? wanted : most);
-    fast_err err = t->rank > 0 && t->step == 0 && steps > 0 ? FAST_ETIMEDOUT : FAST_OK;
+    fast_err err = t->rank > 0 && t->step == 0 && steps > 0 && !fast_trainer_resumed(t)
+                       ? FAST_ETIMEDOUT
+                       : FAST_OK;
 
     FAST_ASSERT(wr->c->push > 0);
     fast_actor_at(t->actor, t->step, "the first steps of worker 0");
@@ -145,23 +167,28 @@ fast_err fast__ps_end_step(ps_writer *wr)
     return fast__ps_set_clock(wr, wr->c->backup > 0 ? wr->round + 1 : wr->step);
 }
 
-/* Skip to the next epoch if the fraction `epochs` of the workers has ended this one. */
-static fast_err skip_epoch(ps_writer *wr)
+/* Skip to the next epoch, and over it, while workers have computed the fraction `epochs` of the
+ * gradients of this one. */
+static fast_err skip_epochs(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
-    const int64_t epoch = t->step / t->epoch_steps, next = (epoch + 1) * t->epoch_steps;
+    const double enough = wr->c->epochs * (double)(t->workers * t->epoch_steps);
 
-    if (!wr->ends || t->step % t->epoch_steps == 0)
-        return FAST_OK;
-    FAST_ASSERT(epoch < wr->copies.tensors.epochs_len);
-    FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.epochs, wr->ends, NULL));
-    if ((double)wr->ends[epoch] < wr->c->epochs * (double)t->workers)
-        return FAST_OK;
-    if (wr->sum && wr->pushed < wr->step)
-        FAST_TRY(fast__ps_push(wr));
-    t->step = next < t->step_count ? next : t->step_count;
-    wr->step = wr->pushed = t->step;
-    return fast__ps_end_step(wr);
+    FAST_ASSERT(t->step <= t->step_count);
+    while (wr->ends && t->step < t->step_count) {
+        const int64_t epoch = t->step / t->epoch_steps, next = (epoch + 1) * t->epoch_steps;
+
+        FAST_ASSERT(epoch < wr->copies.tensors.epochs_len);
+        FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.epochs, wr->ends, NULL));
+        if ((double)wr->ends[epoch] < enough)
+            return FAST_OK;
+        if (wr->sum && wr->pushed < wr->step)
+            FAST_TRY(fast__ps_push(wr));
+        t->step = next < t->step_count ? next : t->step_count;
+        wr->step = wr->pushed = t->step;
+        FAST_TRY(fast__ps_end_step(wr));
+    }
+    return FAST_OK;
 }
 
 fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
@@ -172,7 +199,7 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
     FAST_ASSERT(wr->step == t->step);
     *out = PS_STOP;
     FAST_TRY(fast__ps_check_lost(t, c));
-    FAST_TRY(skip_epoch(wr));
+    FAST_TRY(skip_epochs(wr));
     if (t->step >= t->step_count)
         return FAST_OK;
     /* Before its first step every worker has the initial weights. */
@@ -197,9 +224,9 @@ fast_err fast__ps_tick(ps_writer *wr)
     const int64_t length = wr->t->epoch_steps;
 
     FAST_ASSERT(!wr->ends || length > 0);
-    if (wr->ends && wr->t->step % length == 0) {
+    if (wr->ends) {
         memset(wr->ends, 0, (size_t)wr->copies.tensors.epochs_len * sizeof *wr->ends);
-        wr->ends[wr->t->step / length - 1] = 1;
+        wr->ends[(wr->t->step - 1) / length] = 1;
         FAST_TRY(
             fast__ps_copies_write(&wr->copies, &(ps_operation){ .kind = PS_WRITE_ADD,
                                                                 .tensor = wr->copies.tensors.epochs,
@@ -232,5 +259,35 @@ fast_err fast__ps_bound_value(ps_writer *wr, const float *x)
     seen.clock_min = wr->version;
     FAST_TRY(fast__ps_read_model(wr, &seen));
     fast__vector_fill(wr->t->count, 0, wr->unseen);
+    return FAST_OK;
+}
+
+/* Wait until all other writers have read the updates that this one has sent. It reads no values:
+ * the gradient that is to be sent was computed with older ones, which its staleness counts from. */
+static fast_err wait_until_read(ps_writer *wr)
+{
+    fast_space_read read = { .version_min = 0 };
+
+    FAST_ASSERT(wr->copies.count == 1);
+    fast_actor_at(wr->t->actor, wr->step, "reads of the other workers");
+    FAST_TRY(fast__space_peek(wr->copies.spaces[0], &wr->version, FAST_SOON));
+    FAST_TRY(fast__ps_set_clock(wr, wr->version));
+    read.clock_min = wr->version;
+    FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.contributions, NULL, &read));
+    fast__vector_fill(wr->t->count, 0, wr->unseen);
+    return FAST_OK;
+}
+
+fast_err fast__ps_bound_next(ps_writer *wr, const float *x)
+{
+    const float rate = (float)fast_trainer_lr(wr->t, wr->step - 1);
+    const double bound = wr->c->value / ((double)wr->writer_count * sqrt((double)wr->step));
+
+    FAST_ASSERT(wr->unseen != NULL && wr->step > 0);
+    fast__vector_axpy(wr->t->count, rate, x, wr->unseen);
+    if ((double)fast__vector_max_abs(wr->t->count, wr->unseen) <= bound)
+        return FAST_OK;
+    FAST_TRY(wait_until_read(wr));
+    fast__vector_axpy(wr->t->count, rate, x, wr->unseen);
     return FAST_OK;
 }

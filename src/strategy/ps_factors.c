@@ -71,7 +71,8 @@ static fast_err choose_mode(fast_trainer *t, const ps_config *c, int *mode)
     if (coded && *mode == FAST_FACTORS_YES)
         return fast__fail(FAST_EINVAL, "ps: factors are sent as they are, and a codec encodes the "
                                        "whole gradient; leave out one of them");
-    if (coded || !fast__ps_may_factor(c)) {
+    /* A local step needs the gradient that factors stand for. */
+    if (coded || !fast__ps_may_factor(c) || c->fetch > 1) {
         fast_trainer_note(t, coded ? "the codec encodes whole gradients: none is sent as factors"
                                    : "workers write no whole gradients: none is sent as factors");
         *mode = FAST_FACTORS_NO;

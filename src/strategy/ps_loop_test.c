@@ -67,19 +67,38 @@ static void calls_of_free_workers(void **state)
     }
 }
 
-/* Gradients between two writes are summed: w = 0, 0, then -lr (2 g), then -lr of the last one. */
-static void periods_sum_gradients(void **state)
+/* Downpour's client takes a local step after every gradient, and writes the gradients' sum: two
+ * steps go from 0 to 0.75, and so does the server by that sum. */
+static void periods_sum_gradients_of_local_steps(void **state)
 {
-    const float after = 0.5f * 2; /* two gradients of 0 - 1 */
     fake_result r;
 
     (void)state;
     run("ps:push=2,fetch=2", 1, &r);
     fake_assert_calls(&r, 0, "space", "next gradient_when", "next end adopt space_close");
     assert_string_equal(r.actors[1].calls, "space update_range update_range space_close");
-    assert_w(&r, 0, after - 0.5f * (after - 1));
+    assert_w(&r, 0, 0.75f - 0.5f * (0.75f - 1));
     /* The last write holds one step, not two. */
     assert_true(r.actors[0].contributions[0] == STEPS);
+    /* A write in every step: the server's steps are those of the worker, to the bit. */
+    run("ps:fetch=3", 1, &r);
+    assert_w(&r, 0, 0.875f);
+}
+
+/* The server's rule is applied to the sum of the gradients, not to the local steps: Adagrad divides
+ * the first sum by its own root, so that the step is lr whatever the sum is. */
+static void servers_apply_their_rule_to_the_sum(void **state)
+{
+    fake_result r;
+
+    (void)state;
+    fake_run(
+        &(fake_options){
+            .strategy = "ps:push=2,fetch=2", .workers = 1, .steps = 2, .optimizer = "adagrad" },
+        &r);
+    assert_int_equal(r.err, FAST_OK);
+    for (int64_t j = 0; j < FAKE_COUNT; j++)
+        assert_float_equal(r.actors[0].w[j], 0.5f, 1e-5f);
 }
 
 /* Differences are those of local steps; their mean is divided by the number of steps. */
@@ -194,7 +213,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_of_rounds),
         cmocka_unit_test(calls_of_free_workers),
-        cmocka_unit_test(periods_sum_gradients),
+        cmocka_unit_test(periods_sum_gradients_of_local_steps),
+        cmocka_unit_test(servers_apply_their_rule_to_the_sum),
         cmocka_unit_test(differences_are_local_steps),
         cmocka_unit_test(servers_add_momentum_and_shrink),
         cmocka_unit_test(updates_are_means),

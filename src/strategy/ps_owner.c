@@ -23,6 +23,7 @@
 #include "strategy/ps.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -84,14 +85,15 @@ static int64_t step_of(const ps_owner *o, const fast_space_update *u, int64_t fr
 
 /* Return the number of a writer's steps that its write holds: `push`, or fewer at the end of the
  * run. The clock of a write is the number of steps before its last one; with a value bound it
- * counts versions, and after a restart of the writer it is behind: then it is `push`. */
+ * counts versions, and after a restart of the writer it is behind: then it is `push`. A write of
+ * elements that waited, between two steps, has counted the step after it. */
 static int64_t steps_in(ps_owner *o, const fast_space_update *u, int64_t from)
 {
     const int64_t push = o->config->push, steps = u->clock + 1 - o->written[from];
 
     FAST_ASSERT(from >= 0 && from < o->writer_count);
     o->written[from] = u->clock + 1;
-    return o->config->value == 0 && steps > 0 && steps < push ? steps : push;
+    return o->config->value == 0 && steps >= 0 && steps < push ? steps : push;
 }
 
 /* w <- sign(w) max(|w| - by, 0) */
@@ -245,7 +247,7 @@ static void set_cost(const ps_config *c, int64_t n, fast_space_options *space)
     }
 }
 
-/* Fill in the tensors of the model's space: w, the state, contributions, ends of epochs. */
+/* Fill in the tensors of the model's space: w, the state, contributions, steps of each epoch. */
 static ps_tensors list_tensors(const fast_trainer *t, const ps_config *c, int64_t writers,
                                fast_space_tensor tensors[PS_TENSORS_MAX])
 {
@@ -370,6 +372,28 @@ static fast_err owner_init(ps_owner *o)
     return FAST_OK;
 }
 
+/* Have snapshots include the owner's memory, with its numbers from `pending` to `updates`. The
+ * measure of momentum starts anew. */
+static fast_err remember(ps_owner *o)
+{
+    enum { FIRST_PAST = 16 };
+    const int64_t shards = fast__ps_shards(o->config, o->t->workers);
+    const size_t size = (size_t)((o->t->count + shards - 1) / shards) * sizeof(float);
+    const size_t counters = (size_t)o->writer_count * sizeof(int64_t);
+    fast_past *past = &o->past;
+
+    FAST_ASSERT(o->contributions != NULL);
+    FAST_TRY(fast__trainer_remember(o->t, 0, &o->pending, 3 * sizeof o->pending));
+    FAST_TRY(fast__trainer_remember(o->t, 1, (void *)o->contributions, counters));
+    FAST_TRY(fast__trainer_remember(o->t, 2, o->written, counters));
+    FAST_TRY(fast__trainer_remember(o->t, 3, o->sum, size));
+    FAST_TRY(fast__trainer_remember(o->t, 4, &past->begin, sizeof past->begin));
+    FAST_TRY(fast__trainer_remember(o->t, 5, past->square, size));
+    for (int64_t i = 0; past->models && i < past->room; i++)
+        FAST_TRY(fast__trainer_remember(o->t, FIRST_PAST + i, past->models[i], size));
+    return FAST_OK;
+}
+
 /* Report the measured momentum, if the estimate is reliable. */
 static void tell_momentum(const ps_owner *o)
 {
@@ -395,6 +419,8 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
     FAST_ASSERT(replica >= 0 && replica <= c->replicas);
     o.writer_count = fast__ps_writers(c, t, &o.writers);
     err = owner_init(&o);
+    if (!err)
+        err = remember(&o);
     /* The space copies the list of layers when it is opened. */
     if (!err)
         err = fast__ps_layers_new(t, c, &layers);

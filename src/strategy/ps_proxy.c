@@ -136,8 +136,12 @@ static fast_err read_contributions(fast_trainer *t, const ps_config *c, fast_spa
         int64_t first, size;
 
         group_of(k, c->proxies, t->workers, &first, &size);
-        for (int64_t i = first; i < first + size; i++)
-            w.shares[i] = (double)counts[k];
+        for (int64_t i = 0; i < fast_trainer_share_count(t); i++) {
+            const int64_t rank = fast_trainer_share_rank(t, i);
+
+            if (rank >= first && rank < first + size)
+                w.shares[i] = (double)counts[k];
+        }
     }
     fast_trainer_adopt(t, &w);
     return FAST_OK;
@@ -220,9 +224,10 @@ static fast_err relay(ps_writer *wr, fast_space *space)
     FAST_TRY(fast__ps_push(wr));
     FAST_TRY(fast__ps_tick(wr));
     FAST_TRY(fast__ps_read(wr, wr->step >= t->step_count));
-    /* The group uses gradients that the codec holds back. */
-    fast__space_add_waiting(wr->copies.spaces[wr->copies.first],
-                            -(float)fast_trainer_lr(t, wr->step - 1), t->w);
+    /* The group uses gradients that the codec holds back, if the read has not added them. */
+    if (wr->recent.room == 0 && wr->hold.rounds == 0)
+        fast__space_add_waiting(wr->copies.spaces[wr->copies.first],
+                                -(float)fast_trainer_lr(t, wr->step - 1), t->w);
     if (t->state_count > 0)
         FAST_TRY(fast_space_put(space, GROUP_S, t->s, FAST_SOON));
     return FAST_OK;

@@ -70,6 +70,7 @@ static void bounds_that_bind_nothing(void **state)
     same("ps:slack=1000000", "ps:fetch=1,push=1", 4, hetero); /* SSP(inf) is Downpour(1, 1) */
     same("ps:slack=1000000,servers=3", "ps:servers=3", 5, hetero);
     same("ps:value=1e30", "ps", 4, hetero);
+    same("ps:value=1e30,weak=yes", "ps", 4, hetero);
     same("ps:value=1e30,servers=2", "ps:servers=2", 3, hetero);
     same("ps:budget=1000000000", "ps", 1, NULL);
     same("ps:slack=0,budget=1000000000", "allreduce:algorithm=tree", 4, NULL);
@@ -290,6 +291,7 @@ static void options_matter(void **state)
     differ("ps:staleness=workers", "ps", 4, NULL);
     differ("ps:staleness=inverse", "ps", 4, NULL);
     differ("ps:value=0.001", "ps", 4, NULL);
+    differ("ps:value=0.001", "ps:value=0.001,weak=yes", 4, NULL);
     differ("ps:budget=400", "ps", 4, NULL);
     differ("ps:momentum=0.5", "ps", 4, NULL);
     differ("ps:momentum=-0.5", "ps", 4, NULL);
@@ -305,7 +307,7 @@ static void bounds_bind(void **state)
     static const char *const slow = "faults=slow 3 at 0s by 100";
     const fast_result all = train("ps", 4, slow), part = train("ps:epochs=0.75", 4, slow);
     const fast_result free = train("ps", 4, "cluster=hetero"),
-                      bound = train("ps:value=0.001", 4, "cluster=hetero");
+                      bound = train("ps:value=0.001,weak=yes", 4, "cluster=hetero");
 
     (void)state;
     /* The slow worker leaves out the rest of its epochs: 10 steps each. */
@@ -353,16 +355,16 @@ static void barriers_hold_reads(void **state)
                  free.staleness_mean);
     assert_true(held.steps == 24);
     (void)train("ps:slack=2,servers=2,replicas=1,barrier=1", 4, wan);
-    (void)train("ps:barrier=1,budget=400,value=0.01", 4, "cluster=hetero");
+    (void)train("ps:barrier=1,budget=400,value=0.01,weak=yes", 4, "cluster=hetero");
 }
 
 /* Gradients that the codec holds back move no weight, so that a bound on values is not met; a bound
  * that is met costs two more reads of the model. The last step writes all, and they count. */
 static void values_that_wait_are_not_bounded(void **state)
 {
-    const fast_result met = train("ps:value=0.0001", 4, NULL),
-                      held = train("ps:value=0.0001,filter=1e6", 4, NULL),
-                      free = train("ps:value=1000,filter=1e6", 4, NULL);
+    const fast_result met = train("ps:value=0.0001,weak=yes", 4, NULL),
+                      held = train("ps:value=0.0001,weak=yes,filter=1e6", 4, NULL),
+                      free = train("ps:value=1000,weak=yes,filter=1e6", 4, NULL);
 
     (void)state;
     assert_true(held.bytes_sent < met.bytes_sent / 2);
@@ -504,10 +506,14 @@ static void nonsense_is_refused(void **state)
         "ps:decay=0.9",
         "ps:slack=0,aggregate=2",
         "ps:slack=0,push=2,fetch=2",
+        "ps:slack=1,push=3",
         "ps:eager=yes",
         "ps:global=yes",
         "ps:slack=1,warm=2",
         "ps:value=1,warm=2",
+        "ps:weak=yes",
+        "ps:value=1,momentum=0.5",
+        "ps:value=1,l1=0.5",
         "ps:proxies=2,warm=2",
         "ps:slack=1,value=1",
         "ps:slack=0,value=1",

@@ -18,6 +18,7 @@
 #include "space/space.h"
 #include "strategy/ps.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -128,7 +129,13 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     if (wr->fetched)
         read.version = wr->version;
     else
+        FAST_TRY(fast__ps_get_or_send(wr, &read));
+    if (fast__ps_recent_lost(wr)) { /* ask: an answer lacks no write */
+        read.full_values = true;
         FAST_TRY(fast__ps_copies_get(&wr->copies, 0, t->w, &read));
+    }
+    if (!condition->full_values)
+        fast__ps_add_own(wr);
     wr->fetched = false;
     /* The other copies must count this version as read too: staleness is relative to it. */
     FAST_TRY(fast__ps_copies_follow(&wr->copies, wr->c->slack == 0, condition));
@@ -164,6 +171,17 @@ fast_err fast__ps_read(ps_writer *wr, bool last)
 
 /* Steps. */
 
+/* w <- w - lr g, plainly, whatever rule the servers apply to the gradients (Downpour's client). */
+static fast_err step_locally(const ps_writer *wr)
+{
+    fast_trainer *t = wr->t;
+    const double n = (double)t->count;
+
+    FAST_ASSERT(wr->step > 0 && wr->c->send == PS_SEND_GRADIENTS);
+    fast__vector_axpy(t->count, -(float)fast_trainer_lr(t, wr->step - 1), wr->g, t->w);
+    return fast_charge(t->actor, 2 * n, 12 * n);
+}
+
 fast_err fast__ps_gradient(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
@@ -176,7 +194,9 @@ fast_err fast__ps_gradient(ps_writer *wr)
     FAST_TRY(fast__ps_arrive(wr));
     wr->step = t->step;
     fast__ps_collect(wr);
-    return wr->base ? fast_trainer_update(t, t->g, 1) : FAST_OK;
+    if (wr->base)
+        return fast_trainer_update(t, t->g, 1);
+    return wr->c->fetch > 1 ? step_locally(wr) : FAST_OK;
 }
 
 void fast__ps_collect(ps_writer *wr)
@@ -245,16 +265,22 @@ fast_err fast__ps_push(ps_writer *wr)
     fast_actor_at(t->actor, wr->step, wr->base ? "difference" : "gradient");
     /* Elements that the codec held back may be sent now; those that still wait are subtracted after
      * the write. */
-    if (wr->unseen)
+    if (wr->unseen && wr->c->weak)
         fast__ps_unseen(wr, 1, NULL);
+    else if (wr->unseen)
+        FAST_TRY(fast__ps_bound_next(wr, x));
     if (wr->layers.count > 0)
         fast__ps_layers_take(t, &wr->layers);
+    fast__ps_hold_begin(wr);
+    fast__ps_recent_begin(wr, x);
     FAST_TRY(write_model(wr, x));
+    fast__ps_recent_end(wr);
+    fast__ps_hold_end(wr);
     wr->pushed = wr->step;
     wr->written = true;
     if (wr->state_read)
         FAST_TRY(write_state(wr));
-    if (wr->unseen)
+    if (wr->unseen && wr->c->weak)
         FAST_TRY(fast__ps_bound_value(wr, x));
     if (wr->sum)
         fast__vector_fill(t->count, 0, wr->sum);
@@ -294,6 +320,7 @@ static fast_err writer_alloc(ps_writer *wr)
         FAST_TRY(fast__vector_new(device, "the weights read", count, &wr->base));
     else if (c->push > 1)
         FAST_TRY(fast__vector_new(device, "gradients to push", count, &wr->sum));
+    FAST_TRY(fast__ps_recent_init(wr));
     if (c->slack == 0)
         FAST_TRY(persist(wr->t, PERSIST_MODEL_STEP, sizeof *wr->model_step, &wr->model_step));
     if (c->value > 0)
@@ -313,6 +340,9 @@ static fast_err writer_init(ps_writer *wr)
     FAST_TRY(fast__ps_layers_new(wr->t, c, &wr->layers));
     wr->pieces.on = fast__ps_in_pieces(c, &wr->layers);
     FAST_TRY(fast__ps_copies_open(wr->t, c, &wr->layers, &wr->copies));
+    wr->hold.complete = wr->step;
+    if (c->slack > 0 && c->push == 1 && fast__space_defers(wr->copies.spaces[0]))
+        wr->hold.rounds = (c->slack + 1) / 2;
     /* One visit for a write and the next read is possible where no read waits for other writers. */
     wr->fused = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
                 c->epochs == 1 && !c->priority && !wr->pieces.on && wr->layers.count == 0 &&
@@ -321,6 +351,21 @@ static fast_err writer_init(ps_writer *wr)
         FAST_TRY(fast__alloc("ends of epochs", wr->copies.tensors.epochs_len, sizeof *wr->ends,
                              &wr->ends));
     return FAST_OK;
+}
+
+/* Have snapshots include the writer's memory, with its numbers from `step` to `version`. */
+static fast_err remember(ps_writer *wr)
+{
+    fast_trainer *t = wr->t;
+    const size_t size = (size_t)t->count * sizeof(float);
+
+    FAST_ASSERT(!wr->arriving);
+    FAST_TRY(fast__trainer_remember(t, 0, &wr->step, 4 * sizeof wr->step));
+    FAST_TRY(fast__trainer_remember(t, 1, &wr->written, sizeof wr->written));
+    FAST_TRY(fast__trainer_remember(t, 2, &wr->fetched, sizeof wr->fetched));
+    FAST_TRY(fast__trainer_remember(t, 3, wr->sum, size));
+    FAST_TRY(fast__trainer_remember(t, 4, wr->base, size));
+    return fast__trainer_remember(t, 5, wr->state_read, (size_t)t->state_count * sizeof(float));
 }
 
 fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_writer *out)
@@ -332,6 +377,8 @@ fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_
     *out = (ps_writer){ .t = t, .c = c, .g = g, .step = t->step, .pushed = t->step };
     out->writer_count = fast__ps_writers(c, t, &ids);
     err = writer_init(out);
+    if (!err)
+        err = remember(out);
     if (!err && t->step > 0 && c->backup == 0) /* a resumed run: its clocks continue */
         err = fast__ps_end_step(out);
     if (err)
@@ -348,6 +395,7 @@ fast_err fast__ps_writer_close(ps_writer *wr)
         FAST_ASSERT(!err || !wr->layers.factors[i]); /* nothing is allocated */
     }
     fast__ps_layers_free(&wr->layers);
+    fast__ps_recent_fini(&wr->recent);
     fast__vector_free(wr->sum);
     fast__vector_free(wr->base);
     fast__vector_free(wr->unseen);

@@ -378,8 +378,9 @@ static fast_err update(quorum_worker *m)
         all += m->weights[i];
     FAST_ASSERT(all > 0);
     share = (float)all / (float)t->micro_batches;
-    for (int64_t i = 0; i < t->workers; i++)
-        m->shares[i] = (double)share * (double)m->weights[i] / (double)t->micro_batches;
+    for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
+        m->shares[i] = (double)share * (double)m->weights[fast_trainer_share_rank(t, i)] /
+                       (double)t->micro_batches;
     FAST_TRY(fast_trainer_update_by(t,
                                     &(fast_vector){ .x = m->sum, .shares = m->shares, .age = -1 },
                                     (float)t->micro_batches / (float)all));
@@ -546,7 +547,8 @@ static fast_err worker_init(fast_trainer *t, const quorum_config *c, quorum_work
     if (!err)
         err = fast__alloc("the quorum", t->workers, sizeof *m->weights, &m->weights);
     if (!err)
-        err = fast__alloc("contributions", t->workers, sizeof *m->shares, &m->shares);
+        err = fast__alloc("contributions", fast_trainer_share_count(t), sizeof *m->shares,
+                          &m->shares);
     if (!err)
         err = open_codes(m);
     if (!err && c->partial) {

@@ -53,7 +53,7 @@ typedef enum fast_quorum_kind {
     FAST_QUORUM_GIVE      /* down, of the leader: send worker `number` your model of this round */
 } fast_quorum_kind;
 
-/* A model for a worker that joins again (tag MODEL) is double[workers], the contributions, and
+/* A model for a worker that joins again (tag MODEL) is doubles, the contributions, and
  * floats: w, the rule's vectors and s. Its round is the one that the worker starts with. */
 
 /* Return the number of gradients that end a round. */
@@ -102,7 +102,7 @@ typedef struct quorum_worker {
     float *folded;           /* partial: [count] result of the fold; else NULL */
     int64_t next;            /* partial: number of the next micro-batch */
     int64_t *weights;        /* [workers]: micro-batches in the last sum */
-    double *shares;          /* [workers] scratch: contributions of the last sum */
+    double *shares;          /* scratch: contributions of the last sum */
     bool over;               /* the leader sent END */
     bool refused;            /* the leader sent REFUSE: this worker missed updates */
     int64_t joins;           /* requests to join so far */

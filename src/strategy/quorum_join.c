@@ -32,7 +32,7 @@ static size_t model_size(fast_trainer *t)
     while (fast_trainer_rule_slot(t, slots))
         slots++;
     FAST_ASSERT(t->count > 0);
-    return (size_t)t->workers * sizeof(double) +
+    return (size_t)fast_trainer_share_count(t) * sizeof(double) +
            (size_t)((slots + 1) * t->count + t->state_count) * sizeof(float);
 }
 
@@ -40,7 +40,7 @@ static size_t model_size(fast_trainer *t)
 static void move_model(fast_trainer *t, void *bytes, bool out)
 {
     const size_t size = (size_t)t->count * sizeof(float);
-    char *at = (char *)bytes + (size_t)t->workers * sizeof(double);
+    char *at = (char *)bytes + (size_t)fast_trainer_share_count(t) * sizeof(double);
     float *slot = t->w;
 
     FAST_ASSERT(bytes != NULL);
@@ -64,7 +64,7 @@ fast_err fast__quorum_send_model(quorum_worker *m, const fast_msg *msg)
     FAST_ASSERT(t->w != NULL);
     FAST_TRY(fast_buffer_new(t->actor, model_size(t), &buffer));
     memcpy(fast_buffer_data(buffer), fast_trainer_model(t).shares,
-           (size_t)t->workers * sizeof(double));
+           (size_t)fast_trainer_share_count(t) * sizeof(double));
     move_model(t, fast_buffer_data(buffer), true);
     FAST_TRY(fast__quorum_msg(t, FAST_QUORUM_MODEL, FAST_QUORUM_GIVE, msg->words[FAST_QUORUM_ROUND],
                               0, &buffer, &model));

@@ -105,8 +105,9 @@ const fast_system fast__systems_allreduce[] = {
         .flags = "strategy=allreduce:algorithm=tree lr=0.1",
         FAST_TAXONOMY("DP", "central", "sync.", "binomial tree", "single PS", "synchronous"),
         .remarks =
-            "The sum reaches one server after log P rounds, and the model is broadcast along "
-            "that tree.",
+            "The sum of the gradients reaches worker 0 after log P rounds and is broadcast along "
+            "that tree; every worker updates its own replica.",
+        .missing = "a server that holds the model and broadcasts weights",
     },
     /* Rounds that do not wait for all workers: the family quorum. */
     {

@@ -84,9 +84,10 @@ const fast_system fast__systems_elastic[] = {
         .flags = "strategy=hogwild optimizer=sgd lr=0.05",
         FAST_TAXONOMY("DP", "central", "async.", "shared memory", "one machine", "asynchronous"),
         .remarks =
-            "Concurrent updates may overwrite one another. Updates of P workers add up: divide "
-            "the --lr of one worker by P.",
-        .missing = "sparse gradients, which its proofs need",
+            "Only weights that an update changes are written; sparse updates are added atomically, "
+            "dense ones may overwrite one another (--data words has sparse gradients). Updates of "
+            "P workers add up: divide the --lr of one worker by P.",
+        .missing = "time by the number of touched weights: an update walks the whole model",
     },
     {
         .name = "hogwild-pp",
@@ -109,6 +110,9 @@ const fast_system fast__systems_elastic[] = {
         FAST_TAXONOMY("DP", "central", "async.", "unreliable messages", "single master",
                       "asynchronous"),
         .remarks = "Updates of random chunks are sent by messages that may get lost.",
+        .missing =
+            "datagrams between machines: messages get lost in the simulator only, on threads "
+            "and MPI all arrive",
     },
     /* Independent learners. */
     {

@@ -35,10 +35,28 @@ const fast_system fast__systems_gossip[] = {
         .title = "GossipGraD: one partner a step, in rotation",
         .by = "Daily et al. 2018",
         .row = 61,
-        .flags = "strategy=gossip:first=adapt topology=pairs:order=rotate lr=0.1",
+        .flags = "strategy=gossip:first=adapt topology=exponential:one=yes,renumber=16 shard=ring "
+                 "lr=0.1",
         FAST_TAXONOMY("DP", "decentral", "sync.", "ad hoc", "dissemination", "partial"),
-        .remarks = "Updates of one worker reach all others after about log P steps.",
-        .missing = "rotation of samples around a ring; asynchronous sends by layer",
+        .remarks = "Partners are 1, 2, 4, ... ranks further on: an update is at all workers after "
+                   "log2 P steps, when the ranks are renumbered. Batches move to the next worker "
+                   "of a ring.",
+        .missing = "asynchronous sends by layer; messages of samples: a worker reads the batches "
+                   "of its neighbour from the data set",
+    },
+    /* Groups instead of pairs: one axis of a grid a step. */
+    {
+        .name = "moshpit-sgd",
+        .title = "Moshpit SGD: groups along the axes of a grid average in turn",
+        .by = "Ryabinin et al. 2021",
+        .row = 0,
+        .flags = "strategy=gossip:first=adapt topology=grid lr=0.1",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce in groups", "grid", "partial"),
+        .remarks = "Each step averages the models of one line of the grid; after a step for each "
+                   "axis all models have the exact mean. --topology grid:axes=1 averages all.",
+        .missing = "groups that form anew from the workers that are up; several steps between "
+                   "averages; an allreduce inside a group: its members send each other their "
+                   "models",
     },
     /* Directed graphs, and links that are dropped. */
     {
@@ -117,8 +135,10 @@ const fast_system fast__systems_gossip[] = {
         .flags = "strategy=gossip_async:how=average,overlap=no topology=full optimizer=sgd lr=0.4",
         FAST_TAXONOMY("DP", "decentral", "async.", "ad hoc", "p2p, random edges", "partial"),
         .remarks =
-            "The second largest eigenvalue of the mixing matrix gives the rate of convergence to "
-            "consensus (docs/topologies.md).",
+            "A worker and a random neighbour average their models; the second largest eigenvalue "
+            "of the expected mixing matrix gives the rate of convergence to consensus.",
+        .missing = "probabilities of edges that are chosen or optimised: neighbours are drawn "
+                   "uniformly, and that eigenvalue is not computed",
         .alias_of = "random-pairs",
         .differs = "no learning: give --lr 0 for consensus alone",
     },

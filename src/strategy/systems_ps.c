@@ -12,6 +12,13 @@
     .parallelism = (PARALLELISM), .optimisation = "central", .scheduling = (SCHEDULING), \
     .exchange = (EXCHANGE), .topology = (TOPOLOGY), .consistency = (CONSISTENCY)
 
+/* Parts of Li et al. 2014 that rows 14 and 27 lack. */
+#define PARAMETER_SERVER_MISSING                                                                  \
+    "model parallelism; a graph of tasks with dependencies, vector clocks of key ranges, pushes " \
+    "and pulls of ranges: a worker reads and writes the whole model; filters of the user's own; " \
+    "a consistent-hash ring: ranges are fixed; groups of workers; chain replication: copies are " \
+    "written by the workers, and a server that comes back is not used again"
+
 const fast_system fast__systems_ps[] = {
     {
         .name = "bigdl",
@@ -55,11 +62,10 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:servers=2,slack=8,replicas=1 codec=significance:threshold=0.001 "
                  "optimizer=sgd lr=0.05",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
-        .remarks = "Tasks depend on one another: sequential (slack 0), eventual (-1) or bounded "
-                   "delay. Insignificant changes wait; key ranges have a copy. Its other filters "
-                   "are the codecs skip and kkt, and the option cache.",
-        .missing = "model parallelism, filters of the user's own; copies are written by the "
-                   "workers, not along a chain, and a server that comes back is not used again",
+        .remarks = "A worker's delay is bounded; slack 0 is its sequential, slack -1 its eventual "
+                   "consistency. Insignificant changes wait; every server has a copy. Its other "
+                   "filters are the codecs skip and kkt, and the option cache.",
+        .missing = PARAMETER_SERVER_MISSING,
     },
     {
         .name = "kkt-filter",
@@ -102,8 +108,7 @@ const fast_system fast__systems_ps[] = {
                  "optimizer=sgd lr=0.05",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
         .remarks = "The same system as row 14, as a point of the synchronisation spectrum.",
-        .missing = "model parallelism, filters of the user's own; copies are written by the "
-                   "workers, not along a chain, and a server that comes back is not used again",
+        .missing = PARAMETER_SERVER_MISSING,
         .alias_of = "parameter-server",
         .differs = "nothing, it is the same system",
     },
@@ -114,7 +119,8 @@ const fast_system fast__systems_ps[] = {
         .row = 15,
         .flags = "strategy=ps:servers=0,slack=3,eager=yes optimizer=sgd lr=0.025 batch=8",
         COLUMNS("MP + DP", "bounded", "ad hoc, eager", "distributed PS", "bounded"),
-        .remarks = "Pioneered delay bounds; eager pushes lower the mean staleness.",
+        .remarks = "Pioneered delay bounds; eager pushes lower the mean staleness; a worker sees "
+                   "its own updates at once.",
         .missing = "model parallelism",
     },
     {
@@ -154,8 +160,10 @@ const fast_system fast__systems_ps[] = {
         .row = 26,
         .flags = "strategy=ps:slack=3 optimizer=sgd lr=0.05",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
-        .remarks = "A virtual iteration learns which rows will be read.",
-        .missing = "thread and process caches, prefetch",
+        .remarks = "Reads within a bound of staleness, of the whole model.",
+        .missing =
+            "thread and process caches, prefetch, a virtual iteration that learns which rows "
+            "will be read",
         .alias_of = "ssp",
         .differs = "caches and prefetch in the client",
     },
@@ -167,7 +175,8 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:slack=3,eager=yes optimizer=sgd lr=0.0125 batch=4",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks =
-            "Servers push fresh values to readers at every clock, so that a read seldom waits.",
+            "Servers push fresh values to readers at every clock, so that a read seldom waits; a "
+            "worker adds its own updates that they lack (read-my-writes).",
     },
     {
         .name = "geeps",
@@ -204,25 +213,36 @@ const fast_system fast__systems_ps[] = {
     },
     {
         .name = "quorum",
-        .title = "Aggregation by quorum",
+        .title = "Aggregation by quorum, epochs that end at 75%",
         .by = "Langer et al. 2020",
         .row = 41,
-        .flags = "strategy=ps:slack=0,backup=1 lr=0.1",
+        .flags = "strategy=ps:slack=0,backup=1,epochs=0.75 lr=0.1",
         COLUMNS("DP", "sync.", "ad hoc", "single PS", "synchronous"),
-        .remarks = "A step ends when a quorum of workers has arrived. That an epoch ends at 75% is "
-                   "project-adam.",
-        .alias_of = "backup-workers",
-        .differs = "a fraction of workers instead of a number",
+        .remarks = "A step ends when all workers but one have arrived, an epoch when 75% of its "
+                   "samples have been processed.",
+        .missing = "a quorum by fraction: it is the number of workers without `backup`",
     },
     {
         .name = "value-bound",
         .title = "Value bound",
-        .by = "Langer et al. 2020",
+        .by = "Langer et al. 2020; Wei et al. 2015",
         .row = 43,
-        .flags = "strategy=ps:value=0.05 optimizer=sgd",
+        .flags = "strategy=ps:value=0.5 optimizer=sgd",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
-        .remarks = "A worker waits while its updates that another worker has not read would move a "
-                   "weight by more than a bound that falls with the root of the step.",
+        .remarks = "A worker waits before it sends an update while others have not read enough: "
+                   "no worker's weights differ from the true ones by more than a bound that falls "
+                   "with the root of the step.",
+        .missing = "a smaller bound for an update that alone is larger than the bound divided by "
+                   "the number of workers: it waits for all reads, and is sent whole",
+    },
+    {
+        .name = "value-bound-weak",
+        .title = "Weak value bound: each worker bounds its own unread updates",
+        .by = "Wei et al. 2015",
+        .flags = "strategy=ps:value=0.05,weak=yes optimizer=sgd",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
+        .remarks = "A worker that has sent updates which others have not read, and which move a "
+                   "weight by more than a bound that falls with the root of the step, waits.",
     },
     {
         .name = "consgd",
@@ -277,22 +297,24 @@ const fast_system fast__systems_ps[] = {
         .title = "Bösen: SSP within a budget of bandwidth",
         .by = "Wei et al. 2015",
         .row = 49,
-        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bytes=200000 optimizer=sgd "
-                 "lr=0.025 batch=8",
+        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bandwidth=1.6e8 "
+                 "optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
-        .remarks = "Updates are sent in the order of their relative size, within a budget of bytes "
-                   "a round; servers send new values unasked.",
+        .remarks = "Updates are sent in the order of their relative size, within a budget of bits "
+                   "per second, early when the link is idle, and at the latest when the staleness "
+                   "bound demands it; servers send new values unasked.",
+        .missing = "a budget of the servers: they send whole values",
     },
     {
         .name = "pmls",
         .title = "PMLS: Bösen and STRADS",
         .by = "Petuum 2016",
         .row = 50,
-        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bytes=200000 optimizer=sgd "
-                 "lr=0.025 batch=8",
+        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bandwidth=1.6e8 "
+                 "optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Bösen with a scheduler of model-parallel work.",
-        .missing = "STRADS",
+        .missing = "STRADS; a budget of the servers: they send whole values",
         .alias_of = "bosen",
         .differs = "the scheduler STRADS",
     },
@@ -303,8 +325,10 @@ const fast_system fast__systems_ps[] = {
         .row = 23,
         .flags = "strategy=ps:servers=2,fetch=5,push=5,warm=0.4 optimizer=adagrad lr=0.01 batch=4",
         COLUMNS("DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
-        .remarks = "Replicas fetch and push every few steps and never wait; Adagrad at the servers "
-                   "and a warm start, in which one replica trains alone, make it stable.",
+        .remarks = "Replicas take local steps, push the gradients that accrued and fetch every few "
+                   "steps, and never wait; Adagrad at the servers and a warm start, in which one "
+                   "replica trains alone, make it stable.",
+        .missing = "fetches and pushes in the background: a replica waits for its fetch",
     },
     {
         .name = "distbelief",
@@ -315,7 +339,9 @@ const fast_system fast__systems_ps[] = {
         COLUMNS("MP + DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "The first large system: replicas that are split over machines, under "
                    "Downpour.",
-        .missing = "model parallelism, redundant replicas",
+        .missing =
+            "model parallelism, redundant replicas, replicated shards, fetches and pushes in "
+            "the background",
         .alias_of = "downpour",
         .differs = "model-parallel replicas",
     },
@@ -328,7 +354,7 @@ const fast_system fast__systems_ps[] = {
                  "batch=8",
         COLUMNS("MP + DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "Dense layers send activations and errors, and servers multiply them; an epoch "
-                   "ends when 75% of the workers have ended theirs.",
+                   "ends when 75% of its samples have been processed.",
         .missing = "model parallelism, agreement by Paxos: copies are written by the workers",
     },
     {
@@ -338,7 +364,8 @@ const fast_system fast__systems_ps[] = {
         .row = 57,
         .flags = "strategy=ps:fetch=2,push=2 optimizer=sgd lr=0.025 batch=4",
         COLUMNS("DP", "async.", "ad hoc", "single PS", "asynchronous"),
-        .remarks = "Asynchronous SGD among GPUs.",
+        .remarks = "Downpour's client among GPUs, by plain SGD: local steps between fetches.",
+        .missing = "GPUs: a worker is a processor; fetches and pushes in the background",
     },
     {
         .name = "staleness-aware",

@@ -14,7 +14,8 @@
 fast_err fast__vector_message_pack(fast_trainer *t, const fast_vector_message *what,
                                    fast_buffer **out, size_t *size_out)
 {
-    const size_t shares = what->shares ? (size_t)t->workers * sizeof *what->shares : 0;
+    const size_t shares =
+        what->shares ? (size_t)fast_trainer_share_count(t) * sizeof *what->shares : 0;
     const size_t state = what->s ? (size_t)t->state_count * sizeof *what->s : 0;
     size_t size = (size_t)what->count * sizeof *what->x;
     fast_buffer *buffer = NULL;

@@ -6,7 +6,7 @@
 /*
  * Messages of one vector between a worker and a master. The one part of a message is a buffer with
  *
- *     contributions   double[workers]      if they are sent
+ *     contributions   doubles              if they are sent
  *     state           float[state_count]   if it is sent
  *     values          float[count], or the bytes of a flow
  */

@@ -37,3 +37,18 @@ static inline void fast__race_store(_Atomic float *to, const float *x, int64_t c
 #endif
     fast__unmap(x, n, FAST_ACCESS_READ);
 }
+
+/* How many elements of a gradient are not 0. */
+typedef enum fast_race_density {
+    FAST_RACE_DENSE, /* all */
+    FAST_RACE_MIXED, /* more than an eighth */
+    FAST_RACE_SPARSE /* an eighth at most */
+} fast_race_density;
+fast_race_density fast__race_look(const float *x, int64_t count);
+
+/* Store the elements of x that differ from `before`, the host's copy of what was loaded, and no
+ * others; x is on any device, `density` that of the gradient. If at most an eighth differ, their
+ * changes are added by atomic operations, and no update of another thread is lost; else they are
+ * stored as they are. */
+void fast__race_merge(_Atomic float *to, const float *before, const float *x, int64_t count,
+                      fast_race_density density);

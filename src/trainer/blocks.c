@@ -13,6 +13,9 @@
 #include "base/memory.h"
 #include "tensor/vector.h"
 #include "trainer/context.h"
+#include "trainer/remember.h"
+
+#include <string.h>
 
 /* Floats that `size` bytes take. */
 static int64_t floats_of(size_t size)
@@ -80,6 +83,67 @@ void fast__context_drop_blocks(fast_context *context)
     }
 }
 
+void fast__context_forget(fast_context *context)
+{
+    FAST_ASSERT(context != NULL);
+    while (context->parts) {
+        fast_memory_block *part = context->parts;
+
+        context->parts = part->next;
+        fast__free(part);
+    }
+}
+
+/* Take the block of a checkpoint out of the list, where it waits for the program that registers
+ * memory under this number; NULL if it has no such block. */
+static fast_memory_block *take_block(fast_context *c, int64_t id)
+{
+    fast_memory_block **at = &c->blocks;
+
+    FAST_ASSERT(id >= FAST_REMEMBERED);
+    while (*at && (*at)->id != id)
+        at = &(*at)->next;
+    fast_memory_block *block = *at;
+    if (block)
+        *at = block->next;
+    return block;
+}
+
+/* Copy bytes of the host to memory of any device. */
+static void copy_bytes(size_t size, const void *from, void *to)
+{
+    const int64_t floats = floats_of(size);
+
+    FAST_ASSERT(from != NULL && to != NULL);
+    memcpy(fast__map(to, floats, FAST_ACCESS_UPDATE), from, size);
+    fast__unmap(to, floats, FAST_ACCESS_UPDATE);
+}
+
+fast_err fast__trainer_remember(fast_trainer *t, int64_t number, void *x, size_t size)
+{
+    fast_context *c = fast__context_of(t);
+    fast_memory_block *part = NULL, *block = take_block(c, FAST_REMEMBERED + number);
+    const bool fits = block && block->size == size;
+
+    FAST_ASSERT(number >= 0);
+    if (x && size > 0 && fits && c->resumed)
+        copy_bytes(size, block->data, x);
+    if (block) {
+        fast__vector_free(block->data);
+        fast__free(block);
+    }
+    if (block && !fits && c->resumed)
+        return fast__fail(FAST_EINVAL,
+                          "strategy %s has %zu bytes of state %lld, and the checkpoint others",
+                          c->options.phase.strategy, size, (long long)number);
+    if (!x || size == 0)
+        return FAST_OK;
+    FAST_TRY(fast__alloc("a program's memory", 1, sizeof *part, &part));
+    *part = (fast_memory_block){ .next = c->parts, .id = number, .size = size, .data = x };
+    c->parts = part;
+    return FAST_OK;
+}
+
 fast_err fast_trainer_persist(fast_trainer *t, int64_t number, size_t size, void **out)
 {
     FAST_ASSERT(number >= 0);
@@ -95,7 +159,7 @@ fast_err fast_trainer_persist_vector(fast_trainer *t, int64_t number, fast_vecto
     FAST_TRY(fast__context_block(context, fast__context_device(context), number,
                                  (size_t)t->count * sizeof(float), &x));
     FAST_TRY(fast__context_block(context, &fast__host, FAST_PERSIST_SHARES + number,
-                                 (size_t)t->workers * sizeof(double), &shares));
+                                 (size_t)fast_trainer_share_count(t) * sizeof(double), &shares));
     *out = (fast_vector){ .x = x, .shares = shares, .age = -1 };
     return FAST_OK;
 }

@@ -49,8 +49,10 @@ static fast_err make_vectors(fast_context *c)
         t->w = c->learner->w;
         t->g = c->learner->g;
         t->s = c->learner->s;
-        FAST_TRY(fast__alloc("contributions", t->workers, sizeof(double), &c->shares.w));
-        return fast__alloc("contributions", t->workers, sizeof(double), &c->shares.g);
+        FAST_TRY(fast__alloc("contributions", fast_trainer_share_count(t), sizeof(double),
+                             &c->shares.w));
+        return fast__alloc("contributions", fast_trainer_share_count(t), sizeof(double),
+                           &c->shares.g);
     }
     FAST_TRY(fast__vector_new(fast__context_device(c), "a server's parameters",
                               t->count + t->state_count, &c->memory));
@@ -102,6 +104,7 @@ static void drop_strategy(fast_context *c)
     FAST_ASSERT(c != NULL);
     fast__flows_drop(&c->codecs.flows);
     fast__context_drop_blocks(c);
+    fast__context_forget(c);
     fast__context_forget_spaces(c);
     fast__context_uncut(c);
 }
@@ -145,13 +148,15 @@ void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t st
     copy_model(context);
     fast__rule_state_copy(context->optimizer, rule, t->count);
     if (context->shares.w)
-        memset(context->shares.w, 0, (size_t)t->workers * sizeof *context->shares.w);
+        memset(context->shares.w, 0,
+               (size_t)fast_trainer_share_count(t) * sizeof *context->shares.w);
     if (context->codecs.sum)
         fast__coded_restart(context->codecs.sum, step);
     drop_strategy(context);
     fast__context_factors_refuse(context);
     context->work.settle = NULL;
     t->step = context->step_begun = step;
+    context->resumed = false;
     t->centre = NULL;
     fast_trainer_reference(t, NULL);
 }
@@ -167,6 +172,7 @@ void fast__context_enter(fast_context *context, const fast_context_phase *phase,
         fast__rule_state_clear(context->optimizer, t->count);
     take_phase(context, phase);
     t->step = context->step_begun = phase->step;
+    context->resumed = false;
     t->free_running = false;
     t->centre = NULL;
     fast_trainer_reference(t, NULL);
@@ -185,6 +191,7 @@ void fast__context_start(fast_context *context, fast_actor *actor)
     context->err = FAST_OK;
     context->work.uncharged = context->work.operations = context->work.bytes = 0;
     context->work.part_count = 0;
+    fast__context_forget(context);
     context->shares.summed_step = 0;
     context->traffic = (fast_context_traffic){ .step_first = context->trainer.step };
     fast__context_close_spaces(context);

@@ -35,6 +35,7 @@ typedef struct fast_codec_pair {
     int scope;              /* as in fast_coded_options */
     int feedback;           /* as in fast_coded_options */
     int64_t small;          /* blocks with fewer elements are sent as they are */
+    const char *sum;        /* method of sums by name; borrowed. NULL: the cheapest */
 } fast_codec_pair;
 
 /* True if either direction is encoded. */
@@ -60,6 +61,15 @@ typedef struct fast_context_phase {
     fast_codec_pair codecs;        /* of its messages */
 } fast_context_phase;
 
+/* One copy of replicas that a strategy keeps equal, for simulated workers: w and the rule's state.
+ * The first worker that makes an update applies it for all. No worker needs older values then: an
+ * update follows a sum to which all have added the gradient that they computed from them. */
+typedef struct fast_equal_replicas {
+    float *w;             /* [count] parameters; NULL: every worker has its own */
+    fast_optimizer *rule; /* state of the rule */
+    int64_t *applied;     /* [count]: last step at which the range from this element was updated */
+} fast_equal_replicas;
+
 /* All that a context is made of. Everything is borrowed until it is freed. */
 typedef struct fast_context_options {
     const fast_host_ops *host;  /* operations of the program around it */
@@ -73,9 +83,11 @@ typedef struct fast_context_options {
     fast_learner *learner;      /* the worker's own; NULL at servers */
     const fast_learner *model;  /* of the run: the layout of vectors, and values to start with */
     const char *optimizer;      /* name:key=value,... */
-    fast_optimizer *rule;       /* of the run, where the worker trains `model`; NULL: its own */
+    fast_optimizer *rule;       /* of the run, where the worker trains `model`, or of equal
+                                   replicas; NULL: its own */
     const fast_schedule *rates; /* learning rate by step */
     fast_shared_model *shared;  /* that workers of this process may share; NULL: they may not */
+    fast_equal_replicas *equal; /* whose w the learner has; NULL: its own */
     fast_context_phase phase;   /* the first one */
 } fast_context_options;
 
@@ -104,10 +116,13 @@ typedef struct fast_context_codecs {
     const float *reference;     /* weights that changes are compared with; NULL: w */
 } fast_context_codecs;
 
+/* Return the number of workers whose contributions are counted: of all, or of a sample. */
+int64_t fast__share_columns(int64_t workers);
+
 /* Contributions (vectors.c). NULL at servers. */
 typedef struct fast_context_shares {
-    double *w;           /* [workers] of the replica */
-    double *g;           /* [workers] of the gradient */
+    double *w;           /* [fast_trainer_share_count()] of the replica */
+    double *g;           /* [fast_trainer_share_count()] of the gradient */
     int64_t summed_step; /* of the newest gradient whose sum was started, from 1; 0: none */
 } fast_context_shares;
 
@@ -144,6 +159,7 @@ typedef struct fast_context {
     struct fast_layer_factors *layers; /* with gradients that can be left as factors; or NULL */
     int64_t layer_count;               /* length of layers */
     fast_memory_block *blocks;         /* persistent memory of the strategy, a list */
+    fast_memory_block *parts;          /* memory of the program itself (remember.h), a list */
     struct fast_opened_space *spaces;  /* of the strategy, open and closed ones, a list */
     float *memory;                     /* servers: w and s; NULL at workers */
     float *centre;                     /* memory of trainer.centre; NULL: never asked for */
@@ -152,6 +168,7 @@ typedef struct fast_context {
     float *own_w;                      /* the worker's own w while it shares one; else NULL */
     fast_optimizer *own_optimizer;     /* the worker's own rule while it shares one; else NULL */
     int64_t step_begun;                /* the step that the replica started from */
+    bool resumed;                      /* see fast_trainer_resumed() */
     fast_err err;                      /* of a call between steps; FAST_OK: none failed */
     char why[FAST_DETAIL_MAX];         /* detail of err */
 } fast_context;
@@ -200,6 +217,10 @@ fast_err fast__context_block(fast_context *context, const fast_device *device, i
                              size_t size, void **out);
 /* Free all blocks. */
 void fast__context_drop_blocks(fast_context *context);
+/* The program has ended: forget its memory. */
+void fast__context_forget(fast_context *context);
+/* Numbers of blocks of a checkpoint that are memory of a program start here. */
+#define FAST_REMEMBERED ((int64_t)1 << 40)
 
 /* The model as codecs of this actor's messages see it: `context` is a fast_context. */
 void fast__context_look(void *context, fast_codec_model *out);
@@ -212,9 +233,10 @@ void fast__context_uncut(fast_context *context);
  * under the same name. FAST_ENOMEM. */
 fast_err fast__context_load_space(fast_context *context, int64_t id, const void *bytes,
                                   size_t size);
-/* Add the state of every space as a record of this kind: an open one is packed as it is now, a
- * closed one as it was when it was closed. */
-void fast__context_pack_spaces(const fast_context *context, fast_pack *pack, int64_t kind);
+/* Add the state of every space as a record of this kind: an open one is packed as it is now, in a
+ * snapshot with its clocks, a closed one as it was when it was closed. */
+void fast__context_pack_spaces(const fast_context *context, bool clocks, fast_pack *pack,
+                               int64_t kind);
 /* Free the saved state of all spaces, which must be closed. */
 void fast__context_forget_spaces(fast_context *context);
 /* Mark all spaces as closed: the world closed those of a program that did not come to its end. */

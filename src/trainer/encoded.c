@@ -32,6 +32,7 @@ fast_coded_options fast__codec_pair_options(const fast_codec_pair *codecs,
                                  .scope = codecs->scope,
                                  .feedback = codecs->feedback,
                                  .small = codecs->small,
+                                 .sum = codecs->sum,
                                  .size = size,
                                  .rank = rank,
                                  .seed = seed };

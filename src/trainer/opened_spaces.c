@@ -76,7 +76,8 @@ void fast__context_close_spaces(fast_context *context)
         entry->space = NULL;
 }
 
-void fast__context_pack_spaces(const fast_context *context, fast_pack *pack, int64_t kind)
+void fast__context_pack_spaces(const fast_context *context, bool clocks, fast_pack *pack,
+                               int64_t kind)
 {
     FAST_ASSERT(pack != NULL);
     for (const fast_opened_space *entry = context->spaces; entry; entry = entry->next) {
@@ -86,10 +87,10 @@ void fast__context_pack_spaces(const fast_context *context, fast_pack *pack, int
             fast__pack_put(pack, kind, entry->id, entry->saved.bytes, entry->saved.size);
             continue;
         }
-        fast__space_save(entry->space, &inner);
+        fast__space_save(entry->space, clocks, &inner);
         inner = (fast_pack){ .out = fast__pack_add(pack, kind, entry->id, inner.size) };
         if (inner.out)
-            fast__space_save(entry->space, &inner);
+            fast__space_save(entry->space, clocks, &inner);
     }
 }
 
@@ -240,10 +241,10 @@ static fast_err save_space(const fast_space *space, fast_saved *saved)
     fast_pack pack = { 0 };
 
     FAST_ASSERT(space != NULL && saved != NULL);
-    fast__space_save(space, &pack);
+    fast__space_save(space, false, &pack);
     FAST_TRY(fast__saved_reserve(saved, pack.size));
     pack = (fast_pack){ .out = saved->bytes };
-    fast__space_save(space, &pack);
+    fast__space_save(space, false, &pack);
     return FAST_OK;
 }
 

@@ -76,17 +76,20 @@ void fast__context_save(const fast_context *context, fast_saved_extent extent, f
         save_rule(context, pack);
     if (extent != FAST_SAVE_RULE && context->codecs.sum)
         fast__coded_pack(context->codecs.sum, pack, FAST_SAVED_SUM);
-    if (extent != FAST_SAVE_ALL)
+    if (extent < FAST_SAVE_ALL)
         return;
     if (context->learner) {
         put_record(pack, FAST_SAVED_WEIGHTS, 0, t->w, (size_t)t->count * sizeof *t->w);
         put_record(pack, FAST_SAVED_STATE, 0, t->s, (size_t)t->state_count * sizeof *t->s);
         fast__pack_put(pack, FAST_SAVED_CONTRIBUTIONS, 0, context->shares.w,
-                       (size_t)t->workers * sizeof *context->shares.w);
+                       (size_t)fast_trainer_share_count(t) * sizeof *context->shares.w);
     }
-    fast__context_pack_spaces(context, pack, FAST_SAVED_SPACE);
+    fast__context_pack_spaces(context, extent == FAST_SAVE_CUT, pack, FAST_SAVED_SPACE);
     for (const fast_memory_block *block = context->blocks; block; block = block->next)
         put_record(pack, FAST_SAVED_BLOCK, block->id, block->data, block->size);
+    if (extent == FAST_SAVE_CUT)
+        for (const fast_memory_block *part = context->parts; part; part = part->next)
+            put_record(pack, FAST_SAVED_BLOCK, FAST_REMEMBERED + part->id, part->data, part->size);
     fast__flows_pack(&context->codecs.flows, pack, FAST_SAVED_FLOW);
 }
 
@@ -147,7 +150,7 @@ fast_err fast__context_load(fast_context *context, const fast_pack_record *recor
         return load_rule(context, record);
     case FAST_SAVED_CONTRIBUTIONS:
         return copy_record(record, context->shares.w,
-                           (size_t)t->workers * sizeof *context->shares.w);
+                           (size_t)fast_trainer_share_count(t) * sizeof *context->shares.w);
     case FAST_SAVED_BLOCK:
         if (record->number < 0 || record->size == 0)
             return fast__fail(FAST_EFORMAT, "the checkpoint's record of a strategy is damaged");

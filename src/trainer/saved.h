@@ -21,7 +21,9 @@ enum {
     FAST_SAVED_BLOCK,
     FAST_SAVED_SUM,
     FAST_SAVED_FLOW,
-    FAST_SAVED_SPACE
+    FAST_SAVED_SPACE,
+    FAST_SAVED_STREAM, /* of the host, in a snapshot (transport/saved_actor.h) */
+    FAST_SAVED_MESSAGE /* of the host, in a snapshot (transport/saved_actor.h) */
 };
 
 /* How much of an actor is saved. */
@@ -29,7 +31,8 @@ typedef enum fast_saved_extent {
     FAST_SAVE_NONE, /* nothing: the run's model is enough */
     FAST_SAVE_SUMS, /* residuals of its sums: replicas are equal */
     FAST_SAVE_RULE, /* the rule's state: between two phases */
-    FAST_SAVE_ALL   /* everything: replicas differ */
+    FAST_SAVE_ALL,  /* everything: replicas differ */
+    FAST_SAVE_CUT   /* everything, and the state of programs that run: a snapshot */
 } fast_saved_extent;
 
 /* Memory for saved state. All 0, but for the step: empty. */

@@ -32,6 +32,12 @@ bool fast_trainer_next(fast_trainer *t)
     return true;
 }
 
+bool fast_trainer_resumed(const fast_trainer *t)
+{
+    FAST_ASSERT(t != NULL);
+    return fast__context_of(t)->resumed;
+}
+
 fast_err fast_trainer_end(fast_trainer *t)
 {
     const fast_context *c = fast__context_of(t);

@@ -35,6 +35,21 @@ fast_err fast__context_charge(fast_context *context)
                      : FAST_OK;
 }
 
+/* Has another worker applied this update to the one copy of equal replicas? Else note that it is
+ * applied now. */
+static bool is_applied(fast_context *c, int64_t step, int64_t offset)
+{
+    const fast_equal_replicas *equal = c->options.equal;
+
+    FAST_ASSERT(step > 0 && offset >= 0);
+    if (!equal || offset >= c->trainer.count)
+        return false;
+    if (equal->applied[offset] >= step)
+        return true;
+    equal->applied[offset] = step;
+    return false;
+}
+
 fast_err fast__context_update(fast_context *context, const float *x, const double *shares,
                               float scale)
 {
@@ -44,9 +59,10 @@ fast_err fast__context_update(fast_context *context, const float *x, const doubl
 
     FAST_ASSERT(x != NULL);
     FAST_ASSERT(t->w != NULL);
-    for (int64_t i = 0; context->shares.w && shares && i < t->workers; i++)
+    for (int64_t i = 0; context->shares.w && shares && i < fast_trainer_share_count(t); i++)
         context->shares.w[i] += (double)scale * shares[i];
-    fast__optimizer_apply_scaled(context->optimizer, step, t->lr, t->w, x, scale);
+    if (!is_applied(context, step, 0))
+        fast__optimizer_apply_scaled(context->optimizer, step, t->lr, t->w, x, scale);
     fast__count(&t->actor->counters.compute_ns, fast_now(t->actor) - begin);
     if (t->staleness >= 0)
         fast__context_stale(context, t->staleness);
@@ -71,8 +87,8 @@ void fast__context_update_shares(fast_context *context, int64_t step, float scal
     FAST_ASSERT(step > 0);
     FAST_ASSERT(context->shares.w != NULL);
     /* A gradient that was summed holds every worker's contribution, else only this worker's own. */
-    for (int64_t i = 0; i < t->workers; i++)
-        if (i == t->rank || context->shares.summed_step >= step)
+    for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
+        if (fast_trainer_share_rank(t, i) == t->rank || context->shares.summed_step >= step)
             context->shares.w[i] += weight;
 }
 
@@ -85,7 +101,8 @@ void fast__context_update_range(fast_context *c, int64_t step, double lr, float 
 
     FAST_ASSERT(w != NULL && g != NULL);
     FAST_ASSERT(offset >= 0 && count >= 0 && offset + count <= t->count);
-    fast__optimizer_apply_range(c->optimizer, step, lr, w, g, scale, offset, count);
+    if (count > 0 && !is_applied(c, step, offset))
+        fast__optimizer_apply_range(c->optimizer, step, lr, w, g, scale, offset, count);
     if (c->learner)
         c->work.uncharged += (double)count;
     if (timed)
@@ -125,10 +142,10 @@ fast_err fast_trainer_centre(fast_trainer *t, float **out)
 
     FAST_ASSERT(out != NULL);
     if (!c->centre)
-        FAST_TRY(fast__vector_new(fast__context_device(c), "the centre", t->count + t->workers,
-                                  &c->centre));
+        FAST_TRY(fast__vector_new(fast__context_device(c), "the centre",
+                                  t->count + fast_trainer_share_count(t), &c->centre));
     fast__vector_copy(t->count, t->w, c->centre);
-    fast__vector_fill(t->workers, 0, c->centre + t->count);
+    fast__vector_fill(fast_trainer_share_count(t), 0, c->centre + t->count);
     t->centre = c->centre;
     t->centre_version = 0;
     *out = c->centre;

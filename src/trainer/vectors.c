@@ -13,7 +13,8 @@
  * Vectors are on the device of the run's model, and values that arrived on the host. Kernels are
  * written for the host: they run on mapped memory.
  *
- * Cost: a kernel on five floats more than its own, and 25 operations for each worker.
+ * Cost: a kernel on five floats more than its own, and 25 operations for each worker, of at most
+ * 257: above 256 workers those of a sample and of the own worker are counted.
  */
 #include "trainer/context.h"
 
@@ -22,6 +23,8 @@
 #include "tensor/vector.h"
 
 #include <string.h>
+
+enum { SHARES_MAX = 256 }; /* workers whose contributions are counted */
 
 fast_vector fast_trainer_model(const fast_trainer *t)
 {
@@ -35,12 +38,41 @@ fast_vector fast_trainer_grad(const fast_trainer *t)
     return (fast_vector){ .x = t->g, .shares = fast__context_of(t)->shares.g, .age = -1 };
 }
 
+/* Ranks from one counted worker to the next: 1 while all are counted. */
+static int64_t share_stride(int64_t workers)
+{
+    FAST_ASSERT(workers > 0);
+    return (workers + SHARES_MAX - 1) / SHARES_MAX;
+}
+
+int64_t fast__share_columns(int64_t workers)
+{
+    const int64_t stride = share_stride(workers);
+
+    FAST_ASSERT(stride > 0);
+    return (workers + stride - 1) / stride;
+}
+
+int64_t fast_trainer_share_count(const fast_trainer *t)
+{
+    FAST_ASSERT(t->workers > 0);
+    return fast__share_columns(t->workers) + (share_stride(t->workers) > 1);
+}
+
+int64_t fast_trainer_share_rank(const fast_trainer *t, int64_t i)
+{
+    const int64_t rank = i * share_stride(t->workers);
+
+    FAST_ASSERT(i >= 0 && i < fast_trainer_share_count(t));
+    return i < fast__share_columns(t->workers) ? rank : t->rank;
+}
+
 void fast_trainer_shares_of(const fast_trainer *t, int64_t rank, double *shares)
 {
     FAST_ASSERT(shares != NULL);
     FAST_ASSERT(rank >= 0 && rank < t->workers);
-    memset(shares, 0, (size_t)t->workers * sizeof *shares);
-    shares[rank] = (double)t->workers;
+    for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
+        shares[i] = fast_trainer_share_rank(t, i) == rank ? (double)t->workers : 0;
 }
 
 /* y <- y + fraction (sum_k a_k x_k - y), y = x_0: the usual kernel, which writes one vector, as
@@ -85,10 +117,10 @@ static void apply_shares(const fast_trainer *t, const fast_kernel *kernel, const
     FAST_ASSERT(fraction >= 0 && fraction <= 1);
     kernel->run(ctx, kernel->vectors, x);
     if (kernel->written == 1) {
-        combine_shares(t->workers, kernel->vectors, a[0], v, fraction);
+        combine_shares(fast_trainer_share_count(t), kernel->vectors, a[0], v, fraction);
         return;
     }
-    for (int64_t j = 0; j < t->workers; j++) {
+    for (int64_t j = 0; j < fast_trainer_share_count(t); j++) {
         double old[FAST_KERNEL_VECTORS];
 
         for (int i = 0; i < kernel->vectors; i++)
@@ -162,19 +194,20 @@ void fast_trainer_adopt(fast_trainer *t, const fast_vector *v)
         fast__vector_copy(t->count, v->x, t->w);
     if (v->age >= 0)
         fast__context_stale(fast__context_of(t), v->age);
-    for (int64_t i = 0; shares && i < t->workers; i++)
+    for (int64_t i = 0; shares && i < fast_trainer_share_count(t); i++)
         shares[i] = v->shares ? v->shares[i] : (double)t->step;
 }
 
 /* The sum over workers of which each holds `own` of its updates and `other` of any other's. */
 static void sum_shares(const fast_trainer *t, double *shares)
 {
-    const double own = shares[t->rank];
+    const int64_t count = fast_trainer_share_count(t);
+    const double own = shares[share_stride(t->workers) > 1 ? count - 1 : t->rank];
     const double other = t->workers > 1 ? shares[t->rank > 0 ? 0 : 1] : 0;
 
     FAST_ASSERT(shares != NULL);
     FAST_ASSERT(t->rank < t->workers);
-    for (int64_t i = 0; i < t->workers; i++)
+    for (int64_t i = 0; i < count; i++)
         shares[i] = own + (double)(t->workers - 1) * other;
 }
 

@@ -189,6 +189,8 @@ fast_err fast_send(fast_actor *actor, int64_t to, fast_msg **move)
     fast__count(&actor->counters.messages_sent, 1);
     const size_t size = fast_msg_size(msg);
     fast__count(&actor->counters.bytes_sent, (int64_t)size);
+    if (actor->world->config.in_flight)
+        fast__pool_depart(actor->world->pool, msg);
     /* On a serial transport the receiver will be told when this actor ends. */
     if (actor->met)
         actor->met[to / 64] |= (uint64_t)1 << (to % 64);
@@ -312,17 +314,6 @@ void fast__actor_fini(fast_actor *actor)
     actor->made = NULL;
 }
 
-/* Return whether an actor that ends tells `other` now: see fast__actor_main(). */
-static bool concerns(const fast_actor *actor, const fast_actor *other, int64_t id)
-{
-    if (!actor->met)
-        return true;
-    if (actor->met[id / 64] >> (id % 64) & 1)
-        return true;
-    return other && (other->tasks || (other->wait.waiting && (other->wait.whom == FAST_ANY ||
-                                                              other->wait.whom == actor->id)));
-}
-
 /* Runs in the actor's own thread or fiber. */
 void fast__actor_main(fast_actor *actor)
 {
@@ -346,10 +337,6 @@ void fast__actor_main(fast_actor *actor)
     if (world->inner->serial)
         world->ended_count++;
     if (!is_stopped(actor))
-        for (int64_t id = 0; id < world->count; id++) {
-            const fast_actor *other = world->actors[id];
-            if (id != actor->id && concerns(actor, other, id))
-                fast__peers_tell(actor, id);
-        }
+        fast__peers_tell_end(actor);
     fast__pool_leave(world->pool);
 }

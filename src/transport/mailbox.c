@@ -217,6 +217,7 @@ bool fast__deliver(fast_actor *actor, fast_msg *msg)
 
     FAST_ASSERT(msg->to == actor->id);
     FAST_ASSERT(msg->from >= 0 && msg->from < actor->world->count);
+    fast__pool_arrive(msg);
     if (actor->world->check)
         fast__check_deliver(actor, msg);
     if (actor->trace && fast__record_deliver(actor, msg))

@@ -24,7 +24,7 @@ enum { FAST_BUCKETS = 16 };
 #define FAST_TAG_WHO    (FAST_TAG_CONTROL + 4) /* asks for the receiver's wait */
 #define FAST_TAG_ANSWER (FAST_TAG_CONTROL + 5) /* answers FAST_TAG_WHO */
 #define FAST_TAG_SILENT (FAST_TAG_CONTROL + 6) /* words[0]: an actor that let the sender time out */
-#define FAST_TAG_STOOD  (FAST_TAG_CONTROL + 7) /* the sender stood still, and is back */
+#define FAST_TAG_STOOD  (FAST_TAG_CONTROL + 7) /* the sender stood still and is back, or will */
 
 /* The state of another actor, as far as this one knows. */
 typedef struct fast_peer {

@@ -84,6 +84,7 @@ struct fast_pool {
     pool_chunk *chunks;      /* all allocations from the system */
     pool_cache *caches;      /* caches without a thread, linked by `pool` */
     fast_pool_use use;       /* allocations; messages and buffers count free ones too */
+    atomic_llong in_flight;  /* messages sent and not delivered; needs no mutex */
 };
 
 /* The cache of this thread; NULL: it is in no pool. */
@@ -385,10 +386,31 @@ void fast_buffer_free(fast_buffer *buffer)
     give(buffer->pool, buffer->kind, buffer);
 }
 
+void fast__pool_depart(fast_pool *pool, fast_msg *msg)
+{
+    FAST_ASSERT(!msg->in_flight);
+    msg->in_flight = true;
+    atomic_fetch_add(&pool->in_flight, 1);
+}
+
+void fast__pool_arrive(fast_msg *msg)
+{
+    if (!msg->in_flight)
+        return;
+    msg->in_flight = false;
+    atomic_fetch_sub(&fast__envelope(msg)->pool->in_flight, 1);
+}
+
+int64_t fast__pool_in_flight(const fast_pool *pool)
+{
+    return atomic_load(&pool->in_flight);
+}
+
 void fast_msg_free(fast_msg *msg)
 {
     if (!msg)
         return;
+    fast__pool_arrive(msg); /* a message that is dropped on its way never arrives */
     for (int i = 0; i < msg->part_count; i++)
         fast_buffer_free(msg->parts[i].buffer);
     fast_envelope *envelope = fast__envelope(msg);

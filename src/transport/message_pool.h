@@ -25,6 +25,13 @@ void fast__pool_free(fast_pool *pool);
 void fast__pool_enter(fast_pool *pool);
 void fast__pool_leave(fast_pool *pool);
 
+/* Count a message as in flight, until it is delivered or freed. */
+void fast__pool_depart(fast_pool *pool, fast_msg *msg);
+/* End that, if the message is counted. */
+void fast__pool_arrive(fast_msg *msg);
+/* Return the number of messages in flight. */
+int64_t fast__pool_in_flight(const fast_pool *pool);
+
 /* As fast_msg_new() and fast_buffer_new(), on any thread. FAST_ENOMEM. */
 fast_err fast__pool_msg(fast_pool *pool, uint64_t tag, fast_msg **out);
 fast_err fast__pool_buffer(fast_pool *pool, size_t size, fast_buffer **out);

@@ -22,8 +22,10 @@
 
 enum {
     ROWS_MIN = 8, /* rows of the first table */
-    NONE = -1     /* no row */
+    NONE = -1,    /* no row */
+    BUSY = -2     /* word of FAST_TAG_STOOD: the sender stands still from now on, until it tells */
 };
+static const int64_t BUSY_NS_MAX = 3600000000000; /* that others wait for an actor that is busy */
 
 typedef struct peer_row {
     int64_t id;         /* number of the actor */
@@ -148,6 +150,17 @@ static void set_silent(fast_actor *actor, peer_row *r, bool silent)
     queue(actor->mailbox.peers, r);
 }
 
+/* Bits of actors, as of `met`. */
+static bool bit_get(const uint64_t *bits, int64_t id)
+{
+    return bits[id / 64] >> (id % 64) & 1;
+}
+
+static void bit_set(uint64_t *bits, int64_t id)
+{
+    bits[id / 64] |= (uint64_t)1 << (id % 64);
+}
+
 /* Send a control message with one word to every other actor that it may concern: on a serial
  * transport to those that exchanged messages with this one. */
 static void spread(fast_actor *actor, uint64_t tag, int64_t word, bool remote)
@@ -157,7 +170,7 @@ static void spread(fast_actor *actor, uint64_t tag, int64_t word, bool remote)
         fast_msg *msg;
         if (id == actor->id || id == word || fast__peer(actor, id)->down ||
             (remote && !world->inner->serial && world->places[id].here) ||
-            (actor->met && !(actor->met[id / 64] >> (id % 64) & 1)))
+            (actor->met && !bit_get(actor->met, id)))
             continue;
         /* Without memory the news is lost, and the receiver waits on its own. */
         if (fast__pool_msg(world->pool, tag, &msg))
@@ -183,8 +196,10 @@ static bool note_silent(fast_actor *actor, int64_t id)
 void fast__peers_suspect(fast_actor *actor, int64_t id)
 {
     FAST_ASSERT(id >= 0 && id < actor->world->count);
-    if (note_silent(actor, id))
-        spread(actor, FAST_TAG_SILENT, id, false);
+    if (!note_silent(actor, id))
+        return;
+    fast__timeline_add(actor, FAST_SPAN_FAULT, "does not answer", fast_now(actor), id, 0);
+    spread(actor, FAST_TAG_SILENT, id, false);
 }
 
 void fast__peers_heard(fast_actor *actor, int64_t from)
@@ -199,12 +214,17 @@ void fast__peers_tell_stood(fast_actor *actor)
     spread(actor, FAST_TAG_STOOD, -1, true);
 }
 
+void fast__peers_tell_busy(fast_actor *actor)
+{
+    spread(actor, FAST_TAG_STOOD, BUSY, true);
+}
+
 /* Handle a message about silence or a standstill, which is not of the membership itself. */
 static void deliver_silence(fast_actor *actor, fast_msg *msg)
 {
     const int64_t id = msg->words[0];
     if (msg->tag == FAST_TAG_STOOD) {
-        actor->waiting.hold = fast_now(actor);
+        actor->waiting.hold = fast_now(actor) + (id == BUSY ? BUSY_NS_MAX : 0);
         fast__blame_forget(actor);
     } else if (id >= 0 && id < actor->world->count) {
         (void)note_silent(actor, id);
@@ -292,19 +312,34 @@ int64_t fast__peers_culprit(const fast_actor *actor, int64_t id)
     return peer->ended && peer->culprit >= 0 ? peer->culprit : id;
 }
 
-/* Return the actor to blame if no other is up: one that is down but has not ended, else the one
+/* Return the actor to blame if no other is up: one that is down or silent, else the one
  * that a failed actor blamed, else the first that ended. */
 static int64_t culprit_of_all(const fast_peers *peers)
 {
     int64_t blamed = -1;
     for (int64_t i = 0; peers && i < peers->count; i++) {
         const fast_peer *peer = &peers->rows[i].peer;
-        if (peer->down && !peer->ended)
+        if ((peer->down && !peer->ended) || peer->silent)
             return peers->rows[i].id;
         if (blamed < 0 && peer->ended && peer->err != FAST_OK)
             blamed = peer->culprit >= 0 ? peer->culprit : peers->rows[i].id;
     }
     return blamed >= 0 || !peers || peers->count == 0 ? blamed : peers->rows[0].id;
+}
+
+/* Count the actors that have been silent for so long that waits for any actor do not wait for them,
+ * unless some other actor is neither down nor silent. */
+static int64_t count_hung(fast_actor *actor)
+{
+    const fast_mailbox *box = &actor->mailbox;
+    int64_t count = 0;
+
+    if (box->silent_count == 0 || box->down_count + box->silent_count < actor->world->count - 1)
+        return 0;
+    const int64_t before = fast_now(actor) - FAST_HUNG_TIMEOUTS * actor->world->timeout_ns;
+    for (int64_t i = 0; i < box->peers->count; i++)
+        count += box->peers->rows[i].peer.silent && box->peers->rows[i].peer.heard <= before;
+    return count;
 }
 
 fast_err fast__peers_check(fast_actor *actor, int64_t id)
@@ -315,11 +350,12 @@ fast_err fast__peers_check(fast_actor *actor, int64_t id)
     if (actor->mailbox.down_count == 0 && actor->mailbox.silent_count == 0)
         return FAST_OK;
     if (id == FAST_ANY) {
-        if (actor->mailbox.down_count < world->count - 1)
+        if (actor->mailbox.down_count + count_hung(actor) < world->count - 1)
             return FAST_OK;
         actor->culprit = culprit_of_all(actor->mailbox.peers);
         fast__actor_name(world, actor->culprit, culprit, sizeof culprit);
-        return fast__fail(FAST_EPEER, "everyone else has left or is down, because of %s", culprit);
+        return fast__fail(FAST_EPEER, "everyone else has left, is down or silent, because of %s",
+                          culprit);
     }
     const fast_peer *peer = fast__peer(actor, id);
     if (!peer->down && !peer->silent)
@@ -338,21 +374,12 @@ fast_err fast__peers_check(fast_actor *actor, int64_t id)
     return fast__fail(FAST_EPEER, "%s left: it had waited for %s", name, culprit);
 }
 
-/* Have `id` tell the actor that it ended, unless it has done so. */
+/* Tell another actor that this one's program returned. */
 static void tell(fast_actor *actor, int64_t id)
-{
-    fast_actor *other = actor->world->actors[id];
-    if (id == actor->id || !other || !other->ended || other->stopped ||
-        other->met[actor->id / 64] >> (actor->id % 64) & 1)
-        return;
-    fast__peers_tell(other, actor->id);
-}
-
-void fast__peers_tell(fast_actor *actor, int64_t id)
 {
     fast_msg *msg;
     if (actor->met)
-        actor->met[id / 64] |= (uint64_t)1 << (id % 64);
+        bit_set(actor->met, id);
     /* Without memory the event is lost, and waits end by their deadlines. */
     if (fast__pool_msg(actor->world->pool, FAST_TAG_ENDED, &msg))
         return;
@@ -363,13 +390,65 @@ void fast__peers_tell(fast_actor *actor, int64_t id)
     actor->world->transport->send(actor, msg);
 }
 
+/* Have `id` tell the actor that it ended, unless it has done so. */
+static void ask(fast_actor *actor, int64_t id)
+{
+    fast_actor *other = actor->world->actors[id];
+    if (id == actor->id || !other || other->stopped || bit_get(other->met, actor->id))
+        return;
+    if (other->ended)
+        tell(other, actor->id);
+    else
+        bit_set(other->met, actor->id);
+}
+
 void fast__peers_ask(fast_actor *actor, int64_t id)
 {
     const fast_world *world = actor->world;
     FAST_ASSERT(actor->met != NULL);
-    if (id != FAST_ANY)
-        tell(actor, id);
-    else if (world->ended_count >= world->count - 1)
+    if (id != FAST_ANY) {
+        ask(actor, id);
+        return;
+    }
+    fast__peers_watch(actor);
+    if (world->ended_count >= world->count - 1)
         for (int64_t i = 0; i < world->count; i++)
-            tell(actor, i);
+            ask(actor, i);
+}
+
+void fast__peers_watch(fast_actor *actor)
+{
+    FAST_ASSERT(actor->id >= 0 && actor->id < actor->world->count);
+    if (actor->world->watchers)
+        bit_set(actor->world->watchers, actor->id);
+}
+
+/* Return whether an actor that ends tells `id`, with which it exchanged no messages. */
+static bool concerns(const fast_actor *actor, int64_t id)
+{
+    const fast_actor *other = actor->world->actors[id];
+    if (!other)
+        return false;
+    if (actor->err && other->tasks)
+        return true;
+    for (const fast_task *task = other->tasks; task; task = task->next)
+        if (task->watches)
+            return true;
+    return other->wait.waiting && other->wait.whom == FAST_ANY;
+}
+
+void fast__peers_tell_end(fast_actor *actor)
+{
+    const fast_world *world = actor->world;
+    FAST_ASSERT(actor->ended);
+    for (int64_t word = 0; word * 64 < world->count; word++) {
+        const uint64_t met = actor->met ? actor->met[word] : ~UINT64_C(0);
+        uint64_t left = met | (actor->err ? ~UINT64_C(0) : actor->met ? world->watchers[word] : 0);
+        for (; left; left &= left - 1) {
+            const int bit = __builtin_ctzll(left);
+            const int64_t id = word * 64 + bit;
+            if (id < world->count && id != actor->id && (met >> bit & 1 || concerns(actor, id)))
+                tell(actor, id);
+        }
+    }
 }

@@ -12,7 +12,7 @@
  *
  *     M  names: a process is a node, a thread is an actor ("worker 3")
  *     X  a span, with its duration, peer and bytes
- *     i  an instant: a fault, and how many events the ring dropped
+ *     i  an instant: a fault, a lost actor, and how many events the ring dropped
  *     C  a counter: bytes that the actor has sent
  *     s, f  an arrow from a send to its receive
  *
@@ -265,6 +265,9 @@ static fast_err put_span(timeline_writer *w, int64_t id, const timeline_event *e
     fast__json_set(&fields, "cat", json_string(span_names[e->span]));
     fast__json_set(&fields, "name", fast__json_text(e->name));
     fast__json_set(&fields, "args", args);
+    /* That an actor is lost or back is drawn in its own row, by whoever found it out. */
+    if (fault && e->peer >= 0 && w->world->actors[e->peer])
+        id = e->peer;
     return put_event(w, fault ? "i" : "X", id, e->begin, fields);
 }
 

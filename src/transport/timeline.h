@@ -15,7 +15,7 @@ typedef enum fast_span {
     FAST_SPAN_SEND,    /* fast_send() */
     FAST_SPAN_RECEIVE, /* fast_receive(), with the wait inside */
     FAST_SPAN_WAIT,    /* blocked */
-    FAST_SPAN_FAULT,   /* sim: an instant at which a fault starts or ends */
+    FAST_SPAN_FAULT,   /* an instant: a fault of sim starts or ends, or a peer is lost or back */
     FAST_SPAN_COUNT    /* number of kinds */
 } fast_span;
 

@@ -47,6 +47,7 @@ typedef struct fast_actors_config {
     char record[4096];  /* file to record the run to; "": not recorded */
     char replay[4096];  /* file with a recording to replay; "": no replay */
     bool snapshot;      /* no option: other threads watch the actors (snapshot.h) */
+    bool in_flight;     /* no option: messages in flight are counted (message_pool.h) */
     const char *job;    /* no option: further lines of name=value that a recording belongs to, lent
                            while the world is open; NULL: no such lines */
 } fast_actors_config;
@@ -101,6 +102,10 @@ struct fast_transport {
     /* As fast_compute(), without counters. NULL: work->run() is called and reports at once. */
     fast_err (*compute)(fast_actor *actor, fast_work *work);
 
+    /* Return the i-th random stream, besides the actor's own, that decides what happens to it:
+     * jitter, loss; NULL after the last. NULL: the transport draws no random numbers. */
+    fast_rng *(*stream)(fast_actor *actor, int i);
+
     /* As fast_actor_share(). NULL: no two actors share memory. */
     fast_err (*share)(fast_actor *actor, uint64_t key, size_t size, void *out);
 
@@ -136,6 +141,13 @@ typedef _Atomic int64_t fast_counter;
 
 typedef struct fast_world_vector fast_world_vector; /* world.c */
 
+/* Figures of a process of several: mpi. */
+typedef struct fast_world_sums {
+    atomic_llong copies; /* payloads that were copied */
+    atomic_llong own;    /* a sum that the actors of this process add to before they end */
+    atomic_llong others; /* the sums of all other processes, told when they leave the world */
+} fast_world_sums;
+
 struct fast_world {
     const fast_transport *transport; /* called by the actors: perhaps a wrapper */
     const fast_transport *inner;     /* the transport without wrappers */
@@ -149,7 +161,7 @@ struct fast_world {
     int64_t spins;                   /* polls of shared memory that pay before an actor blocks; set
                                         by open(): 0 where actors outnumber cores, and on sim */
     atomic_llong lost;               /* messages that were dropped */
-    atomic_llong copies;             /* payloads that were copied */
+    fast_world_sums sums;            /* of processes */
     atomic_bool canceled;            /* every wait returns FAST_ECANCELED */
     atomic_llong hold;               /* see fast__world_hold(); 0: never held */
     int64_t events;                  /* sim: number of events */
@@ -160,8 +172,10 @@ struct fast_world {
     const fast_device *device;       /* of vectors that actors allocate; messages are the host's */
     fast_world_vector *_Atomic vectors; /* of fast__world_vector(), a list */
     int64_t ended_count;                /* serial transports: actors whose program returned */
-    fast_snapshot *snapshot;            /* live view for other threads; NULL: nobody watches */
-    fast_counter *waited; /* [count] ns that actors were blocked for this actor, without
+    uint64_t *watchers; /* serial transports: a bit for each actor that ever waited for any other or
+                           posted a task that watches; else NULL */
+    fast_snapshot *snapshot; /* live view for other threads; NULL: nobody watches */
+    fast_counter *waited;    /* [count] ns that actors were blocked for this actor, without
                                         the time of flight of its messages */
 };
 
@@ -179,6 +193,8 @@ typedef struct fast_task {
      * which writer a read waits for. May be NULL. */
     int64_t (*explain)(fast_actor *actor, struct fast_task *task, int64_t origin);
     bool background;        /* an endless service: its actor may end before it is done */
+    bool watches;           /* its actor is told of every actor that ends, not only of failures and
+                               of actors that it waits for or exchanged messages with */
     fast_err err;           /* its failure */
     bool done;              /* finished or failed */
     struct fast_task *next; /* in the actor's list, in the order of posting */
@@ -228,7 +244,11 @@ typedef struct fast_made {
     struct fast_made *next; /* of this actor */
 } fast_made;
 
-enum { FAST_SOONS = 4 };
+enum {
+    FAST_SOONS = 4,
+    FAST_PATIENCE = 4 /* timeouts for which a server waits for a message of any actor: workers that
+                         exchange nothing for a while compute for several steps in a row */
+};
 
 /* The clock side of an actor's waits. */
 typedef struct fast_waiting {
@@ -236,6 +256,7 @@ typedef struct fast_waiting {
     int64_t grace; /* deadline after which the last poll was made; -1: none */
     int64_t soon[FAST_SOONS]; /* the last deadlines that were made of FAST_SOON, a ring */
     int64_t soon_count;       /* deadlines made so far */
+    int64_t patient;          /* the last deadline of fast__patience() */
     int64_t looked;           /* when the actor last began a wait, or returned from one */
     int64_t hold;             /* as the world's, for this actor alone */
     int64_t sent; /* virtual time: when the message that ended the wait was sent; INT64_MAX: the
@@ -272,8 +293,8 @@ struct fast_actor {
     int64_t culprit;  /* the actor that its last failed wait blames; or -1 */
     int64_t begin;    /* time at which its program started */
     int64_t end;      /* time at which its program returned */
-    uint64_t *met;    /* serial transports: a bit for each actor that it sent to or
-                                     heard of; else NULL */
+    uint64_t *met;    /* serial transports: a bit for each actor that it sent to, heard of or was
+                         waited for by; after its end: that it told. Else NULL */
     fast_made *made;  /* groups that it made, counted by comm; freed with the actor */
     fast_blame blame; /* its view of the chain of waits */
 };
@@ -356,6 +377,10 @@ int64_t fast__deadline(fast_actor *actor, int64_t deadline);
 int64_t fast__steady_now(fast_actor *actor);
 /* Return the deadline that FAST_SOON stands for, of an operation that starts at `now`. */
 int64_t fast__soon(fast_actor *actor, int64_t now);
+/* Return the deadline of a server's wait for any actor, `timeouts` timeouts from now. When it
+ * passes, all actors that do not answer are suspected, so that a server ends once nobody is left
+ * that may need it. */
+int64_t fast__patience(fast_actor *actor, int64_t timeouts);
 /* Extend the waits of this process that end FAST_SOON: something outside the programs delays an
  * actor, at most until `time` of its clock (INT64_MAX: unknown). Each such wait gets its whole
  * timeout after that time, or after the earlier time of the next call. [any thread] */

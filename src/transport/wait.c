@@ -45,6 +45,16 @@ int64_t fast__soon(fast_actor *actor, int64_t now)
     return *soon;
 }
 
+int64_t fast__patience(fast_actor *actor, int64_t timeouts)
+{
+    FAST_ASSERT(actor != NULL && timeouts > 0);
+    const int64_t now = fast_now(actor);
+    fast_waiting *w = &actor->waiting;
+    w->patient = fast__soon(actor, now + (timeouts - 1) * actor->world->timeout_ns);
+    w->looked = now;
+    return w->patient;
+}
+
 /* Return whether a deadline was made of FAST_SOON: only such a deadline moves. */
 static bool is_soon(const fast_actor *actor, int64_t deadline)
 {
@@ -112,6 +122,8 @@ void fast__post(fast_actor *actor, fast_task *task)
     task->done = false;
     task->err = FAST_OK;
     *end = task;
+    if (task->watches)
+        fast__peers_watch(actor);
     /* A task that is posted inside fast__progress() is advanced there too. */
     if (actor->progress.active && !actor->progress.cursor)
         actor->progress.cursor = task;
@@ -268,6 +280,8 @@ fast_err fast__wait_once(fast_actor *actor, const fast_wait *wait)
         return FAST_OK;
     if (actor->met)
         fast__peers_ask(actor, wait->whom);
+    if (wait->whom != FAST_ANY && fast__peer(actor, wait->whom)->silent)
+        return fast__blame_silent(actor, wait);
     FAST_TRY(fast__peers_check(actor, wait->whom));
 
     const int64_t now = fast_now(actor);

@@ -61,6 +61,9 @@ fast_err fast__world_init(fast_world *world, const fast_transport *transport,
         err = fast__alloc("the table of actors", count, sizeof *world->actors, &world->actors);
     if (!err)
         err = fast__alloc("waits by actor", count, sizeof *world->waited, &world->waited);
+    if (!err && transport->serial)
+        err = fast__alloc("actors that watch", (count + 63) / 64, sizeof *world->watchers,
+                          &world->watchers);
     if (!err)
         err = fast__pool_new(&world->pool);
     if (!err && config->snapshot)
@@ -113,11 +116,13 @@ void fast__world_fini(fast_world *world)
     fast__free(world->places);
     fast__free(world->actors);
     fast__free(world->waited);
+    fast__free(world->watchers);
     fast__pool_free(world->pool);
     fast__snapshot_free(world->snapshot);
     world->places = NULL;
     world->actors = NULL;
     world->waited = NULL;
+    world->watchers = NULL;
     world->pool = NULL;
     world->snapshot = NULL;
 }
@@ -169,7 +174,7 @@ static void sum_up(const fast_world *world, fast_actors_result *out)
 
     *out = (fast_actors_result){ .actor_count = world->count,
                                  .messages_lost = atomic_load(&world->lost),
-                                 .copies = atomic_load(&world->copies),
+                                 .copies = atomic_load(&world->sums.copies),
                                  .events = world->events,
                                  .trace_hash = world->trace_hash };
     for (int64_t id = 0; id < world->count; id++) {

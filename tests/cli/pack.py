@@ -100,6 +100,18 @@ def main():
         code, _, said = run([fast, "pack", f"{root}/shards", "--runtime", runtime, "--without-data", *shards])
         check(f"pack without shards: {said}", code == 0 and "0 files inside" in said)
 
+        # A model inside is exported; a hostile name sends nothing to the terminal.
+        code, _, said = run([fast, "train", *csv, "--store", "none", "--save", f"{home}/\x1b[1mm.safetensors"])
+        check(f"save: {said}", code == 0)
+        code, _, said = run([fast, "pack", f"{root}/model", "--runtime", runtime, "--weights", f"{home}/\x1b[1mm.safetensors"])
+        check(f"pack a model: {said}", code == 0)
+        code, out, said = alone(root, "model", "export", "m.onnx")
+        check(f"packed export: {out}{said}", code == 0 and os.path.getsize(f"{root}/m.onnx") > 100)
+        code, out, said = alone(root, "model")
+        check(f"what it says: {out}{said}", code == 0 and "export FILE.onnx" in out and "\x1b" not in out)
+        code, out, _ = alone(root, "model", "info")
+        check(f"libraries that are not there: {out}", "oneDNN, libxsmm and OpenBLAS" not in out)
+
         # A file that is no program is not replaced.
         code, _, said = run([fast, "pack", f"{home}/gone.csv", "--runtime", runtime, *JOB, *digits])
         check(f"pack over a table: {said}", code == 2 and "gone.csv exists and is no program" in said)
@@ -111,6 +123,8 @@ def main():
             file.write(b"\0")
         code, _, said = alone(root, "points", "train")
         check(f"damaged: {code} {said}", code == 2 and said.startswith("fast: "))
+        code, _, said = run([f"{root}/points", "train"])
+        check(f"damaged: {code} {said}", code == 2 and f"{root}/points" in said)
         code, _, said = run([fast, "pack", f"{home}/x", "--runtime", f"{root}/digits", *JOB, *digits])
         check(f"packed twice: {said}", code == 2 and "packed program already" in said)
 

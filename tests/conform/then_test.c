@@ -371,9 +371,8 @@ static void nonsense_is_refused(void **state)
     assert_int_equal(
         open_run(LIST("then=local@step=3", "transport=sim", "faults=crash 1 at 1ms"), &run),
         FAST_EINVAL);
-    assert_int_equal(
-        open_run(LIST("strategy=ps", "then=gossip_async@step=3", "checkpoint=c"), &run),
-        FAST_ENOTSUP);
+    assert_int_equal(open_run(LIST("strategy=mpca", "then=dogwild@step=3", "checkpoint=c"), &run),
+                     FAST_ENOTSUP);
 }
 
 static void every_allocation_may_fail(void **state)
@@ -447,6 +446,33 @@ static void ranks_stop_at_a_change(void **state)
     }
 }
 
+/* An option of ps that is a codec now joins the codec of the phase before. */
+static void moved_options_join_the_codec(void **state)
+{
+    const char *options[] = { "engine=ref",
+                              "model=mlp:hidden=8",
+                              "data=digits:train=64,test=16",
+                              "batch=8",
+                              "plan=no",
+                              "workers=2",
+                              "transport=sim",
+                              "strategy=ps",
+                              "codec=fp16",
+                              "phases=ps:filter=0.001@step=4;ps:slack=3@step=6",
+                              "steps=8",
+                              NULL };
+    static const char *const chains[] = { "fp16", "significance:threshold=0.001+fp16",
+                                          "significance:threshold=0.001+fp16" };
+    fast_run *run = NULL;
+
+    (void)state;
+    if (fast_run_open(options, &run))
+        fail_msg("%s", fast_error_detail());
+    for (int i = 0; i < 3; i++)
+        assert_string_equal(fast__chain_text(run->team->phases.list[i].codec), chains[i]);
+    fast_run_close(run);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest on_ranks[] = { cmocka_unit_test(ranks_give_the_same),
@@ -462,6 +488,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(canceled_runs_continue),
         cmocka_unit_test(canceled_rounds_continue),
         cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(moved_options_join_the_codec),
         cmocka_unit_test(every_allocation_may_fail),
     };
 

@@ -45,16 +45,26 @@ def check(holds, *why):
         sys.exit("\n".join(map(str, why)))
 
 
-# SIGUSR1 goes through mpirun to all ranks: 75, and a command that continues with mpirun.
+# SIGUSR1 goes through mpirun to all ranks: 75, and a command that continues with mpirun. A second one changes nothing.
 job = start([*launcher, "2", fast, *SMALL, *SHARED, "--steps", "100000000", "--evaluate", "no", "--checkpoint",
              "c.safetensors", "--checkpoint-every", "5steps", "--json"])
 wait_for("c.safetensors")
+job.send_signal(signal.SIGUSR1)
+time.sleep(0.002)
 job.send_signal(signal.SIGUSR1)
 out, said = job.communicate(timeout=QUICK)
 check(job.returncode == 75, "SIGUSR1: exit code", job.returncode, said)
 check(json.loads(out)["stop"] == "canceled" and json.loads(out)["checkpoint"] == "c.safetensors", out)
 again = re.search("^continue with: (.*)$", said, re.M)
 check(again and again[1].startswith(" ".join([*launcher, "2"]) + " fast train "), said)
+
+# Ranks agree to stop every 32 steps: a checkpoint that is due at the same step is saved once.
+job = start([*launcher, "2", fast, *SMALL, *SHARED, "--steps", "100000000", "--evaluate", "no", "--strategy",
+             "elastic_sync", "--checkpoint", "e.safetensors", "--checkpoint-every", "32steps"])
+wait_for("e.safetensors")
+job.send_signal(signal.SIGUSR1)
+out, said = job.communicate(timeout=QUICK)
+check(job.returncode == 75, "SIGUSR1 at a checkpoint: exit code", job.returncode, said)
 
 # Ctrl-C is a signal that mpirun answers itself, with 1: the run is saved all the same.
 job = start([*launcher, "2", fast, *SMALL, *SHARED, "--steps", "100000000", "--evaluate", "no", "--checkpoint",
@@ -75,6 +85,19 @@ wait_for("s.safetensors")
 job.send_signal(signal.SIGINT)
 out, said = job.communicate(timeout=QUICK)
 check(job.returncode == 75, "the script: exit code", job.returncode, said)
+
+# A rank that hangs for good: the others of an asynchronous run come to the end, with the result and its exit code.
+job = start([*launcher, "3", fast, *SMALL, "--workers", "3", "--transport", "mpi", "--strategy", "gossip_async",
+             "--steps", "4000", "--evaluate", "no", "--timeout", "1.5", "--json"])
+ranks = []
+while len(ranks) < 3 and job.poll() is None:
+    ranks = [int(pid) for pid in open(f"/proc/{job.pid}/task/{job.pid}/children").read().split()]
+    time.sleep(0.02)
+time.sleep(1)
+os.kill(ranks[2], signal.SIGSTOP)
+out, said = job.communicate(timeout=QUICK)
+check(job.returncode == 0 and json.loads(out)["workers_lost"] == 1, "a hung rank: exit code", job.returncode, said)
+check("worker 2 does not answer" in said, said)
 
 # Ranks without a worker are mentioned, once.
 code, out, said = run("--steps", "3")

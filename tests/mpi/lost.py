@@ -49,6 +49,9 @@ check("fail", job("fail", "timeout=600"), False,
       ["worker 3 left", *(["worker 3: the disk is full"] if last == 3 else [])])
 # A stopped rank is silent: only deadlines help. The others name it and abort the job.
 check("stop", job("stop", "timeout=5"), False, ["for worker 3"])
+# A rank that hangs while the job starts: the others do not wait for it at their exit.
+if last == 1:
+    check("absent", job("absent", "timeout=1"), False, ["the start took too long: a rank does not answer"])
 check("alone", [program, "well"], True, ["all went well"])
 check("alone, fail", [program, "fail"], False, ["worker 3 left"])
 check("in a batch job", [program, "well"], True, ["all went well"],

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "fast/comm.h"
 #include "transport/mpi/process.h"
+#include "transport/peers.h"
 #include "transport/transport.h"
 
 #include <setjmp.h>
@@ -632,6 +633,36 @@ static void test_memory(void **state)
     fast__world_close(world);
 }
 
+/* Actor 0 says that it is busy, and is so for longer than a timeout; the others wait for it. */
+static fast_err busy(fast_actor *actor, void *ctx)
+{
+    const struct timespec pause = { .tv_sec = 3 };
+    fast_msg *msg = NULL;
+    (void)ctx;
+    if (fast_actor_id(actor) > 0) {
+        FAST_TRY(fast_receive(actor, 0, 1, FAST_SOON, &msg));
+        fast_msg_free(msg);
+        return FAST_OK;
+    }
+    fast__peers_tell_busy(actor);
+    nanosleep(&pause, NULL);
+    fast__peers_tell_stood(actor);
+    for (int64_t id = 1; id < fast_actor_count(actor); id++) {
+        FAST_TRY(fast_msg_new(actor, 1, &msg));
+        FAST_TRY(fast_send(actor, id, &msg));
+    }
+    return FAST_OK;
+}
+
+static void test_busy(void **state)
+{
+    const char *const these[] = { "transport=mpi", "timeout=2", NULL };
+    const fast_role roles[] = { { "worker", ranks, busy, NULL } };
+    (void)state;
+    if (ranks == 2 && fast_actors_run(these, roles, 1, NULL))
+        fail_msg("%s", fast_error_detail());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -643,6 +674,7 @@ int main(void)
         cmocka_unit_test(test_again),        cmocka_unit_test(test_memory),
         cmocka_unit_test(test_stream),       cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_native_group), cmocka_unit_test(test_native_alone),
+        cmocka_unit_test(test_busy),
     };
     return cmocka_run_group_tests(tests, group_setup, NULL);
 }

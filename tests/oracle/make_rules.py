@@ -6,7 +6,7 @@
 
 "w" holds the first weights, "g" the gradient of each step, "lr" the rate of each step. Every other
 tensor is named by the specification of a rule and holds the weights after each step. torch.optim
-has all rules but LARS and LAMB, which are written here from their papers' formulas.
+has all rules but LARS, LAMB, Lion, Muon and Adam's `freeze`, which are written here from their papers' formulas.
 """
 import json
 import os
@@ -47,7 +47,9 @@ adam
 adam:beta1=0.8,beta2=0.99,eps=0.001
 adam:weight_decay=0.1
 adam:weight_decay=0.1,decay_all=yes,clip_norm=2
+adam:freeze=4
 adamw
+adamw:freeze=3,weight_decay=0.3
 adamw:weight_decay=0.3
 adamw:weight_decay=0.3,decay_all=yes,clip_value=0.5
 lars
@@ -60,6 +62,15 @@ lamb:weight_decay=0.1,beta1=0.8,beta2=0.99
 lamb:weight_decay=0.1,decay_all=yes
 lamb:weight_decay=0,clip_norm=1
 lamb:clip_value=0.5
+lion
+lion:beta1=0.8,beta2=0.95,weight_decay=0.3
+lion:weight_decay=0.1,decay_all=yes,clip_norm=2
+lion:clip_value=0.5
+muon
+muon:momentum=0.9,nesterov=no,iterations=3,weight_decay=0.1
+muon:others=0.5,beta1=0.8,beta2=0.99,weight_decay=0.1,decay_all=yes
+muon:clip_norm=1
+muon:clip_value=0.5
 """.split()
 
 
@@ -103,12 +114,88 @@ class Lamb:
                 p -= group["lr"] * ratio * u
 
 
+class FrozenAdam:
+    """1-bit Adam without compression, Tang et al. 2021: after `freeze` steps g is the momentum."""
+
+    def __init__(self, groups, betas, eps, freeze):
+        self.param_groups, self.betas, self.eps, self.freeze = groups, betas, eps, freeze
+        self.m, self.v, self.t = {}, {}, 0
+
+    def step(self):
+        self.t += 1
+        b1, b2 = self.betas
+        last = min(self.t, self.freeze)
+        for group in self.param_groups:
+            for p in group["params"]:
+                step = p.grad
+                if self.t <= self.freeze:
+                    self.m[p] = b1 * self.m.get(p, 0) + (1 - b1) * p.grad
+                    self.v[p] = b2 * self.v.get(p, 0) + (1 - b2) * p.grad ** 2
+                    step = self.m[p] / (1 - b1 ** self.t)
+                p *= 1 - group["lr"] * group["weight_decay"]
+                p -= group["lr"] * step / ((self.v[p] / (1 - b2 ** last)).sqrt() + self.eps)
+
+
+class Lion:
+    """Chen et al. 2023, algorithm 2."""
+
+    def __init__(self, groups, betas):
+        self.param_groups, self.betas, self.m = groups, betas, {}
+
+    def step(self):
+        b1, b2 = self.betas
+        for group in self.param_groups:
+            for p in group["params"]:
+                m = self.m.get(p, torch.zeros_like(p))
+                p *= 1 - group["lr"] * group["weight_decay"]
+                p -= group["lr"] * torch.sign(b1 * m + (1 - b1) * p.grad)
+                self.m[p] = b2 * m + (1 - b2) * p.grad
+
+
+class Muon:
+    """Jordan et al. 2024: momentum and Newton-Schulz on matrices, in doubles; AdamW on the rest."""
+
+    def __init__(self, groups, momentum, nesterov, iterations, others, betas, eps):
+        self.param_groups, self.mu, self.nesterov, self.iterations = groups, momentum, nesterov, iterations
+        self.others, self.betas, self.eps, self.t = others, betas, eps, 0
+        self.m, self.v = {}, {}
+
+    def matrix(self, p, group):
+        g = p.grad.double()
+        v = self.mu * self.v.get(p, 0) + g
+        self.v[p] = v
+        x = g + self.mu * v if self.nesterov else v
+        x = x / (x.norm() + 1e-7)
+        tall = x.shape[0] > x.shape[1]
+        x = x.T if tall else x
+        for _ in range(self.iterations):
+            a = x @ x.T
+            x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+        x = x.T if tall else x
+        p *= 1 - group["lr"] * group["weight_decay"]
+        p -= group["lr"] * max(1, p.shape[0] / p.shape[1]) ** 0.5 * x
+
+    def vector(self, p, group):
+        b1, b2, lr = *self.betas, group["lr"] * self.others
+        m = b1 * self.m.get(p, 0) + (1 - b1) * p.grad
+        v = b2 * self.v.get(p, 0) + (1 - b2) * p.grad ** 2
+        self.m[p], self.v[p] = m, v
+        p *= 1 - lr * group["weight_decay"]
+        p -= lr * (m / (1 - b1 ** self.t)) / ((v / (1 - b2 ** self.t)).sqrt() + self.eps)
+
+    def step(self):
+        self.t += 1
+        for group in self.param_groups:
+            for p in group["params"]:
+                (self.matrix if p.dim() > 1 else self.vector)(p, group)
+
+
 def make(rule, o, params):
     """The optimizer of a case; pops the options that it uses from `o`."""
     def real(key, standard):
         return float(o.pop(key, standard))
 
-    decay = real("weight_decay", {"adamw": 0.01, "lamb": 0.01}.get(rule, 0))
+    decay = real("weight_decay", {"adamw": 0.01, "lamb": 0.01, "lion": 0.01}.get(rule, 0))
     every = o.pop("decay_all", "no") == "yes"
     groups = []
     for (_, _, decays), p in zip(SEGMENTS, params):
@@ -133,9 +220,16 @@ def make(rule, o, params):
                              centered=o.pop("centered", "no") == "yes")
     if rule == "lars":
         return Lars(groups, real("momentum", 0.9), real("trust", 0.001))
-    betas = (real("beta1", 0.9), real("beta2", 0.999))
+    betas = (real("beta1", 0.9), real("beta2", {"lion": 0.99, "muon": 0.95}.get(rule, 0.999)))
+    if rule == "lion":
+        return Lion(groups, betas)
+    if rule == "muon":
+        return Muon(groups, real("momentum", 0.95), o.pop("nesterov", "yes") == "yes",
+                    int(o.pop("iterations", 5)), real("others", 0.015), betas, real("eps", 1e-8))
     if rule == "lamb":
         return Lamb(groups, betas, real("eps", 1e-6))
+    if "freeze" in o:
+        return FrozenAdam(groups, betas, real("eps", 1e-8), int(o.pop("freeze")))
     kind = {"adam": optim.Adam, "adamw": optim.AdamW}[rule]
     return kind(groups, betas=betas, eps=real("eps", 1e-8))
 

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -40,6 +41,7 @@ static const char *const specs[] = {
     "ps:slack=0,replicas=1",
     "ps:slack=3,eager=yes",
     "ps:value=0.05",
+    "ps:value=0.05,weak=yes",
     "ps:softsync=2",
     "ps:fetch=4,push=4,send=mean",
     "ps:servers=2,epochs=0.75",
@@ -75,6 +77,7 @@ enum { EVERY = 1, TURNS = 3 };
 static fast_run *open_run(const char *spec, const char *evaluate, const char *target)
 {
     const bool shares = strncmp(spec, "hogwild", 7) == 0; /* which needs one memory */
+    const bool bounds = strstr(spec, "value=") != NULL;   /* steps of plain SGD */
     char strategy[128];
     const char *options[] = { strategy,
                               "engine=ref",
@@ -87,6 +90,7 @@ static fast_run *open_run(const char *spec, const char *evaluate, const char *ta
                               shares ? "cluster=laptop" : "cluster=hetero",
                               "timeout=1000",
                               "steps=2000",
+                              bounds ? "optimizer=sgd" : "optimizer=momentum:weight_decay=0.0005",
                               evaluate,
                               target,
                               NULL };
@@ -229,6 +233,49 @@ static void who_comes_back_is_waited_for(void **state)
     fast_run_close(run);
 }
 
+/* A worker that is cut off for good has nobody who waits for it: servers give up on it too. */
+static void who_is_cut_off_holds_nobody(void **state)
+{
+    static const char *const faults[] = { "faults=partition 2 at 1ms",
+                                          "faults=partition 1,2,3 at 1ms",
+                                          "faults=partition 2 at 1ms; crash 1 at 2ms" };
+
+    (void)state;
+    alarm(300); /* a run that hangs fails */
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i += EVERY) {
+        char strategy[128];
+        const char *options[] = { strategy,
+                                  faults[i % 3],
+                                  "engine=ref",
+                                  "model=mlp:hidden=12",
+                                  "data=digits:train=160,test=24",
+                                  "batch=8",
+                                  "plan=no",
+                                  "workers=4",
+                                  "transport=sim",
+                                  "cluster=ethernet-10g:detection=1000000s",
+                                  "timeout=2",
+                                  "steps=200",
+                                  "evaluate=end",
+                                  NULL };
+        fast_run *run = NULL;
+
+        if (strncmp(specs[i], "hogwild", 7) == 0) /* needs one memory */
+            continue;
+        snprintf(strategy, sizeof strategy, "strategy=%s", specs[i]);
+        if (fast_run_open(options, &run))
+            fail_msg("%s: %s", specs[i], fast_error_detail());
+        const fast_err err = fast_run_train(run);
+        /* Synchronous workers fail, and say for whom they waited. */
+        if (err && !strstr(fast_error_detail(), "worker"))
+            fail_msg("%s: %s", specs[i], fast_error_detail());
+        if (!err && fast_run_result(run)->virtual_time_s > 100)
+            fail_msg("%s: it took %g s", specs[i], fast_run_result(run)->virtual_time_s);
+        fast_run_close(run);
+    }
+    alarm(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +283,7 @@ int main(void)
         cmocka_unit_test(cancels_take_no_deadline),
         cmocka_unit_test(threads_take_no_deadline),
         cmocka_unit_test(who_comes_back_is_waited_for),
+        cmocka_unit_test(who_is_cut_off_holds_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
  * Method: a ring of actors under a schedule of faults; the checker of timelines reads the file.
  */
 #include "fast/comm.h"
+#include "fast/run.h"
 
 #include "base/err.h"
 #include "base/file.h"
@@ -75,8 +76,60 @@ static void test_faults(void **state)
     run("partition 0,1|2,3 at 500us for 500us", 8, "\"name\":\"partition ends\"");
 }
 
+/* A worker that hangs or crashes has a mark in its own row, once, at the time it was found out. */
+static void test_lost(void **state)
+{
+    static const char *const cases[][2] = { { "faults=pause 2 at 1ms for 100000s",
+                                              "does not answer" },
+                                            { "faults=crash 2 at 1ms", "is lost" } };
+    char path[64], trace[80], why[256];
+    trace_summary summary;
+
+    (void)state;
+    snprintf(path, sizeof path, "fault_trace_test.%d.json", (int)getpid());
+    snprintf(trace, sizeof trace, "trace=%s", path);
+    for (int i = 0; i < 2; i++) {
+        const char *options[] = { "engine=ref",
+                                  "model=mlp:hidden=8",
+                                  "data=digits:train=64,test=16",
+                                  "batch=8",
+                                  "plan=no",
+                                  "workers=4",
+                                  "steps=200",
+                                  "strategy=gossip_async:how=pull,p=0.5",
+                                  "transport=sim",
+                                  i == 0 ? "cluster=ethernet-10g:detection=1000000s"
+                                         : "cluster=ethernet-10g",
+                                  "timeout=0.5",
+                                  cases[i][0],
+                                  trace,
+                                  NULL };
+        fast_run *run = NULL;
+        char *text = NULL;
+        size_t size = 0;
+
+        if (fast_run_open(options, &run) || fast_run_train(run))
+            fail_msg("%s", fast_error_detail());
+        fast_run_close(run);
+        if (!trace_check(path, &summary, why))
+            fail_msg("%s: %s", cases[i][0], why);
+        assert_int_equal(fast__file_read(path, 1 << 26, &text, &size), FAST_OK);
+        unlink(path);
+        const char *at = strstr(text, cases[i][1]);
+        assert_non_null(at);
+        const char *line = at;
+        while (line > text && line[-1] != '\n')
+            line--;
+        const char *tid = strstr(line, "\"tid\":2");
+        if (!tid || tid > strchr(line, '\n') || strstr(at + 1, cases[i][1]))
+            fail_msg("%s: %.200s", cases[i][0], line);
+        fast__free(text);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_faults) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_faults),
+                                        cmocka_unit_test(test_lost) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

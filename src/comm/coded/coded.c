@@ -6,10 +6,11 @@
  *
  *   rounds   the codec's messages can be summed: a dense allreduce for each of its rounds
  *            (PowerSGD, Vogels et al. 2019)
- *   sparse   entries of sparse codecs: the allreduce of streams, which become dense (sparse.c)
+ *   double, split, butterfly
+ *            entries of sparse codecs: an allreduce of streams, which become dense (sparse.c)
  *   gather   encodings go around a ring, frozen, and each member adds them up by rank:
  *            P - 1 messages, (P - 1) c bytes
- *   striped  member r owns slice r. Encoded slices go to their owners, which add them up, encode
+ *   stripes  member r owns slice r. Encoded slices go to their owners, which add them up, encode
  *            the sum with a codec of its own and send that to all: 2 (P - 1) messages,
  *            (P - 1) / P (c + d) bytes, d those of the sum. The owner has a residual of its own:
  *            error feedback on both sides (Seide et al. 2014, 1-bit SGD)
@@ -37,17 +38,19 @@ enum {
 };
 
 struct fast_coded {
-    fast_coded_way way;  /* method of the sum */
-    int64_t size;        /* of the group */
-    int64_t rank;        /* in it */
-    int64_t count;       /* of floats */
-    unsigned traits;     /* of the codec of what is sent */
-    fast_coder *up;      /* of whole vectors; NULL where striped */
-    int64_t *cuts;       /* [size + 1]: first element of each slice; NULL unless striped */
-    fast_coder **slices; /* [size]: to each owner; NULL for empty slices */
-    fast_coder **downs;  /* [size]: from each owner, NULL for empty slices; this rank's encodes */
+    fast_coded_way way;    /* method of the sum */
+    fast_sparse_plan plan; /* layers of a butterfly of streams */
+    int64_t size;          /* of the group */
+    int64_t rank;          /* in it */
+    int64_t count;         /* of floats */
+    unsigned traits;       /* of the codec of what is sent */
+    fast_coder *up;        /* of whole vectors; NULL where striped */
+    int64_t *cuts;         /* [size + 1]: first element of each slice; NULL unless striped */
+    fast_coder **slices;   /* [size]: to each owner; NULL for empty slices */
+    fast_coder **downs;    /* [size]: from each owner, NULL for empty slices; this rank's encodes */
     const fast_chain *chains[2]; /* up, down */
     fast_allgatherv_part *parts; /* [size]: encodings, by rank */
+    float *total;                /* EF21: [count], the sum of all estimates; else NULL */
     uint32_t *index;             /* sparse: [count] */
     float *value;                /* sparse: [count]; rounds: the longest round's vector */
     fast_coded_figures own;      /* figures, where the caller gave none */
@@ -90,6 +93,7 @@ static fast_err open_stripes(fast_coded *c, const fast_coded_options *o)
     FAST_ASSERT(c->size == o->size && !c->slices);
     const unsigned exact = FAST_CODEC_ACCUMULATES | FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED;
     const bool feeds = (fast__chain_traits(o->down) & exact) == 0;
+    const int feedback = o->feedback == FAST_FEEDBACK_EF21 ? 1 : o->feedback;
 
     FAST_TRY(fast__alloc("coders of slices", c->size, sizeof *c->slices, &c->slices));
     FAST_TRY(fast__alloc("coders of slices", c->size, sizeof *c->downs, &c->downs));
@@ -107,7 +111,7 @@ static fast_err open_stripes(fast_coded *c, const fast_coded_options *o)
         options.chain = o->down;
         options.flow = (uint64_t)(r + 1) << 32;
         options.workers = 1;
-        options.feedback = r != c->rank ? 2 : o->feedback == 1 && !feeds ? 0 : o->feedback;
+        options.feedback = r != c->rank ? 2 : feedback == 1 && !feeds ? 0 : feedback;
         FAST_TRY(fast__coder_new(&options, &c->downs[r]));
     }
     return FAST_OK;
@@ -121,13 +125,14 @@ static fast_err open_whole(fast_coded *c, const fast_coded_options *o)
     int64_t longest = 0;
 
     FAST_TRY(fast__coder_new(&options, &c->up));
-    FAST_TRY(fast__coded_choose(o, fast__coder_block_count(c->up), &c->way));
+    FAST_TRY(fast__coded_choose(o, fast__coder_block_count(c->up), &c->way, &c->plan));
+    atomic_store(&c->figures->way, c->way);
     if (c->way == FAST_CODED_STRIPED) {
         fast__coder_free(c->up);
         c->up = NULL;
         return open_stripes(c, o);
     }
-    if (c->way == FAST_CODED_SPARSE) {
+    if (c->way >= FAST_CODED_SPARSE && c->way <= FAST_CODED_BUTTERFLY) {
         longest = c->count;
         FAST_TRY(fast__alloc("entries", c->count, sizeof *c->index, &c->index));
     }
@@ -156,6 +161,9 @@ fast_err fast__coded_new(const fast_coded_options *o, fast_coded **out)
     fast_err err = fast__alloc("encodings", c->size, sizeof *c->parts, &c->parts);
     if (!err)
         err = open_whole(c, o);
+    if (!err && o->feedback == FAST_FEEDBACK_EF21)
+        err = fast__vector_new(o->device ? o->device : &fast__host, "the sum of estimates",
+                               c->count, &c->total);
     if (err)
         fast__coded_free(c);
     else
@@ -180,6 +188,7 @@ void fast__coded_free(fast_coded *c)
     fast__free(c->downs);
     fast__free(c->parts);
     fast__free(c->index);
+    fast__vector_free(c->total);
     fast__vector_free(c->value);
     fast__free(c);
 }
@@ -199,6 +208,13 @@ fast_coded_way fast__coded_way(const fast_coded *c)
 {
     FAST_ASSERT(c->way != FAST_CODED_AUTO);
     return c->way;
+}
+
+/* Estimates need the whole vector: the residual is changed after its last block. */
+bool fast__coded_estimates(const fast_coded *c)
+{
+    FAST_ASSERT(c->size > 0);
+    return c->total != NULL;
 }
 
 /* Counted since the object was made, or since the caller's figures were. */
@@ -227,7 +243,7 @@ bool fast__coded_remembers(const fast_coded *c)
     for (int64_t k = 0; k < 2 * c->size && floats == 0; k++)
         if (coder_at(c, k))
             (void)fast__coder_state(coder_at(c, k), &floats);
-    return floats > 0;
+    return floats > 0 || c->total;
 }
 
 /* A record of each coder: the number of its encodings, then its floats. */
@@ -248,6 +264,11 @@ void fast__coded_pack(const fast_coded *c, fast_pack *pack, int64_t kind)
         if (count > 0)
             fast__vector_copy(count, state, at + sizeof encodings);
     }
+    uint8_t *at = c->total
+                      ? fast__pack_add(pack, kind, 2 * c->size, (size_t)c->count * sizeof *c->total)
+                      : NULL;
+    if (at)
+        fast__vector_copy(c->count, c->total, at);
 }
 
 /* The record may come from a damaged file: its number and size are checked before it is used. */
@@ -260,6 +281,12 @@ fast_err fast__coded_unpack(fast_coded *c, const fast_pack_record *record)
     float *state = coder ? fast__coder_state(coder, &count) : NULL;
     const size_t size = (size_t)count * sizeof *state;
 
+    /* The record after those of the coders is the sum of estimates. */
+    if (c->total && record->number == 2 * c->size &&
+        record->size == (size_t)c->count * sizeof *c->total) {
+        fast__vector_copy(c->count, record->data, c->total);
+        return FAST_OK;
+    }
     if (!coder || record->size != sizeof encodings + size)
         return fast__fail(FAST_EFORMAT, "%zu bytes are not the codec's state of sum %lld",
                           record->size, (long long)record->number);
@@ -276,6 +303,8 @@ void fast__coded_restart(fast_coded *c, int64_t sums)
     for (int64_t k = 0; k < 2 * c->size; k++)
         if (coder_at(c, k))
             fast__coder_restart(coder_at(c, k), sums);
+    if (c->total)
+        fast__vector_fill(c->count, 0, c->total);
 }
 
 /* Codecs at work. */
@@ -327,6 +356,9 @@ static fast_err encode(coded_call *k, const fast_chain *chain, fast_coder *coder
     FAST_TRY(fast_buffer_new(actor, fast__coder_bound(coder), &buffer));
     uint8_t *data = fast_buffer_data(buffer);
     const size_t size = fast__coder_encode(coder, k->step, k->progress, x, data);
+    /* EF21 in terms of the residual e = -h, which is now x + e - C(x + e): h grows by C(x + e). */
+    if (k->c->total && chain == k->c->chains[0])
+        fast__vector_axpy(count, -1, x, fast__coder_residual(coder));
     fast_buffer_freeze(buffer);
     *out = (fast_allgatherv_part){ buffer, data, size };
     fast__count(&f->bytes_in, count * (int64_t)sizeof *x);
@@ -464,7 +496,7 @@ static fast_err sum_sparse(coded_call *k, float *x)
                                 SPARSE_OPERATIONS * (double)own->size, 3 * (double)own->size,
                                 &c->figures->decode_ns));
     fast__count(&c->figures->bytes_dec, c->count * (int64_t)sizeof *x);
-    return fast_allreduce_sparse(k->group, &s, x, k->deadline);
+    return fast__allreduce_sparse(k->group, &s, &c->plan, x, k->deadline);
 }
 
 /* Gather: encodings go around a ring, and all members decode all of them. */
@@ -550,10 +582,9 @@ static fast_err sum_striped(coded_call *k, float *x)
 
 /* The methods. */
 static fast_err (*const sums[])(coded_call *k, float *x) = {
-    [FAST_CODED_ROUNDS] = sum_rounds,
-    [FAST_CODED_SPARSE] = sum_sparse,
-    [FAST_CODED_GATHER] = sum_gather,
-    [FAST_CODED_STRIPED] = sum_striped,
+    [FAST_CODED_ROUNDS] = sum_rounds, [FAST_CODED_SPARSE] = sum_sparse,
+    [FAST_CODED_SPLIT] = sum_sparse,  [FAST_CODED_BUTTERFLY] = sum_sparse,
+    [FAST_CODED_GATHER] = sum_gather, [FAST_CODED_STRIPED] = sum_striped,
 };
 
 fast_err fast__coded_sum(fast_coded *c, fast_group *group, int64_t step, double progress, float *x,
@@ -570,7 +601,14 @@ fast_err fast__coded_sum(fast_coded *c, fast_group *group, int64_t step, double 
         return FAST_OK;
     FAST_TRY(fast__collective_begin(&k.collective));
     k.deadline = fast__deadline(group->actor, deadline);
-    const fast_err err = sums[c->way](&k, x);
+    fast_err err = sums[c->way](&k, x);
+    /* EF21: x is the sum of the differences that were sent. It becomes that of the estimates, which
+     * all members hold with the same bits. */
+    if (!err && c->total) {
+        fast__vector_add(c->count, x, c->total);
+        fast__vector_copy(c->count, c->total, x);
+        err = fast_charge(group->actor, (double)c->count, 12 * (double)c->count);
+    }
     drop_parts(c);
     return err ? fast__group_fail(group, err) : FAST_OK;
 }

@@ -161,18 +161,21 @@ static void run(const char *transport, int64_t members, job *j)
 /* A codec by every way that it has. */
 static void check_ways(const fast_codec *codec, int64_t members)
 {
-    static const fast_coded_way ways[] = { FAST_CODED_AUTO, FAST_CODED_SPARSE, FAST_CODED_GATHER,
-                                           FAST_CODED_STRIPED, FAST_CODED_STRIPED };
+    static const fast_coded_way ways[] = {
+        FAST_CODED_AUTO,   FAST_CODED_SPARSE,  FAST_CODED_MERGED,
+        FAST_CODED_GATHER, FAST_CODED_STRIPED, FAST_CODED_STRIPED
+    };
 
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
+        const bool merged = i == 1 || i == 2;
         job j = { .up = codec->name,
-                  .down = i == 4 ? codec->name : "none",
+                  .down = i == 5 ? codec->name : "none",
                   .way = ways[i],
-                  .scope = i == 1 ? 2 : 0,
+                  .scope = merged ? 2 : 0,
                   .sums = SUMS };
         job again = j;
 
-        if ((ways[i] == FAST_CODED_SPARSE && !codec->pairs) || (i > 0 && codec->rounds))
+        if ((merged && !codec->pairs) || (i > 0 && codec->rounds))
             continue;
         run("sim", members, &j);
         run("threads", members, &again);
@@ -345,6 +348,7 @@ static void test_choice(void **state)
         const char *codec;
         int64_t count, members;
         fast_coded_way way;
+        const char *sum;
     } cases[] = {
         { "topk:ratio=0.001", 1000000, 2, FAST_CODED_GATHER },
         { "topk:ratio=0.001", 1000000, 64, FAST_CODED_SPARSE },
@@ -353,6 +357,11 @@ static void test_choice(void **state)
         { "onebit", 1000000, 128, FAST_CODED_STRIPED },
         { "fp16", 1000000, 16, FAST_CODED_STRIPED },
         { "fp16", 100, 4, FAST_CODED_GATHER },
+        { "topk:ratio=0.001", 1000000, 4, FAST_CODED_SPARSE, "sparse" },
+        { "topk:ratio=0.1", 1000000, 8, FAST_CODED_SPLIT, "sparse" },
+        { "topk:ratio=0.1", 100, 8, FAST_CODED_SPARSE, "sparse" },
+        { "topk:ratio=0.1", 100, 2, FAST_CODED_BUTTERFLY, "butterfly" },
+        { "fp16", 100, 4, FAST_CODED_STRIPED, "stripes" },
     };
 
     (void)state;
@@ -363,13 +372,14 @@ static void test_choice(void **state)
         const fast_layout one = { &whole, 1, cases[i].count };
         fast_chain *chain = NULL, *none = NULL;
         fast_coded_way way = FAST_CODED_AUTO;
+        fast_sparse_plan plan;
 
         assert_int_equal(fast__chain_open(cases[i].codec, &chain), FAST_OK);
         assert_int_equal(fast__chain_open("none", &none), FAST_OK);
         const fast_coded_options o = {
-            .up = chain, .down = none, .layout = &one, .size = cases[i].members
+            .up = chain, .down = none, .layout = &one, .size = cases[i].members, .sum = cases[i].sum
         };
-        assert_int_equal(fast__coded_choose(&o, 1, &way), FAST_OK);
+        assert_int_equal(fast__coded_choose(&o, 1, &way, &plan), FAST_OK);
         if (way != cases[i].way)
             fail_msg("%s over %lld members: way %d", cases[i].codec, (long long)cases[i].members,
                      (int)way);
@@ -378,13 +388,40 @@ static void test_choice(void **state)
     }
 }
 
+/* Methods by name, and texts that name no method. */
+static void test_names(void **state)
+{
+    static const char *const bad[] = { "",
+                                       "doubl",
+                                       "rounds",
+                                       "gather:2",
+                                       "butterfly:",
+                                       "butterfly:3",
+                                       "butterfly:4x",
+                                       "butterfly:512",
+                                       "butterfly:2x2x2x2x2x2x2x2x2",
+                                       "butterfly:4,2",
+                                       "butterfly:-2" };
+    fast_coded_way way = FAST_CODED_AUTO;
+    fast_sparse_plan plan;
+
+    (void)state;
+    assert_int_equal(fast__coded_way_parse("butterfly:8x4x2", &way, &plan), FAST_OK);
+    assert_true(way == FAST_CODED_BUTTERFLY && plan.count == 3);
+    assert_true(plan.degrees[0] == 8 && plan.degrees[1] == 4 && plan.degrees[2] == 2);
+    assert_string_equal(fast__coded_way_name(way), "butterfly");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (fast__coded_way_parse(bad[i], &way, &plan) != FAST_EINVAL)
+            fail_msg("%s is read", bad[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_codecs), cmocka_unit_test(test_feedback),
         cmocka_unit_test(test_votes),      cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_deadline),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_choice),     cmocka_unit_test(test_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

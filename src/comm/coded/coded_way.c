@@ -4,20 +4,24 @@
  * bytes of its encoding and d entries of it, as a probe has them,
  *
  *     gather    (P - 1) (b n + M)
- *     sparse    sum over log2 P rounds j of (min(8 u_j, 4) n + M),  u_j = 1 - (1 - d)^(2^j)
- *     striped   (P - 1) (b n / P + M + 4 n / P + M)
+ *     double    sum over log2 P rounds j of (min(8 u_j, 4) n + M),  u_j = 1 - (1 - d)^(2^j)
+ *     split     (P - 1) (min(8 d, 4) n / P + M + min(8 u, 4) n / P + M),  u = 1 - (1 - d)^P
+ *     stripes   (P - 1) (b n / P + M + 4 n / P + M)
  *
  * is what a member sends, where M bytes are what a message costs besides its own: about latency
  * times bandwidth, on networks as in memory. Entries of different members are taken to be
  * independent. All of it is the same at every member and on every transport, so the sum has the
  * same bits everywhere; a cost that is measured would choose other ways, and other bits, from run
- * to run. The least cost wins, before others in the order above.
+ * to run. The least cost wins, before others in the order above. `auto` chooses among gather,
+ * double and stripes, `sparse` between double and split, as SparCML does; each can be asked for by
+ * its name.
  */
 #include "base/memory.h"
 #include "base/rng.h"
 #include "comm/coded.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MESSAGE_BYTES = 8192, PROBE_MAX = 1 << 16 };
@@ -38,7 +42,7 @@ fast_coder_options fast__coded_coder(const fast_coded_options *o, int64_t offset
                                  .offset = offset,
                                  .count = count,
                                  .scope = o->scope,
-                                 .feedback = o->feedback,
+                                 .feedback = o->feedback == FAST_FEEDBACK_EF21 ? 1 : o->feedback,
                                  .small = o->small,
                                  .workers = o->size,
                                  .seed = o->seed,
@@ -108,37 +112,153 @@ static double cost_sparse(double members, double n, double entries)
     return cost;
 }
 
+/* Return the bytes of split and allgather: the parts of the own entries to their owners, then the
+ * sum of the own part, which has the entries of all members, to all others. */
+static double cost_split(double members, double n, double entries)
+{
+    FAST_ASSERT(members >= 1 && entries >= 0 && entries <= 1);
+    const double sum = 1 - pow(1 - entries, members);
+
+    return (members - 1) *
+           ((fmin(8 * entries, 4) + fmin(8 * sum, 4)) * n / members + 2 * MESSAGE_BYTES);
+}
+
+/* As they are typed and told; MERGED is `sparse`, the name of SparCML's choice. */
+static const char *const names[FAST_CODED_WAYS] = {
+    [FAST_CODED_AUTO] = "auto",     [FAST_CODED_ROUNDS] = "rounds",
+    [FAST_CODED_SPARSE] = "double", [FAST_CODED_SPLIT] = "split",
+    [FAST_CODED_MERGED] = "sparse", [FAST_CODED_BUTTERFLY] = "butterfly",
+    [FAST_CODED_GATHER] = "gather", [FAST_CODED_STRIPED] = "stripes",
+};
+
+const char *fast__coded_way_name(fast_coded_way way)
+{
+    FAST_ASSERT(way >= 0 && way < FAST_CODED_WAYS);
+    return names[way];
+}
+
+/* Read "4x2x2", the degrees of a butterfly. */
+static fast_err parse_degrees(const char *text, fast_sparse_plan *plan)
+{
+    FAST_ASSERT(text && plan->count == 0);
+    for (const char *at = text;;) {
+        char *end = NULL;
+        const long long degree = strtoll(at, &end, 10);
+
+        if (end == at || (*end && *end != 'x') || degree < 2 || degree > FAST_SPARSE_DEGREE_MAX ||
+            (degree & (degree - 1)) != 0 || plan->count == FAST_SPARSE_LAYERS_MAX)
+            return fast__fail(FAST_EINVAL,
+                              "codec_sum=butterfly:%.40s: degrees are up to %d powers of two to "
+                              "%d, like 4x2",
+                              text, FAST_SPARSE_LAYERS_MAX, FAST_SPARSE_DEGREE_MAX);
+        plan->degrees[plan->count++] = degree;
+        /* The text ends after a degree, never after an x. */
+        if (!*end)
+            return FAST_OK;
+        at = end + 1;
+    }
+}
+
+/* The split is a butterfly of one layer, as wide as the group; more members make a second layer. */
+fast_err fast__coded_way_parse(const char *text, fast_coded_way *way_out,
+                               fast_sparse_plan *plan_out)
+{
+    const size_t length = strcspn(text, ":");
+    int way = 0;
+
+    FAST_ASSERT(way_out && plan_out);
+    while (way < FAST_CODED_WAYS && (way == FAST_CODED_ROUNDS || strlen(names[way]) != length ||
+                                     memcmp(names[way], text, length) != 0))
+        way++;
+    if (way == FAST_CODED_WAYS || (text[length] && way != FAST_CODED_BUTTERFLY))
+        return fast__fail(
+            FAST_EINVAL,
+            "no codec_sum \"%.60s\"; it is one of auto, gather, stripes, sparse, double, "
+            "split, butterfly and butterfly:4x2",
+            text);
+    *plan_out = (fast_sparse_plan){ 0 };
+    if (way == FAST_CODED_SPLIT)
+        *plan_out = (fast_sparse_plan){ 1, { FAST_SPARSE_DEGREE_MAX } };
+    if (way == FAST_CODED_BUTTERFLY)
+        FAST_TRY(parse_degrees(text[length] ? text + length + 1 : "4x2", plan_out));
+    *way_out = (fast_coded_way)way;
+    return FAST_OK;
+}
+
+/* Refuse a method that the codec does not allow. */
+static fast_err check_way(const fast_coded_options *o, fast_coded_way way, bool pairs)
+{
+    const fast_codec *codec = fast__chain_codec(o->up);
+    const bool merges = way >= FAST_CODED_SPARSE && way <= FAST_CODED_MERGED;
+
+    FAST_ASSERT(way != FAST_CODED_AUTO);
+    if ((way == FAST_CODED_ROUNDS) != (codec && codec->rounds))
+        return fast__fail(FAST_EINVAL, "codec %s: only codecs with rounds are summed by rounds",
+                          fast__chain_text(o->up));
+    if (merges && !pairs)
+        return fast__fail(FAST_EINVAL,
+                          "codec %s: there are no entries to be merged by %s, which needs a sparse "
+                          "codec like topk, of the whole model",
+                          fast__chain_text(o->up), names[way]);
+    if (way != FAST_CODED_STRIPED && !fast__chain_is_none(o->down))
+        return fast__fail(FAST_EINVAL,
+                          "codec_down=%s encodes the sums of stripes, and no member owns one with "
+                          "codec_sum=%s; leave one out",
+                          fast__chain_text(o->down), names[way]);
+    return FAST_OK;
+}
+
+/* Choose by cost: among gather, double and stripes, or with `merged` between double and split. */
+static fast_err choose_cheapest(const fast_coded_options *o, bool pairs, bool merged,
+                                fast_coded_way *out)
+{
+    const double members = (double)o->size, n = (double)o->layout->count;
+    probe p = { 0 };
+
+    FAST_ASSERT(o->size > 1);
+    FAST_TRY(probe_chain(o, pairs, &p));
+    const double gather = (members - 1) * (p.bytes * n + MESSAGE_BYTES);
+    const double striped = (members - 1) * ((p.bytes + 4) * n / members + 2 * MESSAGE_BYTES);
+    const double doubled = pairs ? cost_sparse(members, n, p.entries) : INFINITY;
+
+    if (merged)
+        *out = cost_split(members, n, p.entries) < doubled ? FAST_CODED_SPLIT : FAST_CODED_SPARSE;
+    else if (doubled < gather && doubled <= striped)
+        *out = FAST_CODED_SPARSE;
+    else if (striped < gather)
+        *out = FAST_CODED_STRIPED;
+    return FAST_OK;
+}
+
 /* Equal at all members: nothing that differs between them is used. */
-fast_err fast__coded_choose(const fast_coded_options *o, int64_t blocks, fast_coded_way *out)
+fast_err fast__coded_choose(const fast_coded_options *o, int64_t blocks, fast_coded_way *out,
+                            fast_sparse_plan *plan_out)
 {
     FAST_ASSERT(blocks > 0 && out);
     const fast_codec *codec = fast__chain_codec(o->up);
     const bool pairs = codec && codec->pairs && blocks == 1;
-    const double members = (double)o->size, n = (double)o->layout->count;
-    probe p = { 0 };
+    fast_coded_way way = o->way;
 
-    *out = o->way;
-    if (o->way == FAST_CODED_SPARSE && !pairs)
-        return fast__fail(FAST_EINVAL, "codec %s: there are no entries to be merged",
-                          fast__chain_text(o->up));
-    if ((o->way == FAST_CODED_ROUNDS) != (codec && codec->rounds) && o->way != FAST_CODED_AUTO)
-        return fast__fail(FAST_EINVAL, "codec %s: only codecs with rounds are summed by rounds",
-                          fast__chain_text(o->up));
-    if (o->way != FAST_CODED_AUTO)
-        return FAST_OK;
-    *out = codec && codec->rounds         ? FAST_CODED_ROUNDS
-           : fast__chain_is_none(o->down) ? FAST_CODED_GATHER
-                                          : FAST_CODED_STRIPED;
-    if (*out != FAST_CODED_GATHER || o->size <= 2)
-        return FAST_OK;
-    FAST_TRY(probe_chain(o, pairs, &p));
-    const double gather = (members - 1) * (p.bytes * n + MESSAGE_BYTES);
-    const double striped = (members - 1) * ((p.bytes + 4) * n / members + 2 * MESSAGE_BYTES);
-    const double sparse = pairs ? cost_sparse(members, n, p.entries) : INFINITY;
-    if (sparse < gather && sparse <= striped)
-        *out = FAST_CODED_SPARSE;
-    else if (striped < gather)
-        *out = FAST_CODED_STRIPED;
+    /* A name wins over the number, which tests and other callers in C give. */
+    *plan_out = (fast_sparse_plan){ 0 };
+    if (o->sum)
+        FAST_TRY(fast__coded_way_parse(o->sum, &way, plan_out));
+    if (way != FAST_CODED_AUTO)
+        FAST_TRY(check_way(o, way, pairs));
+    if (way == FAST_CODED_AUTO) {
+        way = codec && codec->rounds         ? FAST_CODED_ROUNDS
+              : fast__chain_is_none(o->down) ? FAST_CODED_GATHER
+                                             : FAST_CODED_STRIPED;
+        if (way == FAST_CODED_GATHER && o->size > 2)
+            FAST_TRY(choose_cheapest(o, pairs, false, &way));
+    } else if (way == FAST_CODED_MERGED) {
+        way = FAST_CODED_SPARSE;
+        if (o->size > 2)
+            FAST_TRY(choose_cheapest(o, pairs, true, &way));
+        if (way == FAST_CODED_SPLIT)
+            FAST_TRY(fast__coded_way_parse(names[way], &way, plan_out));
+    }
+    *out = way;
     return FAST_OK;
 }
 
@@ -164,6 +284,20 @@ fast_err fast__coded_check(const fast_coded_options *o)
     const fast_codec *codec = fast__chain_codec(o->up);
     const char *text = fast__chain_text(o->up);
 
+    if (o->sum) {
+        fast_coded_way way = FAST_CODED_AUTO;
+        fast_sparse_plan plan;
+
+        FAST_TRY(fast__coded_way_parse(o->sum, &way, &plan));
+    }
+    if (o->feedback == FAST_FEEDBACK_EF21 &&
+        ((codec && codec->rounds) || (fast__chain_traits(o->up) & FAST_CODEC_VOTES) ||
+         fast__chain_selects(o->up) || o->small > 0))
+        return fast__fail(FAST_EINVAL,
+                          "codec %s: feedback=ef21 encodes differences to an estimate, which needs "
+                          "a codec that approximates all its elements, like topk or sign, without "
+                          "selections and codec_small",
+                          text);
     if (fast__chain_is_none(o->up) && !fast__chain_is_none(o->down))
         return fast__fail(FAST_EINVAL,
                           "codec_down=%s encodes sums that come back, but updates have no codec: "

@@ -2,12 +2,14 @@
 /*
  * Goal: the sum of sparse vectors is the dense canonical sum to the bit, -0 included; it sends less
  *   where vectors are sparse and never more than dense ones; wrong input is refused.
- * Method: groups of 1 to 9, densities from none to all, beside a dense allreduce by butterfly of
- * the   same vectors; values of very different sizes, some of them -0; counters of bytes.
+ * Method: groups of 1 to 9 and densities from none to all, by recursive doubling, by split and by
+ *   butterflies of any degrees, beside a dense allreduce by butterfly of the same vectors; values
+ *   of very different sizes, some of them -0; counters of bytes.
  */
 #include "base/err.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "comm/coded.h"
 #include "fast/comm.h"
 #include "transport/transport.h"
 
@@ -65,7 +67,7 @@ static fast_err compare(const vectors *v, double density)
 
 static fast_err bits_main(fast_actor *actor, void *ctx)
 {
-    (void)ctx;
+    const fast_sparse_plan *plan = ctx;
     static const int64_t sizes[] = { SIZE, 33, 2, 1, 0 };
     fast_group *group = NULL;
     vectors *v = NULL;
@@ -76,7 +78,7 @@ static fast_err bits_main(fast_actor *actor, void *ctx)
     for (int round = 0; round < DENSITIES * 5 && !err; round++) {
         const double density = densities[round % DENSITIES];
         fill(v, fast_group_rank(group), (uint64_t)round, density, sizes[round / DENSITIES]);
-        err = fast_allreduce_sparse(group, &v->x, v->sum, FAST_SOON);
+        err = fast__allreduce_sparse(group, &v->x, plan, v->sum, FAST_SOON);
         if (!err)
             err = fast_allreduce(group, v->dense, v->x.size, FAST_SOON);
         if (!err)
@@ -87,26 +89,37 @@ static fast_err bits_main(fast_actor *actor, void *ctx)
     return err;
 }
 
-static fast_err run(const char *transport, int64_t actors, fast_actor_fn *program)
+static fast_err run_by(const char *transport, int64_t actors, fast_actor_fn *program,
+                       const fast_sparse_plan *plan)
 {
     char option[64];
     snprintf(option, sizeof option, "transport=%s", transport);
     const char *options[] = { option, "timeout=60", NULL };
-    const fast_role roles[] = { { "worker", actors, program, NULL } };
+    const fast_role roles[] = { { "worker", actors, program, (void *)(uintptr_t)plan } };
     const fast_err err = fast_actors_run(options, roles, 1, NULL);
     if (err)
         print_error("%lld actors on %s: %s\n", (long long)actors, transport, fast_error_detail());
     return err;
 }
 
+static fast_err run(const char *transport, int64_t actors, fast_actor_fn *program)
+{
+    return run_by(transport, actors, program, NULL);
+}
+
 static void test_bits(void **state)
 {
+    static const fast_sparse_plan plans[] = {
+        { 0 }, { 1, { FAST_SPARSE_DEGREE_MAX } }, { 1, { 2 } }, { 2, { 4, 2 } }
+    };
     (void)state;
-    for (int64_t n = 1; n <= 9; n++) {
-        assert_int_equal(run("sim", n, bits_main), FAST_OK);
-        if (n < 6)
-            assert_int_equal(run("threads", n, bits_main), FAST_OK);
-    }
+    for (int64_t n = 1; n <= 9; n++)
+        for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+            assert_int_equal(run_by("sim", n, bits_main, &plans[i]), FAST_OK);
+            if (n < 6)
+                assert_int_equal(run_by("threads", n, bits_main, &plans[i]), FAST_OK);
+        }
+    assert_int_equal(run_by("sim", 32, bits_main, &plans[3]), FAST_OK);
 }
 
 /* Bytes that a member sends for one call, headers included. */

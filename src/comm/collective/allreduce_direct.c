@@ -380,7 +380,7 @@ static fast_err block(direct_member *d, direct_op *op, int64_t deadline)
         .doing = "allreduce",
     };
     direct_watch watch = {
-        .task = { .advance = watch_advance, .background = true },
+        .task = { .advance = watch_advance, .background = true, .watches = true },
         .d = d,
         .op = op,
     };

@@ -13,7 +13,11 @@
  *   halton        about log2 n, directed      O(1/log n)      MALT (Li et al. 2015)
  *   random        any degree                  O(1)            expanders, drawn from the seed
  *   exponential   log2 n, directed            O(1/log n)      SGP (Assran et al. 2019)
- *   pairs         1, another at each step                     gossip; GossipGraD's rotation
+ *   grid          side - 1, along one axis a step     1       Moshpit SGD (Ryabinin et al. 2021)
+ *   pairs         1, another at each step                     gossip in rounds of a tournament
+ *
+ * exponential:one=yes,renumber=N is GossipGraD's dissemination (Daily et al. 2018): a value reaches
+ * all ranks in ceil(log2 n) steps, and partners rotate, since ranks are renumbered after each pass.
  *
  * The gap of mixing is 1 - |lambda_2| (topology_check.c): the larger, the fewer steps an average
  * takes to spread. A kind is one function make_NAME() and one line in the registry; it only lists
@@ -26,19 +30,25 @@
 #include "base/rng.h"
 #include "comm/collective.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The options of all kinds: each kind's table shows its own. */
 typedef struct topology_config {
     int64_t arity;    /* tree: children */
+    int64_t axes;     /* grid: dimensions */
     int64_t rows;     /* torus; 0: as square as the size allows */
     int64_t degree;   /* halton, random: links of a rank; 0: log2 of the size */
     bool one;         /* hypercube, exponential: one link a step */
+    int64_t renumber; /* exponential: random numberings of the ranks, in turn; 0: none */
     int order;        /* pairs: 0 rotate, 1 random */
     const char *path; /* file */
 } topology_config;
 
-enum { FILE_MAX = 1 << 26 }; /* bytes of a topology file at most */
+enum {
+    FILE_MAX = 1 << 26, /* bytes of a topology file at most */
+    AXES_MAX = 16       /* dimensions of a grid */
+};
 
 /* Circulants. */
 
@@ -127,7 +137,7 @@ static fast_err make_halton(const void *config, int64_t size, uint64_t seed, fas
 }
 
 /* exponential: each rank sends to the ranks 1, 2, 4, ... after it; with `one` to one of them a
- * step, whose product over a period averages exactly if the size is a power of two. */
+ * step, whose product over a pass averages exactly if the size is a power of two. */
 static fast_err make_exponential(const void *config, int64_t size, uint64_t seed,
                                  fast_topology **out)
 {
@@ -135,15 +145,26 @@ static fast_err make_exponential(const void *config, int64_t size, uint64_t seed
     const int64_t count = fast__log2_ceil(size);
     int64_t offsets[64];
     int64_t ones[64];
+    fast_topology *topology = NULL;
+    fast_err err;
 
-    (void)seed;
     FAST_ASSERT(count < 64);
+    if (c->renumber > 0 && !c->one)
+        return fast__fail(FAST_EINVAL, "exponential: ranks are renumbered after a pass of single "
+                                       "links; give one=yes with renumber");
     for (int64_t i = 0; i < count; i++) {
         offsets[i] = (int64_t)1 << i;
         ones[i] = 1;
     }
-    return c->one && count > 0 ? fast__topology_circulant(size, count, ones, offsets, out)
-                               : fast__topology_circulant(size, 1, &count, offsets, out);
+    if (!c->one || count == 0)
+        return fast__topology_circulant(size, 1, &count, offsets, out);
+    FAST_TRY(fast__topology_circulant(size, count, ones, offsets, &topology));
+    err = c->renumber > 0 ? fast__topology_renumber(topology, c->renumber, seed) : FAST_OK;
+    if (err)
+        fast_topology_free(topology);
+    else
+        *out = topology;
+    return err;
 }
 
 /* Lists. */
@@ -276,6 +297,53 @@ static fast_err make_torus(const void *config, int64_t size, uint64_t seed, fast
     return links_done(&list, size, out);
 }
 
+/* Return the side of axis d of a grid: the sides are as equal as their product `size` allows, the
+ * longer ones first. */
+static int64_t grid_side(int64_t size, int64_t axes, int64_t d)
+{
+    FAST_ASSERT(axes >= 1 && d >= 0 && d < axes);
+    int64_t side = size;
+
+    for (int64_t left = axes; left > 0; left--, d--) {
+        /* The least divisor of which `left` make at least the size that is left. */
+        for (side = 1; size % side != 0 || pow((double)side, (double)left) < (double)size - 0.5;)
+            side++;
+        if (d == 0)
+            break;
+        size /= side;
+    }
+    return side;
+}
+
+/* grid: at each step a rank and all others along one axis, the axes in turn. The product over all
+ * axes averages exactly; one axis is `full`. */
+static fast_err make_grid(const void *config, int64_t size, uint64_t seed, fast_topology **out)
+{
+    const int64_t axes = ((const topology_config *)config)->axes;
+    int64_t starts[AXES_MAX + 1] = { 0 }, stride = 1, room = 0;
+    link_list list;
+
+    (void)seed;
+    FAST_ASSERT(axes >= 1 && axes <= AXES_MAX);
+    for (int64_t d = 0; d < axes; d++)
+        room += size * (grid_side(size, axes, d) - 1) / 2;
+    FAST_TRY(links_init(&list, room + 1));
+    /* Rank r has the coordinate r / stride % side on an axis; each link is listed at its lower
+     * end. */
+    for (int64_t d = 0; d < axes; d++) {
+        const int64_t side = grid_side(size, axes, d);
+
+        for (int64_t r = 0; r < size; r++)
+            for (int64_t q = r / stride % side + 1; q < side; q++)
+                link_up(&list, r, r + (q - r / stride % side) * stride);
+        stride *= side;
+        starts[d + 1] = list.count;
+    }
+    const fast_err err = fast__topology_list(size, axes, starts, list.links, false, out);
+    fast__free(list.links);
+    return err;
+}
+
 /* True if the links have {a, b}. */
 static bool is_linked(const int64_t *peers, int64_t degree, int64_t a, int64_t b)
 {
@@ -405,12 +473,24 @@ static const fast_option torus_options[] = {
     FAST_OPT_INT(topology_config, rows, "0", 0, 1 << 20, "rows; 0: as square as can be"),
     FAST_OPT_END,
 };
+static const fast_option grid_options[] = {
+    FAST_OPT_INT(topology_config, axes, "2", 1, AXES_MAX,
+                 "dimensions; a step mixes all ranks along one of them, in turn"),
+    FAST_OPT_END,
+};
 static const fast_option degree_options[] = {
     FAST_OPT_INT(topology_config, degree, "0", 0, 1 << 20, "links of a rank; 0: by the size"),
     FAST_OPT_END,
 };
 static const fast_option one_options[] = {
     FAST_OPT_BOOL(topology_config, one, "no", "one link a step, in turn"),
+    FAST_OPT_END,
+};
+static const fast_option exponential_options[] = {
+    FAST_OPT_BOOL(topology_config, one, "no", "one link a step, in turn"),
+    FAST_OPT_INT(topology_config, renumber, "0", 0, 1024,
+                 "with one: random numberings of the ranks, in turn, another after each pass over "
+                 "the links; 0: their own numbers"),
     FAST_OPT_END,
 };
 static const fast_option pairs_options[] = {
@@ -430,6 +510,8 @@ static const fast_topology_kind hypercube = { "hypercube", "ranks whose numbers 
                                               one_options, make_hypercube };
 static const fast_topology_kind torus = { "torus", "a grid whose rows and columns are rings",
                                           torus_options, make_torus };
+static const fast_topology_kind grid = { "grid", "all ranks along one axis of a grid, in turn",
+                                         grid_options, make_grid };
 static const fast_topology_kind halton = { "halton",
                                            "directed links that halve every gap, as in MALT",
                                            degree_options, make_halton };
@@ -437,7 +519,7 @@ static const fast_topology_kind random_regular = { "random", "a random graph of 
                                                    degree_options, make_random };
 static const fast_topology_kind exponential = { "exponential",
                                                 "directed links to 1, 2, 4, 8, ... further on",
-                                                one_options, make_exponential };
+                                                exponential_options, make_exponential };
 static const fast_topology_kind pairs = { "pairs",
                                           "each rank exchanges with one other at each step",
                                           pairs_options, make_pairs };
@@ -445,8 +527,8 @@ static const fast_topology_kind file = { "file", "a topology file: file:PATH", N
 
 /* Terminated by NULL; `file` is last, as it takes a path and no options. */
 const fast_topology_kind *const fast__topologies[] = {
-    &ring,   &line,           &tree,        &star,  &full, &hypercube, &torus,
-    &halton, &random_regular, &exponential, &pairs, &file, NULL,
+    &ring, &line,   &tree,           &star,        &full,  &hypercube, &torus,
+    &grid, &halton, &random_regular, &exponential, &pairs, &file,      NULL,
 };
 
 /* The name of topology i, for lookups. */

@@ -60,6 +60,15 @@ int64_t fast_topology_in(const fast_topology *topology, int64_t step, int64_t ra
     return topology->shape->peers(topology, step, rank, true, ranks, weights, self_out);
 }
 
+/* Walks that start anywhere wrap around: i is taken modulo the number of peers. */
+int64_t fast__topology_out_at(const fast_topology *topology, int64_t step, int64_t rank, int64_t i,
+                              int64_t *count_out)
+{
+    FAST_ASSERT(step >= 0 && i >= 0);
+    FAST_ASSERT(rank >= 0 && rank < topology->size);
+    return topology->shape->out_at(topology, step, rank, i, count_out);
+}
+
 /* Free the lists of one step. */
 static void links_fini(fast_topology_links *links)
 {
@@ -86,32 +95,51 @@ void fast_topology_free(fast_topology *topology)
     fast__free(topology->out);
     fast__free(topology->offset);
     fast__free(topology->offset_start);
+    fast__free(topology->number);
     fast__free(topology);
 }
 
 /* Circulant. */
 
-/* The peers of a rank: at the offsets of the step. */
+/* The peers of a rank: at the offsets of the step, from its number in this pass. */
 static int64_t circulant_peers(const fast_topology *topology, int64_t step, int64_t rank, bool in,
                                int64_t *ranks, double *weights, double *self_out)
 {
     FAST_ASSERT(topology->period > 0);
-    const int64_t t = step % topology->period;
+    const int64_t t = step % topology->steps;
+    const int64_t pass = topology->numberings ? step / topology->steps % topology->numberings : 0;
+    const uint32_t *number = topology->number ? topology->number + 2 * pass * topology->size : NULL;
+    const int64_t own = number ? number[rank] : rank;
     const int64_t *offset = topology->offset + topology->offset_start[t];
     const int64_t count = topology->offset_start[t + 1] - topology->offset_start[t];
     const double share = 1.0 / (double)(count + 1);
 
     for (int64_t i = 0; i < count; i++) {
-        const int64_t peer = in ? rank - offset[i] + topology->size : rank + offset[i];
+        const int64_t peer = (in ? own - offset[i] + topology->size : own + offset[i]);
 
         ranks[i] = peer % topology->size;
+        if (number)
+            ranks[i] = number[topology->size + ranks[i]];
         weights[i] = share;
     }
     *self_out = share;
     return count;
 }
 
-static const fast_shape circulant = { circulant_peers };
+/* Peer i of a rank: its own number plus offset i of the step, in the order of circulant_peers().
+ * Constant time, however many peers the rank has. */
+static int64_t circulant_out_at(const fast_topology *topology, int64_t step, int64_t rank,
+                                int64_t i, int64_t *count_out)
+{
+    FAST_ASSERT(topology->period > 0);
+    const int64_t *start = topology->offset_start + step % topology->period;
+    const int64_t count = start[1] - start[0];
+
+    *count_out = count;
+    return count ? (rank + topology->offset[start[0] + i % count]) % topology->size : -1;
+}
+
+static const fast_shape circulant = { circulant_peers, circulant_out_at };
 
 /* True if the offsets of a step lead back as well: o is among them with size - o. */
 static bool is_symmetric(int64_t size, const int64_t *offset, int64_t count)
@@ -143,6 +171,7 @@ fast_err fast__topology_circulant(int64_t size, int64_t period, const int64_t *c
     topology->shape = &circulant;
     topology->size = size;
     topology->period = period;
+    topology->steps = period;
     err = fast__alloc("a topology's offsets", total, sizeof *offsets, &topology->offset);
     if (!err)
         err =
@@ -168,6 +197,29 @@ undo_topology:
     return err;
 }
 
+/* The first numbering is a random one too, so that neighbours by rank, often on one machine, are
+ * not partners more often than others. */
+fast_err fast__topology_renumber(fast_topology *topology, int64_t numberings, uint64_t seed)
+{
+    const int64_t size = topology->size;
+
+    FAST_ASSERT(topology->shape == &circulant && !topology->number && numberings > 0);
+    FAST_TRY(fast__alloc("a topology's numberings", 2 * numberings * size, sizeof *topology->number,
+                         &topology->number));
+    for (int64_t pass = 0; pass < numberings; pass++) {
+        uint32_t *number = topology->number + 2 * pass * size;
+
+        for (int64_t r = 0; r < size; r++) {
+            number[r] = (uint32_t)fast__rng_permute(seed, FAST_PURPOSE_TOPOLOGY, (uint64_t)pass,
+                                                    (uint64_t)size, (uint64_t)r);
+            number[size + number[r]] = (uint32_t)r;
+        }
+    }
+    topology->numberings = numberings;
+    topology->period = topology->steps * numberings;
+    return FAST_OK;
+}
+
 /* Lists. */
 
 /* The peers of a rank: its list of the step. */
@@ -186,7 +238,19 @@ static int64_t list_peers(const fast_topology *topology, int64_t step, int64_t r
     return count;
 }
 
-static const fast_shape list = { list_peers };
+/* Peer i of a rank's list of the step, in the order of list_peers(). */
+static int64_t list_out_at(const fast_topology *topology, int64_t step, int64_t rank, int64_t i,
+                           int64_t *count_out)
+{
+    FAST_ASSERT(topology->period > 0);
+    const fast_topology_links *links = &topology->out[step % topology->period];
+    const int64_t count = links->start[rank + 1] - links->start[rank];
+
+    *count_out = count;
+    return count ? links->peer[links->start[rank] + i % count] : -1;
+}
+
+static const fast_shape list = { list_peers, list_out_at };
 
 /* Append one end of a link to a rank's list; `start` is the next free place of each rank. */
 static void place(fast_topology_links *links, int64_t *next, int64_t rank, int64_t peer,
@@ -398,7 +462,19 @@ static int64_t pairs_peers(const fast_topology *topology, int64_t step, int64_t 
     return 1;
 }
 
-static const fast_shape pairs = { pairs_peers };
+/* The partner again: every i is this peer. */
+static int64_t pairs_out_at(const fast_topology *topology, int64_t step, int64_t rank, int64_t i,
+                            int64_t *count_out)
+{
+    int64_t other = -1;
+    double weight, self;
+
+    FAST_ASSERT(i >= 0);
+    *count_out = pairs_peers(topology, step, rank, false, &other, &weight, &self);
+    return other;
+}
+
+static const fast_shape pairs = { pairs_peers, pairs_out_at };
 
 /* An odd number of ranks plays one more round, in which each rank rests once. */
 fast_err fast__topology_pairs(int64_t size, bool shuffled, uint64_t seed, fast_topology **out)

@@ -116,8 +116,8 @@ static fast_err check_step(const fast_topology *topology, int64_t step, mixing_s
         if (fabs(taken - 1) > TOLERANCE)
             return fast__fail(FAST_EINVAL,
                               "the weights that rank %lld receives with sum to %.6g instead of 1; "
-                              "a directed graph "
-                              "whose ranks have different degrees fits push-sum only",
+                              "a directed graph whose ranks have different degrees fits push-sum "
+                              "only: --strategy gossip:push=yes",
                               (long long)r, taken);
     }
     for (int64_t r = 0; r < topology->size; r++)
@@ -224,7 +224,7 @@ double fast_topology_gap(const fast_topology *topology)
 
     if (topology->size == 1)
         return 1;
-    if (topology->offset)
+    if (topology->offset && !topology->number)
         return circulant_gap(topology);
     if (scratch_init(topology, &s))
         return NAN;

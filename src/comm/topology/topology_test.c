@@ -43,6 +43,13 @@ static void matrix(const fast_topology *topology, int64_t step, bool in, double 
 
         assert_true(count <= fast_topology_degree_max(topology));
         w[r * n + r] = self;
+        for (int64_t i = 0; i < count && !in; i++) { /* one by one, from any number on */
+            int64_t found = -1;
+
+            assert_int_equal(fast__topology_out_at(topology, step, r, i + 2 * count, &found),
+                             ranks[i]);
+            assert_int_equal(found, count);
+        }
         for (int64_t i = 0; i < count; i++) {
             const int64_t from = in ? ranks[i] : r;
             const int64_t to = in ? r : ranks[i];
@@ -77,9 +84,22 @@ static void check_one(const char *spec, int64_t size)
 
 static void all_kinds_are_fit(void **state)
 {
-    static const char *const any[] = { "ring",  "line",   "tree",        "tree:arity=3",
-                                       "star",  "full",   "exponential", "exponential:one=yes",
-                                       "torus", "halton", "pairs",       "pairs:order=random" };
+    static const char *const any[] = { "ring",
+                                       "line",
+                                       "tree",
+                                       "tree:arity=3",
+                                       "star",
+                                       "full",
+                                       "exponential",
+                                       "exponential:one=yes",
+                                       "exponential:one=yes,renumber=3",
+                                       "grid",
+                                       "grid:axes=1",
+                                       "grid:axes=3",
+                                       "torus",
+                                       "halton",
+                                       "pairs",
+                                       "pairs:order=random" };
 
     (void)state;
     for (size_t k = 0; k < sizeof any / sizeof *any; k++)
@@ -207,6 +227,9 @@ static void gaps_are_known(void **state)
         { "hypercube", 16, 2.0 / 5 },
         { "hypercube:one=yes", 16, 1 },
         { "exponential:one=yes", 32, 1 },
+        { "exponential:one=yes,renumber=4", 32, 1 },
+        { "grid", 12, 1 },
+        { "grid:axes=3", 24, 1 },
         /* A line's Metropolis weights: 1/3 inside; eigenvalues 1 - 2/3 (1 - cos(pi k / n)). */
         { "line", 8, 2.0 / 3 * (1 - cos(pi / 8)) },
         { "star", 5, 1.0 / 5 },
@@ -316,7 +339,8 @@ static void files_are_read(void **state)
 static void memory_may_run_out(void **state)
 {
     static const char *const specs[] = {
-        "full", "halton", "exponential:one=yes", "hypercube:one=yes", "random", "pairs", "torus"
+        "full",  "halton", "exponential:one=yes,renumber=2", "hypercube:one=yes", "random",
+        "pairs", "torus"
     };
 
     (void)state;

@@ -310,9 +310,18 @@ static const char *cpu_describe(const fast_program *base, int node)
     return step < 0 ? "fused" : program->steps[step].note;
 }
 
+/* The libraries of this build that compute products and convolutions. */
+#if defined(FAST_HAVE_ONEDNN) && defined(FAST_HAVE_XSMM) && defined(FAST_HAVE_BLAS)
+#define LIBRARIES "oneDNN, libxsmm and OpenBLAS, "
+#elif defined(FAST_HAVE_XSMM)
+#define LIBRARIES "libxsmm, "
+#else
+#define LIBRARIES "own kernels, "
+#endif
+
 const fast_engine fast__engine_cpu = {
     .name = "cpu",
-    .summary = "oneDNN, libxsmm and OpenBLAS, batch innermost",
+    .summary = LIBRARIES "batch innermost",
     .compile = cpu_compile,
     .program_free = cpu_program_free,
     .workspace_new = cpu_workspace_new,

@@ -34,7 +34,8 @@
  *
  *     no fast_checkpoint, another version        FAST_EINVAL
  *     numbers that do not parse, step < 0        FAST_EFORMAT
- *     another option, network or data set        FAST_EINVAL, with both values of the option
+ *     another option, network or data set        FAST_EINVAL, with both values of the option;
+ *                                                workers, strategy, topology and codecs may differ
  *     a tensor too few, too many, not F32        FAST_EINVAL
  *     the hash                                   FAST_EFORMAT: the file is damaged
  *
@@ -64,10 +65,16 @@ static const char *const matching[] = {
     "codec",    "codec_down", "feedback", "codec_scope", "codec_small", NULL
 };
 
+/* Those of them that say how workers cooperate: a run with others continues with the model, and
+ * the state of actors is dropped. */
+static const char *const cooperation[] = { "workers", "strategy",    "topology",    "then",
+                                           "codec",   "codec_down",  "feedback",    "shard",
+                                           "alpha",   "codec_scope", "codec_small", NULL };
+
 /* Later options that must be the same, and later keys: written where they are not the default, so
  * that files without them keep their hash. */
-static const char *const matching_later[] = { "validation", "monitor", "best", "class_weights",
-                                              NULL };
+static const char *const matching_later[] = { "validation",    "monitor",   "best",
+                                              "class_weights", "codec_sum", NULL };
 static const char VALIDATION_KEY[] = "validation";
 
 /* Key of the last evaluation. */
@@ -410,9 +417,19 @@ static fast_err read_meta(const char *path, const fast_tensors *tensors, saved *
     return FAST_OK;
 }
 
-/* Compare one option; `ours` has room for its text. */
+/* Is an option one of cooperation? */
+static bool is_cooperation(const char *name)
+{
+    for (const char *const *other = cooperation; *other; other++)
+        if (strcmp(*other, name) == 0)
+            return true;
+    return false;
+}
+
+/* Compare one option; `ours` has room for its text. *changed_out: it is one of cooperation, and
+ * another. */
 static fast_err check_option(const fast_run *run, const char *path, const fast_tensors *tensors,
-                             const char *name, char *ours)
+                             const char *name, char *ours, bool *changed_out)
 {
     const fast_option *option = fast__options_find(fast__run_options, name);
     char key[32];
@@ -424,6 +441,9 @@ static fast_err check_option(const fast_run *run, const char *path, const fast_t
     fast__config_text(option, &run->config, ours, VALUE_MAX);
     if (strcmp(theirs, ours) == 0)
         return FAST_OK;
+    *changed_out = *changed_out || is_cooperation(name);
+    if (is_cooperation(name))
+        return FAST_OK;
     return fast__fail(FAST_EINVAL,
                       "%s was saved with %s=%.100s, and this run has %s=%.100s; give the same",
                       path, option->name, theirs, option->name, ours);
@@ -431,15 +451,16 @@ static fast_err check_option(const fast_run *run, const char *path, const fast_t
 
 /* Compare the options of the file with the run's, as canonical text: lr=0.10 equals lr=0.1. Fails
  * with one sentence that names the first difference. */
-static fast_err check_options(fast_run *run, const char *path, const fast_tensors *tensors)
+static fast_err check_options(fast_run *run, const char *path, const fast_tensors *tensors,
+                              bool *changed_out)
 {
     char *ours = NULL;
     FAST_TRY(fast__alloc("an option's text", VALUE_MAX, 1, &ours));
     fast_err err = FAST_OK;
     for (const char *const *name = matching; *name && !err; name++)
-        err = check_option(run, path, tensors, *name, ours);
+        err = check_option(run, path, tensors, *name, ours, changed_out);
     for (const char *const *name = matching_later; *name && !err; name++)
-        err = check_option(run, path, tensors, *name, ours);
+        err = check_option(run, path, tensors, *name, ours, changed_out);
     fast__free(ours);
     return err;
 }
@@ -460,8 +481,23 @@ static fast_err check_hashes(fast_run *run, const char *path, const fast_tensors
     return FAST_OK;
 }
 
-/* Refuse a file that lacks a tensor, or has one of another shape. */
-static fast_err check_tensors(fast_run *run, const char *path, const fast_tensors *tensors)
+/* Number of tensors that hold the state of actors, of any strategy. */
+static int64_t state_count(const fast_tensors *tensors)
+{
+    int64_t count = 0;
+
+    for (int64_t i = 0; i < fast__tensors_count(tensors); i++) {
+        const char *name = fast__tensors_at(tensors, i)->name;
+
+        count += strncmp(name, "worker/", 7) == 0 || strncmp(name, "server/", 7) == 0;
+    }
+    return count;
+}
+
+/* Refuse a file that lacks a tensor, or has one of another shape; `changed`: the state of actors
+ * is of no use. */
+static fast_err check_tensors(fast_run *run, const char *path, const fast_tensors *tensors,
+                              bool changed)
 {
     const fast_learner *learner = run->learner;
     FAST_TRY(fast__weights_check(path, tensors, &learner->params, ""));
@@ -478,12 +514,13 @@ static fast_err check_tensors(fast_run *run, const char *path, const fast_tensor
     }
     const int64_t count = learner->params.segment_count * (1 + slots) +
                           learner->state.segment_count + best_count(run) +
-                          fast__saved_states_count(run);
+                          (changed ? state_count(tensors) : fast__saved_states_count(run));
     for (int64_t i = 0; i < fast__tensors_count(tensors); i++)
         if (fast__tensors_at(tensors, i)->dtype != FAST_F32)
             return fast__fail(FAST_EINVAL, "%s: \"%s\" is not F32, as a checkpoint's tensors are",
                               path, fast__tensors_at(tensors, i)->name);
-    FAST_TRY(fast__saved_states_check(run, path, tensors));
+    if (!changed)
+        FAST_TRY(fast__saved_states_check(run, path, tensors));
     if (fast__tensors_count(tensors) != count)
         return fast__fail(FAST_EINVAL, "%s has %lld tensors, and this run's checkpoint has %lld",
                           path, (long long)fast__tensors_count(tensors), (long long)count);
@@ -504,9 +541,17 @@ static fast_err check_content(const char *path, const fast_tensors *tensors)
     return FAST_OK;
 }
 
+/* Return whether a finished run may have exchanged at its end though no period ended there. */
+static bool exchanges_at_end(const fast_run *run)
+{
+    const char *sends = run->team ? run->team->strategy->sends : "";
+    return run->config.workers > 1 &&
+           (strcmp(sends, "weights") == 0 || strcmp(sends, "differences") == 0);
+}
+
 /* Say what keeps the resumed run from repeating to the bit: another engine, other measured choices,
  * another length. */
-static void note_changes(fast_run *run, const fast_tensors *tensors, const saved *s)
+static void note_changes(fast_run *run, const fast_tensors *tensors, const saved *s, bool changed)
 {
     char plan[32];
     snprintf(plan, sizeof plan, "%016" PRIx64, fast__run_plan_hash(run));
@@ -521,12 +566,34 @@ static void note_changes(fast_run *run, const fast_tensors *tensors, const saved
             run->text.resume_note, sizeof run->text.resume_note,
             "the engine's measured choices are not those of the checkpoint: the run continues, "
             "but not to the bit");
+    else if (changed)
+        snprintf(
+            run->text.resume_note, sizeof run->text.resume_note,
+            "the checkpoint is of %.20s workers and strategy %.60s: this run continues with its "
+            "model, at step %lld; replicas, residuals and messages of its actors are dropped",
+            get_saved(tensors, "option.workers"), get_saved(tensors, "option.strategy"),
+            (long long)run->step);
     else if (s->step_count != run->step_count)
         snprintf(
             run->text.resume_note, sizeof run->text.resume_note,
             "the checkpoint's run had %lld steps, this one has %lld: the learning rate follows "
-            "the new length",
-            (long long)s->step_count, (long long)run->step_count);
+            "the new length%s",
+            (long long)s->step_count, (long long)run->step_count,
+            s->step == s->step_count && exchanges_at_end(run)
+                ? ", and the exchange of workers at the former end, inside a period, stays"
+                : "");
+}
+
+/* The step of this run at which as many samples were seen as in `step` steps of the file's: with
+ * more workers it is an earlier one. */
+static int64_t step_of(const fast_run *run, const fast_tensors *tensors, int64_t step)
+{
+    int64_t theirs = 0;
+
+    if (sscanf(get_saved(tensors, "option.workers"), "%" SCNd64, &theirs) != 1 || theirs < 1 ||
+        theirs > INT32_MAX)
+        return step;
+    return step * theirs / run->config.workers;
 }
 
 /* Take over the values of a file whose metadata, options and tensors all fit. Before that only
@@ -535,12 +602,13 @@ static void note_changes(fast_run *run, const fast_tensors *tensors, const saved
 static fast_err load_checked(fast_run *run, const char *path, const fast_tensors *tensors)
 {
     saved s = { 0 };
+    bool changed = false;
     FAST_TRY(read_meta(path, tensors, &s));
-    FAST_TRY(check_options(run, path, tensors));
+    FAST_TRY(check_options(run, path, tensors, &changed));
     FAST_TRY(check_hashes(run, path, tensors));
-    run->step = s.step;
+    run->step = changed ? step_of(run, tensors, s.step) : s.step;
     FAST_TRY(fast__phase_find(run->team));
-    FAST_TRY(check_tensors(run, path, tensors));
+    FAST_TRY(check_tensors(run, path, tensors, changed));
     FAST_TRY(check_content(path, tensors));
 
     fast_learner *learner = run->learner;
@@ -558,17 +626,18 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
         fast__weights_copy(tensors, &learner->state, FAST_BEST_PREFIX,
                            best + learner->params.count);
     }
-    FAST_TRY(fast__saved_states_load(run, tensors));
+    if (!changed)
+        FAST_TRY(fast__saved_states_load(run, tensors));
     run->result.validation_loss = s.validation_loss;
     run->result.validation_accuracy = s.validation_accuracy;
     run->result.best_step = s.best_step;
     run->evaluation.best.value = s.best;
     run->evaluation.best.waited = s.waited;
-    run->progress.sums = s.sums;
-    run->progress.step_evaluated = s.step_evaluated;
+    run->progress.sums = changed ? (fast_run_sums){ 0 } : s.sums;
+    run->progress.step_evaluated = changed ? -1 : s.step_evaluated;
     run->result.test_loss = s.test_loss;
     run->result.test_accuracy = s.test_accuracy;
-    note_changes(run, tensors, &s);
+    note_changes(run, tensors, &s, changed);
     return FAST_OK;
 }
 

@@ -30,9 +30,10 @@
  *         24   size   data      then zeros up to a multiple of 8
  *
  * The first record is this file's: kind 1, number 0, size 16, the mean loss of the last batches and
- * their count as doubles; 40 bytes in all. The others are the trainer's. The tensor's dtype is F32,
- * its shape [bytes / 4]: records are multiples of 8 bytes, so nothing is cut. A replica that equals
- * the run's model has a weights record of size 0.
+ * their count as doubles; 40 bytes in all. Of asynchronous strategies it has size 24: the actor's
+ * step follows. The others are the trainer's, and in a snapshot (cut.c) the transport's. The
+ * tensor's dtype is F32, its shape [bytes / 4]: records are multiples of 8 bytes, so nothing is
+ * cut. A replica that equals the run's model has a weights record of size 0.
  *
  * Collection for one step; `step`, `arrived` and `whole` are guarded by the team's mutex:
  *
@@ -50,6 +51,7 @@
 #include "space/space_checkpoint.h"
 #include "tensor/safetensors.h"
 #include "tensor/vector.h"
+#include "transport/saved_actor.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -158,18 +160,24 @@ bool fast__saved_states_waits(const fast_run *run)
 /* Save an actor of this process as it is now; NULL: it has not started, and differs in nothing. */
 static void save_actor(const fast_team_actor *self, fast_saved_extent extent, fast_pack *pack)
 {
-    const double numbers[2] = { self ? self->progress.loss : 0,
-                                self ? (double)self->progress.loss_count : 0 };
+    const double numbers[3] = { self ? self->progress.loss : 0,
+                                self ? (double)self->progress.loss_count : 0,
+                                self ? (double)self->context.trainer.step : 0 };
+    /* Synchronous workers are all at the run's step. */
+    const bool steps = self && !self->team->strategy->synchronous;
 
-    fast__pack_put(pack, FAST_SAVED_NUMBERS, 0, numbers, sizeof numbers);
+    fast__pack_put(pack, FAST_SAVED_NUMBERS, 0, numbers, (steps ? 3 : 2) * sizeof *numbers);
     if (self)
         fast__context_save(&self->context, extent, pack);
+    if (self && extent == FAST_SAVE_CUT) /* at rest nobody has messages */
+        fast__actor_save(self->context.trainer.actor, FAST_SAVED_STREAM, FAST_SAVED_MESSAGE, pack);
 }
 
 fast_err fast__saved_states_pack(fast_team *team, int64_t i, int64_t step)
 {
     fast_saved *saved = &team->saved.states[i];
-    const fast_saved_extent part = part_at(team, step);
+    const bool cut = part_at(team, step) == FAST_SAVE_ALL && team->cut.open;
+    const fast_saved_extent part = cut ? FAST_SAVE_CUT : part_at(team, step);
     fast_pack pack = { 0 };
 
     FAST_ASSERT(part != FAST_SAVE_NONE);
@@ -244,7 +252,8 @@ fast_err fast__saved_states_take(fast_team *team, int64_t i, int64_t step, const
     FAST_TRY(fast__saved_reserve(saved, size));
     memcpy(saved->bytes, bytes, size);
     saved->step = step;
-    if (i < team->workers && o->votes && o->step == step &&
+    /* A run that stops at the step of a checkpoint sends the states again: they have voted. */
+    if (i < team->workers && o->votes && o->step == step && o->whole != step &&
         find_record(saved, FAST_SAVED_WEIGHTS, &w) && find_record(saved, FAST_SAVED_STATE, &s) &&
         w.size == (size_t)learner->params.count * sizeof(float) &&
         s.size == (size_t)learner->state.count * sizeof(float))
@@ -383,15 +392,20 @@ fast_err fast__saved_states_load(fast_run *run, const fast_tensors *tensors)
 /* The host's own record. */
 static fast_err load_numbers(fast_team_actor *self, const fast_pack_record *r)
 {
-    double numbers[2] = { 0 };
+    fast_trainer *t = &self->context.trainer;
+    double numbers[3] = { 0, 0, -1 };
 
-    if (r->size != sizeof numbers)
+    if (r->size != sizeof numbers && r->size != 2 * sizeof *numbers)
         return fast__fail(FAST_EFORMAT,
                           "the checkpoint's record %lld of a worker has %zu bytes, not %zu",
                           (long long)r->kind, r->size, sizeof numbers);
-    memcpy(numbers, r->data, sizeof numbers);
+    memcpy(numbers, r->data, r->size);
     self->progress.loss = numbers[0];
     self->progress.loss_count = numbers[1] >= 0 && numbers[1] < 1e9 ? (int64_t)numbers[1] : 0;
+    if (r->size == sizeof numbers && !(numbers[2] >= 0 && numbers[2] <= (double)FAST_STEPS_MAX))
+        return fast__fail(FAST_EFORMAT, "the checkpoint's step of a worker is damaged");
+    if (r->size == sizeof numbers)
+        t->step = (int64_t)numbers[2];
     return FAST_OK;
 }
 
@@ -414,8 +428,27 @@ fast_err fast__saved_states_begin(fast_team_actor *self)
     fast_pack_record record;
 
     for (size_t at = 0; saved && fast__pack_next(saved->bytes, saved->size, &at, &record);)
-        FAST_TRY(record.kind == FAST_SAVED_NUMBERS ? load_numbers(self, &record)
-                                                   : fast__context_load(&self->context, &record));
+        if (record.kind == FAST_SAVED_STREAM || record.kind == FAST_SAVED_MESSAGE)
+            self->context.resumed = true;
+        else
+            FAST_TRY(record.kind == FAST_SAVED_NUMBERS
+                         ? load_numbers(self, &record)
+                         : fast__context_load(&self->context, &record));
+    return FAST_OK;
+}
+
+fast_err fast__saved_states_continue(fast_team_actor *self)
+{
+    const fast_team *team = self->team;
+    fast_actor *actor = self->context.trainer.actor;
+    const fast_saved *saved = loaded(team, fast_actor_id(actor), self->context.step_begun);
+    fast_pack_record record;
+
+    for (size_t at = 0; saved && fast__pack_next(saved->bytes, saved->size, &at, &record);)
+        if (record.kind == FAST_SAVED_STREAM)
+            FAST_TRY(fast__actor_load_stream(actor, &record));
+        else if (record.kind == FAST_SAVED_MESSAGE)
+            FAST_TRY(fast__actor_load_message(actor, &record));
     return FAST_OK;
 }
 
@@ -425,8 +458,8 @@ fast_err fast__saved_states_restore(const fast_team_actor *self, int64_t number,
     const int64_t me = fast_actor_id(self->context.trainer.actor);
     fast_pack_record record;
 
-    if (self->context.trainer.step != team->saved.loaded) /* it has its own state */
-        return FAST_OK;
+    if (!self->context.resumed && self->context.trainer.step != team->saved.loaded)
+        return FAST_OK; /* it has its own state */
     for (int64_t i = 0; i < team->workers + team->saved.servers; i++) {
         const fast_saved *saved = i == me ? NULL : loaded(team, i, self->context.step_begun);
 

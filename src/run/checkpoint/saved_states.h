@@ -67,6 +67,9 @@ fast_err fast__saved_states_check(const fast_run *run, const char *path,
 fast_err fast__saved_states_load(fast_run *run, const struct fast_tensors *tensors);
 /* A new actor takes over the state that was loaded for it. FAST_EFORMAT, FAST_ENOMEM. */
 fast_err fast__saved_states_begin(struct fast_team_actor *self);
+/* An actor of a snapshot continues: it takes over its random streams and unread messages. Called by
+ * the actor. FAST_EFORMAT, FAST_ENOMEM. */
+fast_err fast__saved_states_continue(struct fast_team_actor *self);
 /* An actor opens space `id`: load the state of the other ends of its flows. FAST_EFORMAT,
  * FAST_ENOMEM. */
 fast_err fast__saved_states_restore(const struct fast_team_actor *self, int64_t id,

@@ -19,6 +19,7 @@
  *     SAVE, NOTE               event "save", event "note"
  *     a change of phase        event "phase"
  *     a fault of `sim`         event "fault", found at the next event of the run
+ *     a lost or hung actor     event "fault", besides the note
  *     the end                  a metric if the step has none yet, event "stop", the run's last row
  *
  * Example of an event's row:
@@ -282,6 +283,12 @@ static void begin_world(fast_store_sink *sink)
 {
     sink->feed.world_over = false;
     sink->feed.faults = 0;
+}
+
+void fast__store_sink_fault(fast_run *run, const char *text)
+{
+    if (run->sinks.store)
+        put_event(run->sinks.store, "fault", run->result.time_s, run->step, "%s", text);
 }
 
 void fast__store_sink_phase(fast_run *run, const char *text)

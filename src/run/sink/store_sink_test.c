@@ -147,7 +147,11 @@ static void events_of_a_simulated_run(void **state)
     assert_ok(fast_run_open(faulty, &run));
     assert_ok(fast_run_train(run));
     fast_run_close(run);
-    assert_int_equal(rows(f->store, "SELECT count(*) FROM events WHERE kind='fault'"), 1);
+    assert_int_equal(
+        rows(f->store, "SELECT count(*) FROM events WHERE kind='fault' AND text LIKE 'crash%'"), 1);
+    assert_int_equal(rows(f->store, "SELECT count(*) FROM events WHERE kind='fault' AND "
+                                    "text='worker 3 is lost' AND time_s>0"),
+                     1);
     assert_int_equal(rows(f->store, "SELECT count(*) FROM links WHERE receiver>3"), 0);
     const char *const phases[] = { "engine=ref",
                                    "model=mlp:hidden=8",

@@ -129,8 +129,10 @@ static void survey_begin(fast_actor *actor, const fast_wait *wait)
 {
     fast_blame *blame = &actor->blame;
     memset(blame->survey.answers, 0, sizeof blame->survey.answers);
-    if (blame->survey.since != wait->since + 1)
+    if (blame->survey.since != wait->since + 1) {
         blame->survey.suspect = -1;
+        memset(blame->survey.alive, 0, sizeof blame->survey.alive);
+    }
     blame->survey.question = ++blame->question;
     blame->survey.since = wait->since + 1;
     blame->survey.asked_at = fast_now(actor);
@@ -152,6 +154,7 @@ static void survey_note(fast_actor *actor, const fast_msg *msg)
     if (slot >= FAST_BLAME_SURVEY)
         return;
     blame->survey.answers[slot / 64] |= (uint64_t)1 << (slot % 64);
+    blame->survey.alive[slot / 64] |= (uint64_t)1 << (slot % 64);
     if (msg->words[ANSWER_SENT])
         blame->survey.sender = msg->from;
     else if (msg->words[ANSWER_WHOM] != actor->id)
@@ -188,6 +191,25 @@ static int64_t survey_suspect(const fast_actor *actor, int64_t now, int64_t tick
     if (blame->survey.other < 0)
         *end_out = FAST_BLAME_EVERYONE;
     return blame->survey.other;
+}
+
+/* Suspect all actors that are up and answered no survey of a patient wait. Actors beyond the
+ * surveys are suspected once no other has answered; actors of the same node never, since they may
+ * work in shared memory without a message, and their ends are always known. */
+static void survey_give_up(fast_actor *actor)
+{
+    const fast_blame_survey *survey = &actor->blame.survey;
+    const fast_world *world = actor->world;
+    bool answered = false;
+    for (int64_t slot = 0; slot < world->count - 1; slot++) {
+        const int64_t id = survey_id(actor, slot);
+        const bool asked = slot < FAST_BLAME_SURVEY;
+        const bool alive = asked && (survey->alive[slot / 64] >> (slot % 64) & 1);
+        answered = answered || alive;
+        if (!alive && (asked || !answered) &&
+            world->places[id].node != world->places[actor->id].node)
+            fast__peers_suspect(actor, id);
+    }
 }
 
 /* Answers. */
@@ -466,7 +488,9 @@ static void put_begin(blame_line *l, fast_actor *actor, const fast_wait *wait)
 {
     const int64_t waited = fast_now(actor) - wait->since;
     put_name(l, actor, "", actor->id);
-    put(l, " waited %.3g s", waited > 0 ? (double)waited * 1e-9 : 0.0);
+    put(l, " waited");
+    if (waited >= 1000000) /* a wait for an actor that is known not to answer takes no time */
+        put(l, " %.3g s", (double)waited * 1e-9);
     put_name(l, actor, " for ", wait->whom);
     put(l, " (step %" PRId64 ", %s)", actor->step, actor->what[0] ? actor->what : wait->doing);
 }
@@ -537,7 +561,19 @@ fast_err fast__blame_timeout(fast_actor *actor, const fast_wait *wait, bool susp
         put_chain(&l, actor, best);
         put_end(&l, actor, best);
     }
-    if (suspects && asked && best->end == FAST_BLAME_SILENT && best->culprit != actor->id)
+    if (asked && wait->whom == FAST_ANY && wait->deadline == actor->waiting.patient)
+        survey_give_up(actor);
+    else if (suspects && asked && best->end == FAST_BLAME_SILENT && best->culprit != actor->id)
         fast__peers_suspect(actor, best->culprit);
     return fast__fail(FAST_ETIMEDOUT, "%s", l.text);
+}
+
+/* The detail reads like that of a timeout, so that a reader sees what the actor waited for. */
+fast_err fast__blame_silent(fast_actor *actor, const fast_wait *wait)
+{
+    FAST_ASSERT(wait->whom >= 0 && wait->whom != actor->id);
+    blame_line l = { .used = 0 };
+    put_begin(&l, actor, wait);
+    actor->culprit = wait->whom;
+    return fast__fail(FAST_EPEER, "%s, which does not answer", l.text);
 }

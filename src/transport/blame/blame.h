@@ -50,6 +50,7 @@ typedef struct fast_blame_survey {
     int64_t sender;                           /* an actor whose message has not arrived; or -1 */
     int64_t suspect;                          /* result of the survey before; or -1 */
     uint64_t answers[FAST_BLAME_SURVEY / 64]; /* a bit for each actor that answered */
+    uint64_t alive[FAST_BLAME_SURVEY / 64];   /* of all surveys of the wait together */
 } fast_blame_survey;
 
 /* Questions that arrived while the actor did not wait: a ring of the newest. */
@@ -96,3 +97,5 @@ void fast__blame_forget(fast_actor *actor);
 /* Return FAST_ETIMEDOUT with the chain of waits as its detail; sets actor->culprit. An
  * actor at its end that does not answer is suspected from then on if `suspects`. */
 fast_err fast__blame_timeout(fast_actor *actor, const struct fast_wait *wait, bool suspects);
+/* Return FAST_EPEER for a wait for an actor that let another wait time out; sets actor->culprit. */
+fast_err fast__blame_silent(fast_actor *actor, const struct fast_wait *wait);

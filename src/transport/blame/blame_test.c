@@ -18,6 +18,7 @@ enum { TAG = 7, ACTORS_MAX = 300 };
 /* A test: the programs of its actors, and how they ended. */
 typedef struct story {
     int64_t waits_for[ACTORS_MAX]; /* whom; own number: computes; FAST_ANY; -2: ends at once */
+    int64_t later_ns[ACTORS_MAX];  /* sleeps so long before its wait */
     char detail[ACTORS_MAX][FAST_DETAIL_MAX];
     int64_t culprit[ACTORS_MAX]; /* as the actor found it */
     fast_err err[ACTORS_MAX];    /* of its wait */
@@ -30,6 +31,7 @@ static fast_err play(fast_actor *actor, void *ctx)
     const int64_t me = fast_actor_id(actor);
     const int64_t whom = s->waits_for[me];
     fast_msg *msg = NULL;
+    FAST_TRY(fast_sleep_until(actor, s->later_ns[me]));
     const int64_t begin = fast_now(actor);
     fast_actor_at(actor, 12, "weights");
     if (whom == -2)
@@ -76,6 +78,17 @@ static void test_computes(void **state)
                   "worker 1 waited 1 s for worker 2 (step 12, weights), which does not answer", 2);
 }
 
+/* A wait that ends because another actor has given up says whom it was for, and for what. */
+static void test_told(void **state)
+{
+    (void)state;
+    static story s = { .waits_for = { 1, 2, 2 }, .later_ns = { 0, 400000000, 0 } };
+    tell_story(&s, 3, "sim", "");
+    expect_detail(
+        &s, 1, "worker 1 waited 0.6 s for worker 2 (step 12, weights), which does not answer", 2);
+    assert_int_equal(s.err[1], FAST_EPEER);
+}
+
 static void test_threads(void **state)
 {
     (void)state;
@@ -84,6 +97,9 @@ static void test_threads(void **state)
     /* Who is first to give up tells the other, which then names the same. */
     assert_int_equal(s.culprit[0], 2);
     assert_int_equal(s.culprit[1], 2);
+    for (int64_t i = 0; i < 2; i++)
+        assert_non_null(strstr(s.detail[i], "worker 2"));
+    assert_non_null(strstr(s.detail[1], " s for worker 2 (step 12, weights), which does not"));
 }
 
 static void test_circle(void **state)
@@ -159,7 +175,7 @@ int main(void)
         cmocka_unit_test(test_computes), cmocka_unit_test(test_threads),
         cmocka_unit_test(test_circle),   cmocka_unit_test(test_pause),
         cmocka_unit_test(test_long),     cmocka_unit_test(test_anyone),
-        cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_clock),    cmocka_unit_test(test_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

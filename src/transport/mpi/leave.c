@@ -3,11 +3,12 @@
  * How ranks leave a world, so that nothing stays in MPI: a packet that was not received would
  * arrive in a later communicator with the same number. Two rounds, 2 (p - 1) packets a rank:
  *
- *   done   the actors of this rank have ended: no message follows, but pings are answered
+ *   done   the actors of this rank have ended: no message follows, but pings are answered; with
+ *          the rank's part of a sum over all ranks (fast_world_sums)
  *   bye    the actors of all ranks have ended: no packet follows
  *
  * A rank that has received every bye has received all packets that were sent to it. Between the
- * rounds ranks may ping each other: a rank that failed does not wait for ranks without an answer.
+ * rounds ranks ping each other: they do not wait for ever for ranks without an answer.
  */
 #include "transport/mpi/port.h"
 
@@ -66,16 +67,18 @@ int64_t fast__port_leave_progress(fast_port *port)
 
 bool fast__port_ping(fast_port *port)
 {
-    bool all = true;
+    bool works = false, heard = false, heard_any = false;
     for (int rank = 0; rank < port->process->ranks; rank++) {
         fast_port_lane *lane = &port->lanes[rank];
         if (rank == port->process->rank || lane->bye_heard)
             continue;
-        all = all && lane->heard;
+        works = works || !lane->done_heard;
+        heard = heard || (lane->heard && !lane->done_heard);
+        heard_any = heard_any || lane->heard;
         lane->heard = false;
         fast__port_tell(port, rank, FAST_WIRE_PING, 0, 0);
     }
-    return all;
+    return works ? heard : heard_any;
 }
 
 void fast__port_heard(fast_port *port, int rank, const fast_wire *wire)
@@ -86,6 +89,7 @@ void fast__port_heard(fast_port *port, int rank, const fast_wire *wire)
     if (wire->kind == FAST_WIRE_DONE && !lane->done_heard) {
         lane->done_heard = true;
         port->done_count++;
+        atomic_fetch_add(&port->world->sums.others, wire->words[1]);
         if (wire->words[0])
             fast__port_down(port, rank);
     }

@@ -13,9 +13,11 @@
  *   none                     the rank waits for the other ranks to end
  *
  * A rank whose actors have ended receives until every rank has sent FAST_WIRE_BYE, so that nothing
- * is left in MPI and runs can follow each other in one process. If an actor failed here, the rank
- * pings the other ranks, and leaves a silent one after the run's timeout. MPI cannot continue
- * without a rank: a rank that dies ends the job, and mpirun names it.
+ * is left in MPI and runs can follow each other in one process. Meanwhile it pings the others, and
+ * leaves when all that are left are silent: for the run's timeout if an actor failed here or knows
+ * of one that does not answer, else for FAST_HUNG_TIMEOUTS of them, as a rank that computes or
+ * evaluates for long is silent too. MPI cannot continue without a rank: one that dies ends the job,
+ * and mpirun names it.
  */
 #include "base/clock.h"
 #include "base/hash.h"
@@ -24,6 +26,7 @@
 #include "transport/inbox.h"
 #include "transport/mpi/join.h"
 #include "transport/mpi/mpi_collective.h"
+#include "transport/peers.h"
 #include "transport/share.h"
 
 #include <stdio.h>
@@ -52,6 +55,7 @@ typedef struct mpi_world {
     fast_share *shares;              /* memory that this rank's actors share */
     bool joined;                     /* all ranks have joined */
     bool ran;                        /* run() has returned */
+    bool leave_last;                 /* rank 0 ends the job, which has lost a rank */
 } mpi_world;
 
 enum {
@@ -61,6 +65,8 @@ enum {
     POLLS = 8             /* polls between two readings of the clock */
 };
 
+/* Time that the ranks have at least to start MPI together, whatever a step may take. */
+#define START_NS ((int64_t)5 * 1000 * 1000 * 1000)
 /* Time that close() waits for the other ranks to close, if the world never ran. */
 #define CLOSE_NS ((int64_t)5 * 1000 * 1000 * 1000)
 
@@ -278,36 +284,67 @@ static void bridge(mpi_world *w)
     fast__pool_leave(w->world.pool);
 }
 
-/* Return whether an actor of this rank failed or was stopped. */
+/* Return whether an actor of this rank failed, was stopped or knows of one that does not answer. */
 static bool is_troubled(const mpi_world *w)
 {
     bool troubled = atomic_load(&w->world.canceled);
     for (int64_t i = 0; i < w->count; i++)
-        troubled = troubled || w->actors[i].actor.err || !w->actors[i].actor.ended;
+        troubled = troubled || w->actors[i].actor.err || !w->actors[i].actor.ended ||
+                   w->actors[i].actor.mailbox.silent_count > 0;
     return troubled;
 }
 
-/* Leave the world: receive until all ranks have left. A rank with a failure does not wait for ranks
- * that are silent for `patience_ns`, and does not receive once its port failed. */
+/* Leave the world: receive until all ranks have left, or those that have not are silent: for
+ * `patience_ns` where there was trouble, else for FAST_HUNG_TIMEOUTS times that. A rank does not
+ * receive once its port failed. */
 static void drain(mpi_world *w, int64_t patience_ns)
 {
     fast_mpi_pause pause = { .spin_ns = w->spin_ns };
-    const bool troubled = is_troubled(w);
-    int64_t until = fast__clock_ns() + patience_ns;
+    const int64_t tries_max = is_troubled(w) ? 1 : FAST_HUNG_TIMEOUTS;
+    int64_t until = fast__clock_ns() + patience_ns, tries = 0;
     fast__port_leave(w->port, atomic_load(&w->world.canceled));
-    if (troubled)
-        fast__port_ping(w->port);
+    fast__port_ping(w->port);
     while (!fast__port_is_over(w->port)) {
         if (fast__port_progress(w->port) > 0)
             pause.since = 0;
         else
             bridge_pause(&pause, &w->outbox);
-        if (!troubled || fast__clock_ns() < until)
+        if (fast__clock_ns() < until)
             continue;
-        if (w->port->err || !fast__port_ping(w->port))
+        tries = fast__port_ping(w->port) ? 0 : tries + 1;
+        if (w->port->err || tries >= tries_max)
             return;
         until = fast__clock_ns() + patience_ns;
     }
+}
+
+/* After a drain that left silent ranks: their actors are down, for the run's account of lost
+ * workers. FAST_EPEER on ranks without the result, which the first one had. */
+static fast_err note_silent_ranks(mpi_world *w)
+{
+    const fast_port *port = w->port;
+    bool failed = false;
+
+    for (int64_t id = 0; id < w->world.count; id++)
+        for (int64_t i = 0; i < w->count && !port->lanes[w->world.places[id].node].done_heard &&
+                            !w->world.places[id].here;
+             i++) {
+            fast_msg *msg = NULL;
+            if (fast__pool_msg(w->world.pool, FAST_TAG_DOWN, &msg))
+                break; /* without memory it is not counted */
+            msg->from = msg->words[0] = id;
+            msg->to = w->actors[i].actor.id;
+            fast__peers_deliver(&w->actors[i].actor, msg);
+        }
+    for (int64_t i = 0; i < w->count; i++)
+        failed = failed || w->actors[i].actor.err;
+    if (failed || w->process->rank == 0 || port->err)
+        return FAST_OK;
+    if (!port->lanes[0].done_heard)
+        return fast__fail(FAST_EPEER, "mpi: rank 0 (on %s) does not answer, and it has the result",
+                          w->process->hosts[0]);
+    w->leave_last = true;
+    return FAST_OK;
 }
 
 /* Run an actor on its thread, and tell the bridge that it ended. */
@@ -356,6 +393,10 @@ static fast_err mpi_run(fast_world *world)
     }
     drain(w, world->timeout_ns);
     w->ran = true;
+    if (!fast__port_is_over(w->port)) {
+        const fast_err silent = note_silent_ranks(w);
+        err = err ? err : silent;
+    }
     for (int64_t i = 0; i < w->count; i++)
         for (fast_msg *msg = fast__inbox_take(&w->actors[i].inbox); msg;) {
             fast_msg *next = fast__envelope(msg)->next;
@@ -389,7 +430,7 @@ static void mpi_close(fast_world *world)
         world->pool = NULL;
     }
     if (w->joined)
-        fast__mpi_leave(clean);
+        fast__mpi_leave(clean, w->leave_last ? FAST_HUNG_TIMEOUTS * world->timeout_ns : 0);
     fast__free(w->actors);
     fast__share_free(&w->shares);
     fast__mutex_fini(&w->mutex);
@@ -475,12 +516,15 @@ static fast_err mpi_open(const fast_actors_config *config, const fast_role *role
         return err;
     }
     fast__mutex_init(&w->mutex);
-    const int64_t until = fast__clock_ns() + w->world.timeout_ns;
-    err = fast__mpi_begin(until, &w->process);
+    const int64_t timeout = w->world.timeout_ns;
+    err = fast__mpi_begin(timeout > START_NS ? timeout : START_NS, &w->process);
     if (!err)
         err = prepare(w);
-    if (!err)
-        err = fast__mpi_join(w->process, world_hash(&w->world), until, &comm);
+    if (!err) {
+        err = fast__mpi_join(w->process, world_hash(&w->world), fast__clock_ns() + timeout, &comm);
+        if (err == FAST_ETIMEDOUT)
+            fast__mpi_missed();
+    }
     if (err) {
         mpi_close(&w->world);
         return err;

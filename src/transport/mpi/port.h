@@ -108,7 +108,8 @@ int64_t fast__port_progress(fast_port *port);
 void fast__port_leave(fast_port *port, bool stopped);
 /* Send FAST_WIRE_BYE once all ranks are done. Returns the number of packets. */
 int64_t fast__port_leave_progress(fast_port *port);
-/* Send FAST_WIRE_PING to every rank. False if one has sent nothing since the last ping. */
+/* Send FAST_WIRE_PING to every rank that has not left. False if nothing came since the last ping
+ * from the ranks whose actors have not ended, or from all others if none is left of those. */
 bool fast__port_ping(fast_port *port);
 /* Handle a packet of kind DONE, BYE, PING or PONG. */
 void fast__port_heard(fast_port *port, int rank, const fast_wire *wire);

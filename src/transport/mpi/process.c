@@ -5,8 +5,8 @@
  * this is the one place with state that outlives a world; a mutex guards it.
  *
  * A rank that exits in the middle of a run, or after a run that left something in MPI (a collective
- * that never ended, a peer that never sent its last packet), aborts the job: MPI_Finalize() would
- * wait for the other ranks for ever, and they for it.
+ * that never ended, a peer that never came or never sent its last packet), aborts the job:
+ * MPI_Finalize() would wait for the other ranks for ever, and they for it.
  */
 #include "transport/mpi/process.h"
 
@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,15 +30,18 @@ static struct {
     pid_t pid;             /* process that initialised it: a forked child must not finalise */
     int worlds;            /* number of open worlds */
     bool unclean;          /* a world left something in MPI */
+    int64_t patience_ns;   /* time that an exit with `unclean` leaves to other ranks */
+    bool missed;           /* a rank did not come to the last world */
     int retained_count;    /* pointers in retained */
     void *retained[RETAINED_MAX]; /* memory that MPI may still use: referenced, so no leak */
     fast_mpi_process process;     /* constant once initialised */
 } state = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
 enum {
-    YIELD_NS = 200 * 1000,     /* a wait yields this long before it sleeps */
-    SLEEP_NS_MIN = 20 * 1000,  /* shorter sleeps cost more than they last */
-    SLEEP_NS_MAX = 500 * 1000, /* longest time that a message waits for a sleeping actor */
+    YIELD_NS = 200 * 1000,       /* a wait yields this long before it sleeps */
+    SLEEP_NS_MIN = 20 * 1000,    /* shorter sleeps cost more than they last */
+    SLEEP_NS_MAX = 500 * 1000,   /* longest time that a message waits for a sleeping actor */
+    LATE_NS = 100 * 1000 * 1000, /* a look at the clock so late is a standstill */
 };
 
 int64_t fast__mpi_pause(fast_mpi_pause *pause, int64_t now)
@@ -68,12 +72,16 @@ fast_err fast__mpi_check(int code, const char *doing)
 fast_err fast__mpi_await(MPI_Request *request, int64_t until, const char *doing)
 {
     fast_mpi_pause pause = { 0 };
+    int64_t looked = fast__clock_ns();
     for (;;) {
         int done = 0;
         FAST_TRY(fast__mpi_check(MPI_Test(request, &done, MPI_STATUS_IGNORE), doing));
         if (done)
             return FAST_OK;
         const int64_t now = fast__clock_ns();
+        if (now - looked > LATE_NS) /* the process stood still, and maybe the others too */
+            until += now - looked;
+        looked = now;
         if (now >= until)
             return fast__fail(FAST_ETIMEDOUT, "mpi: %s took too long: a rank does not answer",
                               doing);
@@ -84,14 +92,19 @@ fast_err fast__mpi_await(MPI_Request *request, int64_t until, const char *doing)
 }
 
 /* Finalise MPI or abort the job: the exit handler. */
-static void finish(void)
+static void finish(int status, void *ctx)
 {
     int over = 0;
+    (void)ctx;
     MPI_Finalized(&over);
     if (over || getpid() != state.pid)
         return;
-    if (state.worlds > 0 || state.unclean)
-        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+    if (state.worlds == 0 && state.patience_ns > 0)
+        nanosleep(&(struct timespec){ .tv_sec = (time_t)(state.patience_ns / 1000000000),
+                                      .tv_nsec = (long)(state.patience_ns % 1000000000) },
+                  NULL);
+    if (state.worlds > 0 || state.unclean || state.missed)
+        MPI_Abort(MPI_COMM_WORLD, state.worlds > 0 ? EXIT_FAILURE : status);
     else if (state.ours)
         MPI_Finalize();
 }
@@ -122,7 +135,8 @@ static fast_err hosts_gather(fast_mpi_process *process, int64_t until)
     return fast__mpi_await(&request, until, "the start");
 }
 
-/* Make a communicator for FAST alone, and count the ranks of this machine. */
+/* Make a communicator for FAST alone, and count the ranks of this machine by its name: MPI's own
+ * way, MPI_Comm_split_type(), has no deadline. */
 static fast_err communicator_make(fast_mpi_process *process, int64_t until)
 {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -131,17 +145,29 @@ static fast_err communicator_make(fast_mpi_process *process, int64_t until)
     MPI_Comm_set_errhandler(process->base, MPI_ERRORS_RETURN);
     MPI_Comm_rank(process->base, &process->rank);
     MPI_Comm_size(process->base, &process->ranks);
-    MPI_Comm beside = MPI_COMM_NULL;
-    FAST_TRY(fast__mpi_check(
-        MPI_Comm_split_type(process->base, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &beside),
-        "the start"));
-    MPI_Comm_size(beside, &process->beside);
-    MPI_Comm_free(&beside);
-    return hosts_gather(process, until);
+    FAST_TRY(hosts_gather(process, until));
+    for (int i = 0; i < process->ranks; i++)
+        process->beside += strcmp(process->hosts[i], process->hosts[process->rank]) == 0;
+    return FAST_OK;
 }
 
-/* Initialise MPI if needed and fill state.process. The mutex is held. */
-static fast_err process_begin(int64_t until)
+/* Set Open MPI's limits of eager messages over TCP, unless the user or mpirun has set them. Its own
+ * 64 KiB make a longer message wait for a round trip before most of its bytes leave, which doubles
+ * a step on links with a latency; the gradient of a small model fits into 1 MiB.
+ * Other implementations of MPI do not read these variables. */
+static void settings_prefer(void)
+{
+    static const char *const names[] = { "OMPI_MCA_btl_tcp_eager_limit",
+                                         "OMPI_MCA_btl_tcp_rndv_eager_limit",
+                                         "OMPI_MCA_btl_tcp_max_send_size" };
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        setenv(names[i], "1048576", 0);
+}
+
+/* Initialise MPI if needed and fill state.process. The mutex is held. After a failure other ranks
+ * may wait for this one in MPI, or never come: the exit aborts the job. */
+static fast_err process_begin(int64_t patience_ns)
 {
     int begun = 0;
     int over = 0;
@@ -151,29 +177,33 @@ static fast_err process_begin(int64_t until)
         return fast__fail(FAST_ENOTSUP, "mpi: MPI was finalised already; run the actors before it");
     if (!begun) {
         int level = 0;
+        settings_prefer();
         FAST_TRY(fast__mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level),
                                  "MPI_Init_thread"));
         state.ours = true;
     }
     if (state.pid == 0) {
         state.pid = getpid();
-        if (atexit(finish))
+        if (on_exit(finish, NULL))
             return fast__fail(FAST_ENOMEM, "mpi: no room for an exit handler");
     }
     fast_mpi_process process = { .cores = (int)fast__cpu_count() };
     process.bound = process.cores < sysconf(_SC_NPROCESSORS_ONLN);
     MPI_Query_thread(&process.level);
     FAST_TRY(level_check(process.level));
-    FAST_TRY(communicator_make(&process, until));
+    state.unclean = true;
+    FAST_TRY(communicator_make(&process, fast__clock_ns() + patience_ns));
+    state.unclean = false;
     state.process = process;
     state.begun = true;
     return FAST_OK;
 }
 
-fast_err fast__mpi_begin(int64_t until, const fast_mpi_process **out)
+fast_err fast__mpi_begin(int64_t patience_ns, const fast_mpi_process **out)
 {
     pthread_mutex_lock(&state.mutex);
-    const fast_err err = state.begun ? level_check(state.process.level) : process_begin(until);
+    const fast_err err =
+        state.begun ? level_check(state.process.level) : process_begin(patience_ns);
     pthread_mutex_unlock(&state.mutex);
     if (!err)
         *out = &state.process;
@@ -192,14 +222,24 @@ void fast__mpi_enter(void)
 {
     pthread_mutex_lock(&state.mutex);
     state.worlds++;
+    state.missed = false;
     pthread_mutex_unlock(&state.mutex);
 }
 
-void fast__mpi_leave(bool clean)
+void fast__mpi_missed(void)
+{
+    pthread_mutex_lock(&state.mutex);
+    state.missed = true;
+    pthread_mutex_unlock(&state.mutex);
+}
+
+void fast__mpi_leave(bool clean, int64_t patience_ns)
 {
     pthread_mutex_lock(&state.mutex);
     FAST_ASSERT(state.worlds > 0);
     state.worlds--;
     state.unclean = state.unclean || !clean;
+    if (patience_ns > state.patience_ns)
+        state.patience_ns = patience_ns;
     pthread_mutex_unlock(&state.mutex);
 }

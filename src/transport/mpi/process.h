@@ -23,14 +23,20 @@ typedef struct fast_mpi_process {
 } fast_mpi_process;
 
 /* Initialise MPI at the first call, unless the program has done so. MPI's own start waits for all
- * ranks without a deadline. FAST_ENOTSUP if MPI is finalised already or may not be called by this
- * thread, FAST_ETIMEDOUT, FAST_EPEER for errors of MPI. */
-fast_err fast__mpi_begin(int64_t until, const fast_mpi_process **out);
+ * ranks without a deadline; what follows takes `patience_ns` at most. FAST_ENOTSUP if MPI is
+ * finalised already or may not be called by this thread, FAST_ETIMEDOUT, FAST_EPEER for errors of
+ * MPI. */
+fast_err fast__mpi_begin(int64_t patience_ns, const fast_mpi_process **out);
 
 /* Count a world that was opened, or closed; `clean` if it left nothing in MPI. A process that exits
- * with an open or unclean world aborts the job, so that no rank waits for it. */
+ * with an open or unclean world aborts the job, so that no rank waits for it; it gives another rank
+ * that has more to do `patience_ns` to do so first. The job's exit status is that of the process,
+ * or 1 if it exits in a world. */
 void fast__mpi_enter(void);
-void fast__mpi_leave(bool clean);
+void fast__mpi_leave(bool clean, int64_t patience_ns);
+/* Note that a rank did not come to a world. Until the next world a process that exits aborts the
+ * job: MPI would wait for that rank. */
+void fast__mpi_missed(void);
 /* Retain memory that MPI may still use until the process ends. */
 void fast__mpi_retain(void *memory);
 

@@ -308,6 +308,14 @@ static fast_err sim_share(fast_actor *actor, uint64_t key, size_t size, void *ou
     return fast__share_find(&((fast_sim_actor *)actor)->node->shares, key, size, out);
 }
 
+/* transport->stream: jitter and loss of its messages, jitter of its node's speed. */
+static fast_rng *sim_stream(fast_actor *actor, int i)
+{
+    fast_sim_actor *self = (fast_sim_actor *)actor;
+
+    return i == 0 ? &self->rng : i == 1 ? &self->node->rng : NULL;
+}
+
 const fast_transport fast__transport_sim = {
     .name = "sim",
     .summary = "simulated cluster in virtual time: any speed, link and fault, repeatable",
@@ -324,5 +332,6 @@ const fast_transport fast__transport_sim = {
     .steady = sim_steady,
     .charge = fast__sim_charge,
     .compute = fast__sim_compute,
+    .stream = sim_stream,
     .share = sim_share,
 };

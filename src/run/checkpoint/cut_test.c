@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goal: a snapshot of an asynchronous run is consistent, and a run that is resumed from it
+ * continues as the one that was saved. Method: a learner whose first parameters count the steps of
+ * each worker, with a learning rate of 1, and whose others depend on everything before. In sim
+ * every copy of a checkpoint of a run is resumed, and ends with the run's bits. Of every snapshot,
+ * on sim and threads, the counters are added up: no update is lost or doubled. With a number as
+ * argument: at least as many snapshots in sim, at random moments.
+ */
+#include "base/pack.h"
+#include "base/rng.h"
+#include "fast/learner.h"
+#include "run/team.h"
+#include "tensor/vector.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { WORKERS = 4, COUNT = 40, STEPS = 24, COPIES = 12, PATH = 160, OPTIONS_MAX = 24 };
+
+/* In memory, where the machine has that: thousands of files are written. */
+static char folder[64] = "/dev/shm/cut_test.XXXXXX";
+
+/* How the counters of a snapshot add up. */
+typedef enum sum {
+    SUM_NONE,     /* a strategy that does not conserve sums */
+    SUM_REPLICAS, /* over the replicas */
+    SUM_MASSES,   /* masses of replicas and of messages are 1 */
+    SUM_SERVERS,  /* at the servers */
+    SUM_CENTRE    /* over the replicas and at the servers */
+} sum;
+
+typedef struct job {
+    const char *strategy; /* option */
+    const char *more;     /* another option */
+    sum sum;              /* that is conserved */
+} job;
+
+static const job jobs[] = {
+    { "strategy=gossip_async", "seed=1", SUM_REPLICAS },
+    { "strategy=gossip_async:overlap=no", "seed=2", SUM_REPLICAS },
+    { "strategy=gossip_async:how=push,p=0.5", "seed=1", SUM_MASSES },
+    { "strategy=gossip_async:how=push", "optimizer=momentum", SUM_MASSES },
+    { "strategy=gossip_async:how=pull", "optimizer=adam", SUM_NONE },
+    { "strategy=gossip_async", "codec=topk:ratio=0.3", SUM_NONE },
+    { "strategy=gossip_async:how=push", "codec=qsgd", SUM_MASSES },
+    { "strategy=gossip_async:how=pull", "codec=onebit", SUM_NONE },
+    { "strategy=elastic:period=2", "seed=1", SUM_CENTRE },
+    { "strategy=elastic:servers=2,period=3", "optimizer=momentum", SUM_NONE },
+    { "strategy=elastic:servers=2", "codec=topk:ratio=0.3", SUM_NONE },
+    { "strategy=elastic_tree:up=2,down=1", "seed=1", SUM_NONE },
+    { "strategy=elastic_tree", "codec=topk:ratio=0.3", SUM_NONE },
+    { "strategy=mpca:period=2", "optimizer=momentum", SUM_NONE },
+    { "strategy=mpca", "codec=qsgd", SUM_NONE },
+    { "strategy=ensemble", "seed=1", SUM_REPLICAS },
+    { "strategy=hogwild:chunk=8", "seed=1", SUM_NONE },
+    { "strategy=hogwild:clusters=2,period=2,chunk=16", "seed=4", SUM_NONE },
+    { "strategy=ps:slack=-1", "seed=1", SUM_SERVERS },
+    { "strategy=ps:slack=2", "seed=3", SUM_SERVERS },
+    { "strategy=ps:slack=1,servers=3", "optimizer=adam", SUM_NONE },
+    { "strategy=ps:slack=3,global=yes,servers=0", "seed=2", SUM_SERVERS },
+    { "strategy=ps:slack=-1,fetch=3,push=2,servers=2", "optimizer=momentum", SUM_NONE },
+    { "strategy=ps:slack=4,send=differences,push=3,fetch=3", "optimizer=momentum", SUM_NONE },
+    { "strategy=ps:slack=-1,aggregate=3,momentum=0.3", "seed=1", SUM_NONE },
+    { "strategy=ps:slack=-1,compensate=0.1,decay=0.9", "seed=1", SUM_NONE },
+    { "strategy=ps:slack=-1,warm=0.1,staleness=inverse", "seed=1", SUM_NONE },
+    { "strategy=ps:slack=2,servers=2", "codec=topk:ratio=0.3", SUM_NONE },
+    { "strategy=ps:slack=-1,servers=2", "codec_down=qsgd", SUM_NONE },
+};
+
+/* A gradient that counts, and that depends on the worker, the step and all earlier values. */
+static fast_err gradient(void *ctx, fast_learner_request *r)
+{
+    (void)ctx;
+    for (int64_t i = 0; i < COUNT; i++)
+        r->g[i] = i < WORKERS ? (i == r->worker ? -1.0f : 0.0f)
+                              : 0.1f * (r->w[i] - sinf((float)(i + 7 * r->worker + 3 * r->step)));
+    r->loss = (double)r->w[COUNT - 1];
+    r->samples = r->batch;
+    return FAST_OK;
+}
+
+static const fast_learner_tensor tensors[] = { { "w", 1, { COUNT }, NULL } };
+static const fast_learner_kind counting = { .name = "counting",
+                                            .params = tensors,
+                                            .param_count = 1,
+                                            .samples = 4 * WORKERS * STEPS,
+                                            .operations = 2e5,
+                                            .gradient = gradient };
+
+static fast_run *open_job(const job *j, const char *const *extra)
+{
+    const char *options[OPTIONS_MAX] = { "workers=4",         "batch=4",   "lr=1",
+                                         "schedule=constant", "steps=24",  "evaluate=no",
+                                         "optimizer=sgd",     j->strategy, j->more };
+    int count = 9;
+    fast_run *run = NULL;
+
+    if (strncmp(j->more, "optimizer=", 10) == 0) { /* an option is given once */
+        options[6] = j->more;
+        options[8] = "seed=1";
+    }
+    for (; *extra; extra++)
+        options[count++] = *extra;
+    if (fast_run_open_learner(options, &counting, NULL, &run))
+        fail_msg("%s %s: %s", j->strategy, j->more, fast_error_detail());
+    return run;
+}
+
+/* Snapshots of a run. */
+typedef struct watcher {
+    fast_run *run;
+    const job *job;
+    bool copies;     /* files are copied */
+    int64_t cancel;  /* snapshots after which the run is canceled; 0: it is not */
+    int64_t count;   /* snapshots so far */
+    int64_t inside;  /* those that were not at the end */
+    char wrong[256]; /* a wrong sum, told by the test's own thread */
+} watcher;
+
+/* Counters at the places of a snapshot. */
+typedef struct counted {
+    double at_replicas[WORKERS], at_servers[WORKERS]; /* sums of each worker's counter */
+    double mass;                                      /* of replicas and messages */
+    double steps[WORKERS];                            /* of each worker */
+} counted;
+
+/* Add the counters of a record of a worker. */
+static void count_worker(const fast_run *run, int64_t rank, const fast_pack_record *r, counted *c)
+{
+    const float *w = r->size > 0 ? r->data : run->learner->w;
+    int64_t words[16];
+
+    if (r->kind == FAST_SAVED_NUMBERS)
+        memcpy(&c->steps[rank], (const double *)r->data + 2, sizeof c->steps[rank]);
+    for (int64_t i = 0; r->kind == FAST_SAVED_WEIGHTS && i < WORKERS; i++)
+        c->at_replicas[i] += (double)w[i];
+    if (r->kind == FAST_SAVED_BLOCK && r->number == 0) {
+        double mass = 0;
+
+        memcpy(&mass, (const int64_t *)r->data + 1, sizeof mass);
+        c->mass += mass;
+    }
+    if (r->kind == FAST_SAVED_MESSAGE) {
+        double mass = 0;
+
+        memcpy(words, r->data, sizeof words);
+        memcpy(&mass, &words[5 + 1], sizeof mass); /* the second word: see saved_actor.c */
+        c->mass += mass;
+    }
+}
+
+/* Add the counters of the space of a server: VALUES of tensor 0 (space_checkpoint.c). */
+static void count_server(const fast_pack_record *space, counted *c)
+{
+    float w[COUNT + WORKERS] = { 0 }; /* contributions may follow */
+
+    if (space->kind != FAST_SAVED_SPACE ||
+        fast__space_values_load(space->data, space->size, 0, COUNT + WORKERS, w))
+        return;
+    for (int64_t i = 0; i < WORKERS; i++)
+        c->at_servers[i] += (double)w[i];
+}
+
+static void count(watcher *v)
+{
+    const fast_team *team = v->run->team;
+    const double close = 1e-4;
+    fast_pack_record r;
+    counted c = { 0 };
+
+    for (int64_t i = 0; i < team->workers + team->saved.servers; i++)
+        for (size_t at = 0;
+             fast__pack_next(team->saved.states[i].bytes, team->saved.states[i].size, &at, &r);)
+            if (i < team->workers)
+                count_worker(v->run, i, &r, &c);
+            else
+                count_server(&r, &c);
+    if (v->job->sum == SUM_MASSES && !(fabs(c.mass - 1) < close))
+        snprintf(v->wrong, sizeof v->wrong, "masses are %g in all", c.mass);
+    for (int64_t i = 0; i < WORKERS; i++) {
+        const double sums[] = { [SUM_NONE] = c.steps[i],
+                                [SUM_REPLICAS] = c.at_replicas[i],
+                                [SUM_MASSES] = c.steps[i],
+                                [SUM_SERVERS] = c.at_servers[i],
+                                [SUM_CENTRE] = c.at_replicas[i] + c.at_servers[i] };
+
+        if (!(fabs(sums[v->job->sum] - c.steps[i]) < close * (1 + c.steps[i])))
+            snprintf(v->wrong, sizeof v->wrong, "%g steps of worker %lld are there, not %g",
+                     sums[v->job->sum], (long long)i, c.steps[i]);
+    }
+}
+
+static void path_of(const char *option, const char *name, int64_t number, char path[PATH])
+{
+    snprintf(path, PATH, "%s%s/%s%lld.safetensors", option, folder, name, (long long)number);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    char bytes[65536];
+    size_t size;
+
+    assert_non_null(in);
+    assert_non_null(out);
+    while ((size = fread(bytes, 1, sizeof bytes, in)) > 0)
+        assert_int_equal(fwrite(bytes, 1, size, out), size);
+    fclose(in);
+    fclose(out);
+}
+
+static void look(void *ctx, const fast_event *event)
+{
+    watcher *v = ctx;
+    char copy[PATH];
+
+    if (event->kind != FAST_EVENT_SAVE)
+        return;
+    v->count++;
+    if (!v->run->team->place.world) /* at the end */
+        return;
+    count(v);
+    if (v->copies && v->inside < COPIES) {
+        path_of("", "copy", v->inside, copy);
+        copy_file(event->text, copy);
+    }
+    if (++v->inside == v->cancel)
+        fast_run_cancel(v->run);
+}
+
+/* Different speeds, jitter, loss, duplicates; memory that all share; slow links. */
+static const char *const clusters[] = { "cluster=hetero", "cluster=edge", "cluster=laptop",
+                                        "cluster=wan" };
+
+/* Train with a snapshot every `every` steps; from a copy of an earlier run's if resume >= 0. */
+static uint64_t train(const job *j, const char *transport, int every, int64_t resume, watcher *v)
+{
+    char checkpoint[PATH], from[PATH], period[64];
+    const bool sim = strcmp(transport, "transport=sim") == 0;
+    const char *cluster = strstr(j->strategy, "hogwild") ? clusters[2] : clusters[every % 4];
+    const char *extra[] = {
+        transport, checkpoint, period, sim ? cluster : NULL, resume >= 0 ? from : NULL, NULL
+    };
+
+    if (!sim) {
+        extra[3] = extra[4];
+        extra[4] = NULL;
+    }
+
+    path_of("checkpoint=", "whole", 0, checkpoint);
+    path_of("resume=", "copy", resume, from);
+    snprintf(period, sizeof period, "checkpoint_every=%dsteps", every);
+    v->run = open_job(j, extra);
+    v->job = j;
+    fast_run_watch(v->run, look, v);
+    if (fast_run_train(v->run))
+        fail_msg("%s %s: %s", j->strategy, j->more, fast_error_detail());
+    if (v->wrong[0])
+        fail_msg("%s %s: in a snapshot %s", j->strategy, j->more, v->wrong);
+    if (v->cancel == 0)
+        assert_int_equal(fast_run_result(v->run)->steps, STEPS);
+    const uint64_t hash = fast_run_result(v->run)->params_hash;
+    fast_run_close(v->run);
+    return hash;
+}
+
+/* Every snapshot of a run in sim is resumed, and ends with the run's bits. Returns their number. */
+static int64_t resume_all(const job *j, int every)
+{
+    watcher whole = { .copies = true };
+    const uint64_t hash = train(j, "transport=sim", every, -1, &whole);
+
+    /* With slow links worker 0 of a warm start comes to its end before the others begin. */
+    if (whole.inside == 0 && !strstr(j->strategy, "warm"))
+        fail_msg("%s %s: no snapshot every %d steps", j->strategy, j->more, every);
+    for (int64_t i = 0; i < whole.inside && i < COPIES; i++) {
+        watcher resumed = { 0 };
+
+        if (train(j, "transport=sim", every, i, &resumed) != hash)
+            fail_msg("%s %s: another model after a resume from snapshot %lld, every %d steps",
+                     j->strategy, j->more, (long long)i, every);
+        assert_int_equal(resumed.inside, whole.inside - i - 1);
+    }
+    return whole.inside;
+}
+
+static void a_resumed_run_has_the_same_bits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++)
+        for (int every = 3; every <= 6; every++)
+            (void)resume_all(&jobs[i], every);
+}
+
+static int64_t wanted = 500; /* snapshots */
+
+/* Random seeds, periods and speeds: a counter is wrong in no snapshot. */
+static void no_update_is_lost_or_doubled(void **state)
+{
+    int64_t snapshots = 0;
+    fast_rng rng;
+
+    (void)state;
+    fast__rng_init(&rng, 1, FAST_PURPOSE_ACTOR, 0, 0, 0);
+    for (size_t i = 0; snapshots < wanted; i++) {
+        const int jobs_count = (int)(sizeof jobs / sizeof jobs[0]);
+        job j = jobs[fast__rng_below(&rng, (uint64_t)jobs_count)];
+        watcher v = { 0 };
+        char seed[32];
+
+        snprintf(seed, sizeof seed, "seed=%zu", i);
+        if (strncmp(j.more, "seed=", 5) == 0)
+            j.more = seed;
+        (void)train(&j, "transport=sim", 1 + (int)fast__rng_below(&rng, 7), -1, &v);
+        snapshots += v.inside;
+    }
+}
+
+/* On threads no two runs are equal, but every snapshot adds up, also after a resume and a
+ * cancel. */
+static void snapshots_on_threads_add_up(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        watcher whole = { .copies = true }, resumed = { 0 }, canceled = { .cancel = 2 };
+
+        (void)train(&jobs[i], "transport=threads", 4, -1, &whole);
+        if (whole.inside > 0) /* a worker may have come to its end before */
+            (void)train(&jobs[i], "transport=threads", 4, 0, &resumed);
+        (void)train(&jobs[i], "transport=threads", 3, -1, &canceled);
+    }
+}
+
+/* A snapshot of one transport is resumed on another. */
+static void transports_change(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        watcher first = { .copies = true }, second = { .copies = true }, third = { 0 };
+
+        (void)train(&jobs[i], "transport=sim", 4, -1, &first);
+        assert_true(first.inside > 0);
+        (void)train(&jobs[i], "transport=threads", 4, 0, &second);
+        if (second.inside > 0) /* threads may have come to their end before */
+            (void)train(&jobs[i], "transport=sim", 4, 0, &third);
+    }
+}
+
+/* A run of other workers, another strategy or topology continues with the model of a snapshot. */
+static void the_model_is_enough_for_others(void **state)
+{
+    static const char *const others[][2] = { { "workers=2", "strategy=gossip_async" },
+                                             { "workers=6", "strategy=allreduce" },
+                                             { "workers=4", "strategy=ps:slack=1,servers=2" } };
+    watcher first = { .copies = true };
+    char from[PATH];
+
+    (void)state;
+    (void)train(&jobs[0], "transport=sim", 6, -1, &first);
+    assert_true(first.inside > 0);
+    path_of("resume=", "copy", 0, from);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        const char *const options[] = {
+            others[i][0], others[i][1],    "batch=4",           "lr=1",
+            "steps=24",   "seed=1",        "schedule=constant", "transport=sim",
+            from,         "optimizer=sgd", "evaluate=no",       NULL
+        };
+        fast_run *run = NULL;
+
+        if (fast_run_open_learner(options, &counting, NULL, &run))
+            fail_msg("%s %s: %s", others[i][0], others[i][1], fast_error_detail());
+        assert_non_null(strstr(run->text.resume_note, "are dropped"));
+        assert_in_range(run->step, 1, STEPS - 1);
+        assert_int_equal(fast_run_train(run), FAST_OK);
+        assert_int_equal(fast_run_result(run)->steps, STEPS);
+        fast_run_close(run);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_resumed_run_has_the_same_bits),
+        cmocka_unit_test(no_update_is_lost_or_doubled),
+        cmocka_unit_test(snapshots_on_threads_add_up),
+        cmocka_unit_test(transports_change),
+        cmocka_unit_test(the_model_is_enough_for_others),
+    };
+    char command[128];
+
+    if (argc > 1)
+        wanted = strtoll(argv[1], NULL, 10);
+    if (!mkdtemp(folder) && !mkdtemp(strcpy(folder, "cut_test.XXXXXX")))
+        return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command) || failed;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Read-my-writes (Ho et al. 2013, SSP): a worker's view holds all of its own updates. Values that
+ * it asks for do, since a server handles its requests in order. Three kinds of updates must be
+ * added again,
+ *
+ *     w <- w + sum of the changes that the values lack
+ *
+ *   sent       an eager server sent the values before it had the last writes. Each write is stored,
+ *              and values name the last request that they hold; within the slack s they lack at
+ *              most s writes. Of more than PS_RECENT_MAX the values are asked for instead
+ *   waiting    with `eager` or a budget, elements that the codec holds back
+ *   summed     with a slack, gradients since the last write, where reads are more frequent
+ *
+ * The bound for elements that a codec defers (budget: Bösen, Wei et al. 2015). Of a slack s they
+ * may wait h = (s + 1) / 2 rounds, and reads wait for rounds that are s - h old, so that no update
+ * is seen later than the slack allows:
+ *
+ *     write of round c:  if c - complete > h: send all elements that have waited, beyond the budget
+ *
+ * While a read waits for other workers and the link is idle, elements that wait are sent early.
+ *
+ * A gradient counts as a step of plain SGD, -lr g: the server's state of other rules is not known
+ * here. Memory: the model for each stored write. Cost: none where nothing is lacking.
+ */
+#include "base/memory.h"
+#include "space/space.h"
+#include "strategy/ps.h"
+#include "tensor/vector.h"
+
+enum { PS_RECENT_MAX = 8 };             /* writes that are stored */
+static const int64_t IDLE_NS = 1000000; /* wait of a read after which elements are sent early */
+
+fast_err fast__ps_recent_init(ps_writer *wr)
+{
+    ps_recent *r = &wr->recent;
+    const ps_config *c = wr->c;
+    const int64_t room = c->slack < PS_RECENT_MAX ? c->slack : PS_RECENT_MAX;
+
+    FAST_ASSERT(r->room == 0 && wr->t->count > 0);
+    if (!c->eager || c->slack == 0)
+        return FAST_OK;
+    r->shards = fast__ps_shards(c, wr->t->workers);
+    FAST_TRY(fast__alloc("the last writes", room * r->shards, sizeof *r->sent, &r->sent));
+    FAST_TRY(fast__alloc("the last writes", r->shards, sizeof *r->dropped, &r->dropped));
+    FAST_TRY(fast__alloc("the last writes", room, sizeof *r->x, &r->x));
+    for (r->room = 0; r->room < room; r->room++)
+        FAST_TRY(
+            fast__vector_new(fast__device_of(wr->t->w), "a write", wr->t->count, &r->x[r->room]));
+    return FAST_OK;
+}
+
+void fast__ps_recent_fini(ps_recent *r)
+{
+    FAST_ASSERT(r->room == 0 || r->x != NULL);
+    for (int64_t i = 0; i < r->room; i++)
+        fast__vector_free(r->x[i]);
+    fast__free(r->x);
+    fast__free(r->sent);
+    fast__free(r->dropped);
+    *r = (ps_recent){ .room = 0 };
+}
+
+/* Return the change of the weights by a write of 1. */
+static float scale_of(const ps_writer *wr)
+{
+    const ps_config *c = wr->c;
+    const float n = (float)(fast__ps_batch(c, wr->writer_count) *
+                            (c->staleness == PS_STALENESS_WORKERS ? wr->writer_count : 1));
+
+    FAST_ASSERT(n > 0);
+    if (c->send != PS_SEND_GRADIENTS)
+        return 1 / n;
+    return -(float)fast_trainer_lr(wr->t, wr->step > 0 ? wr->step - 1 : 0) / n;
+}
+
+/* A codec that selects sends x and elements that waited, less those that wait after it. */
+void fast__ps_recent_begin(ps_writer *wr, const float *x)
+{
+    ps_recent *r = &wr->recent;
+    float *to = r->room > 0 ? r->x[r->count % r->room] : NULL;
+
+    FAST_ASSERT(x != NULL);
+    if (!to)
+        return;
+    fast__vector_fill(wr->t->count, 0, to);
+    fast__vector_axpy(wr->t->count, scale_of(wr), x, to);
+    fast__space_add_waiting(wr->copies.spaces[0], scale_of(wr), to);
+}
+
+void fast__ps_recent_end(ps_writer *wr)
+{
+    ps_recent *r = &wr->recent;
+    int64_t seen;
+
+    FAST_ASSERT(r->count >= 0);
+    if (r->room == 0)
+        return;
+    fast__space_add_waiting(wr->copies.spaces[0], -scale_of(wr), r->x[r->count % r->room]);
+    for (int64_t k = 0; k < r->shards; k++) {
+        int64_t *sent = &r->sent[r->count % r->room * r->shards + k];
+
+        r->dropped[k] = *sent;
+        *sent = fast__space_sent(wr->copies.spaces[0], k, &seen);
+    }
+    r->count++;
+}
+
+bool fast__ps_recent_lost(const ps_writer *wr)
+{
+    const ps_recent *r = &wr->recent;
+    int64_t seen;
+
+    FAST_ASSERT(r->count >= 0);
+    for (int64_t k = 0; r->room > 0 && k < r->shards; k++)
+        if (fast__space_sent(wr->copies.spaces[0], k, &seen) > seen && r->dropped[k] > seen)
+            return true;
+    return false;
+}
+
+void fast__ps_add_own(ps_writer *wr)
+{
+    const ps_recent *r = &wr->recent;
+    fast_trainer *t = wr->t;
+    const int64_t stored = r->count < r->room ? r->count : r->room;
+
+    FAST_ASSERT(stored >= 0);
+    for (int64_t i = 0; i < stored; i++)
+        for (int64_t k = 0; k < r->shards; k++) {
+            int64_t seen, offset, count;
+
+            fast__space_range(wr->copies.spaces[0], k, 0, &offset, &count);
+            if (fast__space_sent(wr->copies.spaces[0], k, &seen) > seen &&
+                r->sent[i * r->shards + k] > seen)
+                fast__vector_add(count, r->x[i] + offset, t->w + offset);
+        }
+    if (r->room > 0 || wr->hold.rounds > 0)
+        fast__space_add_waiting(wr->copies.spaces[0], scale_of(wr), t->w);
+    if (wr->c->slack > 0 && wr->sum && wr->pushed < wr->step)
+        fast__vector_axpy(t->count, scale_of(wr), wr->sum, t->w);
+}
+
+void fast__ps_hold_begin(ps_writer *wr)
+{
+    FAST_ASSERT(wr->hold.complete <= wr->step);
+    for (int64_t i = 0; wr->hold.rounds > 0 && i < wr->copies.count; i++)
+        if (wr->copies.spaces[i])
+            fast__space_set_due(wr->copies.spaces[i],
+                                wr->step - wr->hold.complete > wr->hold.rounds);
+}
+
+void fast__ps_hold_end(ps_writer *wr)
+{
+    FAST_ASSERT(wr->hold.rounds >= 0);
+    if (wr->hold.rounds > 0 && !fast__space_is_waiting(wr->copies.spaces[wr->copies.first]))
+        wr->hold.complete = wr->step;
+    else if (wr->hold.rounds > 0 && wr->step - wr->hold.complete > wr->hold.rounds)
+        wr->hold.complete = wr->step - 1; /* only elements of this round may wait */
+}
+
+/* Write elements that wait, with a gradient of 0. */
+static fast_err send_early(ps_writer *wr)
+{
+    FAST_ASSERT(wr->hold.rounds > 0);
+    fast__vector_fill(wr->t->count, 0, wr->g);
+    fast__ps_recent_begin(wr, wr->g);
+    FAST_TRY(
+        fast__ps_copies_write(&wr->copies, &(ps_operation){ .kind = PS_WRITE_ADD, .x = wr->g }));
+    fast__ps_recent_end(wr);
+    if (!fast__space_is_waiting(wr->copies.spaces[wr->copies.first]))
+        wr->hold.complete = wr->step;
+    return FAST_OK;
+}
+
+/* A read of a short tensor under the same condition waits as the read of the model does; that is
+ * asked for once only, since its values may travel for long. */
+fast_err fast__ps_get_or_send(ps_writer *wr, fast_space_read *read)
+{
+    fast_trainer *t = wr->t;
+    fast_err err = wr->hold.rounds > 0 ? FAST_ETIMEDOUT : FAST_OK;
+
+    FAST_ASSERT(!wr->arriving);
+    while (err == FAST_ETIMEDOUT && wr->hold.complete < wr->step) {
+        fast_space *space = wr->copies.spaces[wr->copies.first];
+        fast_space_read there = *read;
+
+        if (fast__space_has_pushed(space, read))
+            break;
+        err = fast_space_get(space, wr->copies.tensors.contributions, NULL, &there,
+                             fast_now(t->actor) + IDLE_NS);
+        if (err == FAST_ETIMEDOUT && fast__space_is_idle(space))
+            FAST_TRY(send_early(wr));
+    }
+    return fast__ps_copies_get(&wr->copies, 0, t->w, read);
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The values that workers of `ps` compute with. Goal: read-my-writes, the staleness bound for every
+ * coordinate, the value bound at every moment. Method: a learner whose worker i has coordinates of
+ * its own, all with the gradient -1: a coordinate of i is then the learning rate times the steps of
+ * i that the reader sees, an exact number; on the simulator, with latencies and uneven speeds.
+ */
+#include "fast/learner.h"
+#include "fast/run.h"
+#include "strategy/ps.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+extern const fast_strategy fast__strategy_ps; /* ps.c */
+
+enum { WORKERS = 4, EACH = 8, COUNT = WORKERS * EACH, STEPS = 40 };
+
+/* Figures of the views that the learner was asked with, over a whole run. */
+typedef struct views {
+    int64_t slack;      /* staleness bound; -1: none */
+    bool shared;        /* all workers change all coordinates */
+    int64_t calls;      /* gradients */
+    int64_t stale;      /* steps of another worker that the reader's view lacked, largest */
+    int64_t own_wrong;  /* coordinates of the reader's own that were not its own steps */
+    int64_t over_bound; /* coordinates that were older than the bound */
+    int64_t epochs[4];  /* gradients of each epoch, of 10 steps a worker */
+    int64_t parted;     /* other workers of whose updates worker 3 saw some coordinates, not all */
+} views;
+
+/* Learning rate 1: a coordinate is a number of steps. */
+static fast_err look(void *ctx, fast_learner_request *r)
+{
+    views *v = ctx;
+
+    for (int64_t i = 0; i < COUNT; i++) {
+        const int64_t of = i / EACH, seen = (int64_t)r->w[i];
+
+        if (of == r->worker)
+            v->own_wrong += r->w[i] != (float)r->step;
+        else
+            v->stale = r->step - seen > v->stale ? r->step - seen : v->stale;
+        v->over_bound += v->slack >= 0 && seen < r->step - v->slack;
+        v->parted += r->worker == 3 && i % EACH > 0 && r->w[i] != r->w[i - 1];
+        r->g[i] = v->shared || of == r->worker ? -1 : 0;
+    }
+    v->calls++;
+    v->epochs[r->step / (STEPS / 4)]++;
+    r->loss = 1;
+    r->samples = 1;
+    return FAST_OK;
+}
+
+/* Train with a codec, or NULL, on a cluster. */
+static views run_by(const fast_strategy *own, const char *strategy, const char *codec,
+                    const char *cluster, int64_t slack)
+{
+    static const fast_learner_tensor tensors[] = { { "w", 1, { COUNT }, NULL } };
+    views v = { .slack = slack, .shared = own != NULL };
+    const fast_learner_kind kind = { .size = sizeof kind,
+                                     .name = "views",
+                                     .params = tensors,
+                                     .param_count = 1,
+                                     .samples = STEPS / 4 * WORKERS,
+                                     .operations = 1e8,
+                                     .gradient = look,
+                                     .ctx = &v };
+    char how[128], with[128], where[128];
+    const char *options[] = { "faults=slow 3 at 0s by 20",
+                              how,
+                              with,
+                              where,
+                              "workers=4",
+                              "batch=1",
+                              "steps=40",
+                              "transport=sim",
+                              "lr=1",
+                              "schedule=constant",
+                              "optimizer=sgd",
+                              NULL };
+    fast_run *opened = NULL;
+
+    snprintf(how, sizeof how, "strategy=%s", strategy);
+    snprintf(with, sizeof with, "codec=%s", codec ? codec : "none");
+    snprintf(where, sizeof where, "cluster=%s", cluster);
+    if (fast_run_open_learner(options, &kind, own, &opened) || fast_run_train(opened))
+        fail_msg("%s: %s", strategy, fast_error_detail());
+    if (v.calls != WORKERS * STEPS && !strstr(strategy, "epochs"))
+        fail_msg("%s: %lld gradients, stop %s", strategy, (long long)v.calls,
+                 fast_run_result(opened)->stop);
+    fast_run_close(opened);
+    return v;
+}
+
+static views run(const char *strategy, const char *codec, const char *cluster, int64_t slack)
+{
+    return run_by(NULL, strategy, codec, cluster, slack);
+}
+
+static const char *const clusters[] = { "hetero", "hetero:latency=200us,jitter=0.3", "wan",
+                                        "ethernet-10g" };
+enum { CLUSTERS = sizeof clusters / sizeof clusters[0] };
+
+/* SSP's read-my-writes: a worker's view has all of its own updates, each once, also where a server
+ * sent the values before it had them. */
+static void workers_see_their_own_updates(void **state)
+{
+    static const struct {
+        const char *strategy;
+        int64_t slack;
+    } cases[] = { { "ps:slack=3", 3 },
+                  { "ps:slack=3,eager=yes", 3 },
+                  { "ps:slack=3,eager=yes,servers=0", 3 },
+                  { "ps:slack=1,eager=yes,servers=3", 1 },
+                  { "ps:slack=30,eager=yes,servers=2", 30 },
+                  { "ps:slack=0,eager=yes", -1 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int k = 0; k < CLUSTERS; k++) {
+            const views v = run(cases[i].strategy, NULL, clusters[k], cases[i].slack);
+
+            if ((v.own_wrong > 0 && cases[i].slack > 0) || v.over_bound > 0)
+                fail_msg("%s on %s: %lld own values wrong, %lld older than the bound",
+                         cases[i].strategy, clusters[k], (long long)v.own_wrong,
+                         (long long)v.over_bound);
+        }
+}
+
+/* The bound holds for every coordinate, also those that a budget holds back, or that wait for the
+ * next write. */
+static void every_coordinate_is_within_the_bound(void **state)
+{
+    static const struct {
+        const char *strategy;
+        const char *codec;
+        int64_t slack;
+    } cases[] = { { "ps:slack=1,eager=yes", "budget:bytes=8", 1 },
+                  { "ps:slack=2,eager=yes,servers=0", "budget:bytes=8", 2 },
+                  { "ps:slack=2,servers=2", "budget:bytes=24", 2 },
+                  { "ps:slack=5,eager=yes,servers=3", "budget:bytes=8", 5 },
+                  { "ps:slack=5,global=yes", "budget:bytes=8", 5 },
+                  { "ps:slack=4,eager=yes", "budget:bandwidth=1e5", 4 },
+                  { "ps:slack=4,eager=yes,servers=0", "budget:bandwidth=1e7", 4 },
+                  { "ps:slack=3,push=2", NULL, 3 },
+                  { "ps:slack=3,push=4,fetch=4", NULL, 3 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int k = 0; k < CLUSTERS; k++) {
+            const views v = run(cases[i].strategy, cases[i].codec, clusters[k], cases[i].slack);
+
+            if (v.over_bound > 0 || v.own_wrong > 0)
+                fail_msg(
+                    "%s with %s on %s: %lld values older than the bound, %lld own values wrong",
+                    cases[i].strategy, cases[i].codec ? cases[i].codec : "no codec", clusters[k],
+                    (long long)v.over_bound, (long long)v.own_wrong);
+        }
+}
+
+/* Workers that wait for a slow one send meanwhile the elements that their codec held back. */
+static void idle_links_are_used(void **state)
+{
+    (void)state;
+    for (int early = 0; early < 2; early++) {
+        /* The slow worker is worker 3; workers that never wait for it send nothing early. */
+        const views v = run(early ? "ps:slack=6,eager=yes" : "ps:slack=1000,eager=yes",
+                            "budget:bytes=8", "ethernet-10g", early ? 6 : 1000);
+
+        if ((v.parted > 0) != !early)
+            fail_msg("slack %s: %lld coordinates without their neighbours", early ? "6" : "1000",
+                     (long long)v.parted);
+    }
+}
+
+/* An epoch ends at 75% of its samples, whoever computed them; a few gradients are under way. */
+static void epochs_end_at_a_fraction_of_the_samples(void **state)
+{
+    static const char *const strategies[] = { "ps:epochs=0.75", "ps:epochs=0.75,servers=2,push=2",
+                                              "ps:slack=3,epochs=0.75",
+                                              "ps:slack=0,backup=1,epochs=0.75",
+                                              "ps:slack=0,backup=2,epochs=0.75,servers=2" };
+    const int64_t all = STEPS / 4 * WORKERS;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++)
+        for (int k = 0; k < CLUSTERS; k++) {
+            const views v = run(strategies[i], NULL, clusters[k], -1);
+
+            for (int e = 0; e < 4; e++)
+                if (v.epochs[e] < 3 * all / 4 || v.epochs[e] > 3 * all / 4 + WORKERS)
+                    fail_msg("%s on %s: %lld of %lld gradients in epoch %d", strategies[i],
+                             clusters[k], (long long)v.epochs[e], (long long)all, e);
+        }
+}
+
+/* The true difference, measured between the calls of a worker's loop. The simulator runs one actor
+ * at a time, so that all workers can use one record. */
+static struct {
+    float issued[COUNT];        /* updates that were sent, in flight ones too */
+    float view[WORKERS][COUNT]; /* weights that a worker computes with */
+    bool computes[WORKERS];     /* it computes with them now */
+    float difference;           /* largest between a view in use and the true weights */
+} record;
+
+static void measure(void)
+{
+    for (int64_t k = 0; k < WORKERS; k++)
+        for (int64_t i = 0; record.computes[k] && i < COUNT; i++)
+            record.difference =
+                fmaxf(record.difference, fabsf(record.issued[i] - record.view[k][i]));
+}
+
+/* The loop of ps.c, with a look before and after each gradient and write. */
+static fast_err probe(fast_trainer *t, const void *config)
+{
+    const ps_config *c = config;
+    ps_decision decision = PS_STEP;
+    ps_writer wr;
+    fast_err err = fast__ps_writer_open(t, c, t->g, &wr);
+
+    while (!err && fast_trainer_next(t) && !(err = fast__ps_prepare(&wr, &decision))) {
+        memcpy(record.view[t->rank], t->w, sizeof record.view[0]);
+        record.computes[t->rank] = true;
+        measure();
+        if (!err)
+            err = fast__ps_gradient(&wr);
+        /* Other workers may send at the moment at which this one has ended its gradient. */
+        record.computes[t->rank] = false;
+        if (!err)
+            err = fast__ps_push(&wr);
+        for (int64_t i = 0; i < COUNT; i++)
+            record.issued[i] += 1;
+        measure();
+        if (!err)
+            err = fast__ps_tick(&wr);
+    }
+    if (!err)
+        err = fast_trainer_end(t);
+    const fast_err last = fast__ps_writer_close(&wr);
+    return err ? err : last;
+}
+
+/* Weights that are in use differ from the true ones by no more than the bound, which falls with the
+ * step: the first is the least strict. Here all workers change all weights, by 1 in each step. The
+ * weak bound is exceeded. */
+static void values_are_within_their_bound(void **state)
+{
+    static const struct {
+        const char *options; /* of ps */
+        float bound;         /* of the difference at step 1 */
+        bool exceeded;       /* it does not hold */
+    } cases[] = {
+        { "value=4,weak=yes", 4, true },
+        { "value=26,servers=1", 26, false }, /* 26 / (4 sqrt(40)): an update is within it */
+        { "value=26,servers=3", 26, false },
+        { "value=60,servers=0", 60, false },
+        { "value=0.01", WORKERS, false }, /* updates that are larger: one of each worker */
+        { "value=0.01,servers=2", WORKERS, false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int k = 0; k < CLUSTERS; k++) {
+            fast_strategy own = fast__strategy_ps;
+            char text[64];
+
+            memset(&record, 0, sizeof record);
+            own.name = "probe";
+            own.member = NULL;
+            own.worker = probe;
+            snprintf(text, sizeof text, "probe:%s", cases[i].options);
+            (void)run_by(&own, text, NULL, clusters[k], -1);
+            if ((record.difference > cases[i].bound) != cases[i].exceeded)
+                fail_msg("ps:%s on %s: a difference of %g", cases[i].options, clusters[k],
+                         (double)record.difference);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(workers_see_their_own_updates),
+        cmocka_unit_test(every_coordinate_is_within_the_bound),
+        cmocka_unit_test(idle_links_are_used),
+        cmocka_unit_test(epochs_end_at_a_fraction_of_the_samples),
+        cmocka_unit_test(values_are_within_their_bound),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "fast/strategy.h"
+
+/*
+ * Memory of a strategy's program in snapshots. A synchronous strategy has its state between steps
+ * in blocks of fast_trainer_persist(), which outlast the program. A program that is saved in the
+ * middle (run/checkpoint/cut.c) has more: sums that are not sent yet, counters, copies. It
+ * registers that memory where it is, once, after it was allocated and before the first
+ * fast_trainer_next():
+ *
+ *     FAST_TRY(fast__vector_new(device, "gradients to push", t->count, &sum));
+ *     FAST_TRY(fast__trainer_remember(t, 0, sum, (size_t)t->count * sizeof *sum));
+ *
+ * Memory that several actors share is registered by one of them.
+ */
+
+/* Include `size` bytes at x, memory of this program on any device, in snapshots under `number`, as
+ * long as the program runs. If it continues a snapshot, x gets the values that it had there. x may
+ * be NULL: there is nothing to remember. FAST_ENOMEM; FAST_EINVAL if the snapshot has another size
+ * of it. */
+FAST_MUST_CHECK fast_err fast__trainer_remember(fast_trainer *t, int64_t number, void *x,
+                                                size_t size);
