@@ -105,6 +105,31 @@ FAST_API FAST_MUST_CHECK fast_err fast_bench_allreduce(const char *const *option
                                                        fast_allreduce_measure_fn *report,
                                                        void *ctx);
 
+/* The measurement of `fast bench cluster`: a link between two nodes, and the nodes. */
+typedef struct fast_cluster_measure {
+    const char *transport; /* as the options name it */
+    int64_t nodes;         /* number of nodes */
+    double latency_s;      /* until the first byte of a message arrives */
+    double overhead_s;     /* for which a message occupies both ends beside its bytes */
+    double bandwidth;      /* of a node, bytes per second */
+    double stream;         /* of one connection, bytes per second; 0: that of the nodes */
+    double eager;          /* bytes of the largest message without a rendezvous; 0: not seen */
+    double loss;           /* probability that a message is lost and repeated */
+    double retry_s;        /* time that a loss takes */
+    const double *speeds;  /* [nodes]: operations of training per second */
+    const char *file;      /* a cluster file, for the option cluster */
+} fast_cluster_measure;
+
+/* Called once with the measurement, which is lent for the call. */
+typedef void fast_cluster_measure_fn(void *ctx, const fast_cluster_measure *measure);
+
+/* Measure the nodes of a cluster and the links between them. Options: transport (mpi), workers (one
+ * on each node), cluster (of sim), timeout, seed; model, data and batch, by whose training the
+ * speed of a node is measured. On `mpi` every rank calls it with the same options, and only the
+ * first one reports. */
+FAST_API FAST_MUST_CHECK fast_err fast_bench_cluster(const char *const *options,
+                                                     fast_cluster_measure_fn *report, void *ctx);
+
 /* Simulate. */
 
 /* How the program of one simulated actor ended. */

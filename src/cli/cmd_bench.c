@@ -6,7 +6,8 @@
  * two numbers: samples per second, and the fraction of the step spent waiting for other workers,
  * which is 0 for one worker. `fast bench engine` measures training steps of whole models and their
  * layers beside what the core's multiply-adds allow; `fast bench sim` counts the events a second of
- * the simulator; `fast bench allreduce` times sums over workers, `fast bench codec` encodings.
+ * the simulator; `fast bench allreduce` times sums over workers, `fast bench codec` encodings;
+ * `fast bench cluster` measures nodes and links, and prints a file for --cluster.
  *
  *   14090 samples/s, 0% of the step spent waiting (lenet, batch 64, fashion-mnist)
  *
@@ -20,21 +21,26 @@
 #include "cli_json.h"
 #include "cli_tables.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* One command line, read. */
 typedef struct bench_line {
-    cli_list options; /* for the library */
-    bool json;        /* print objects */
-    const char *kind; /* fast bench KIND; NULL: the canonical workload */
-    bool model;       /* a model was named */
+    cli_list options;  /* for the library */
+    bool json;         /* print objects */
+    const char *kind;  /* fast bench KIND; NULL: the canonical workload */
+    bool model;        /* a model was named */
+    bool workers;      /* a number of workers was given */
+    bool transport;    /* a transport was given */
+    const char *hosts; /* cluster: start mpirun on these; NULL: not given */
 } bench_line;
 
 /* Benchmarks by name: fast bench KIND. */
-static const char *const kinds[] = { "engine", "allreduce", "codec", "sim" };
+static const char *const kinds[] = { "engine", "allreduce", "codec", "sim", "cluster" };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 /* Names of benchmarks, for fast_text_nearest(). */
@@ -56,8 +62,8 @@ static int set_kind(bench_line *line, const char *name)
         }
     if (nearest)
         return cli_fail(CLI_USAGE, "no bench \"%.60s\"; did you mean \"%s\"?", name, nearest);
-    return cli_fail(CLI_USAGE, "no bench \"%.60s\"; there are engine, allreduce, codec and sim",
-                    name);
+    return cli_fail(
+        CLI_USAGE, "no bench \"%.60s\"; there are engine, allreduce, codec, sim and cluster", name);
 }
 
 /* Take one flag of the command line, or a word that is no flag (option NULL), for
@@ -72,7 +78,13 @@ static int set(void *ctx, const fast_option *option, const char *value)
         line->json = strcmp(value, "no") != 0;
         return CLI_DONE;
     }
+    if (strcmp(option->name, "hosts") == 0) {
+        line->hosts = value;
+        return CLI_DONE;
+    }
     line->model |= strcmp(option->name, "model") == 0;
+    line->workers |= strcmp(option->name, "workers") == 0;
+    line->transport |= strcmp(option->name, "transport") == 0;
     return cli_list_add(&line->options, option->name, value);
 }
 
@@ -237,6 +249,79 @@ static void show_codec(void *ctx, const fast_codec_measure *m)
     fflush(stdout);
 }
 
+/* Print the measurement of a cluster: a file that --cluster reads, or an object. */
+static void show_cluster(void *ctx, const fast_cluster_measure *m)
+{
+    bench_show *show = ctx;
+    cli_json json;
+
+    cli_busy_clear(&show->busy);
+    if (!show->json) {
+        fputs(m->file, stdout);
+    } else {
+        cli_json_begin(&json, stdout);
+        cli_json_text(&json, "transport", m->transport);
+        cli_json_int(&json, "nodes", m->nodes);
+        cli_json_real(&json, "latency_s", m->latency_s);
+        cli_json_real(&json, "overhead_s", m->overhead_s);
+        cli_json_real(&json, "bandwidth", m->bandwidth);
+        cli_json_real(&json, "stream", m->stream);
+        cli_json_real(&json, "eager", m->eager);
+        cli_json_real(&json, "loss", m->loss);
+        cli_json_real(&json, "retry_s", m->retry_s);
+        cli_json_text(&json, "file", m->file);
+        cli_json_end(&json);
+    }
+    fflush(stdout);
+}
+
+/* Start mpirun with one rank of this program on each host, in place of this process. Returns only
+ * if that fails. */
+static int start_hosts(const bench_line *line, int argc, char **argv)
+{
+    char self[4096], count[16];
+    const char **words = calloc((size_t)argc + 8, sizeof *words);
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    int hosts = 1, used = 0;
+
+    if (!words || length < 0) {
+        free(words);
+        return cli_fail(CLI_FAILED, "cannot tell where this program is");
+    }
+    self[length] = '\0';
+    for (const char *c = line->hosts; *c; c++)
+        hosts += *c == ',';
+    snprintf(count, sizeof count, "%d", hosts);
+    const char *const own[] = { "mpirun", "--host", line->hosts, "-n", count, self, "bench" };
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        words[used++] = own[i];
+    for (int i = 1; i < argc; i++) {
+        const bool alone = strcmp(argv[i], "--hosts") == 0;
+        if (alone)
+            i++;
+        else if (strncmp(argv[i], "--hosts=", 8) != 0)
+            words[used++] = argv[i];
+    }
+    execvp("mpirun", (char *const *)words);
+    free(words);
+    return cli_fail(CLI_FAILED, "cannot start mpirun: %s; install openmpi-bin", strerror(errno));
+}
+
+/* Complete the command line of `bench cluster`: a worker on each rank, over MPI. */
+static int set_cluster(bench_line *line, int argc, char **argv)
+{
+    char workers[32];
+
+    if (line->hosts && cli_ranks() > 1)
+        return cli_fail(CLI_USAGE, "--hosts starts mpirun by itself; leave one of them out");
+    if (line->hosts)
+        return start_hosts(line, argc, argv);
+    if (!line->transport && cli_ranks() < 2)
+        return cli_fail(CLI_USAGE, "a cluster has at least 2 nodes; name them: --hosts a,b,c");
+    snprintf(workers, sizeof workers, "%d", cli_ranks() > 1 ? cli_ranks() : 2);
+    return line->workers ? CLI_DONE : cli_list_add(&line->options, "workers", workers);
+}
+
 /* Measure the models that the table shows where none is named. The user's options follow the model,
  * so --batch and --engine apply to each. */
 static fast_err bench_models(const bench_line *line, bench_show *show)
@@ -268,6 +353,9 @@ static int bench_parts(const bench_line *line)
     } else if (strcmp(line->kind, "codec") == 0) {
         cli_busy_begin(&show.busy, stderr, "measuring codecs", 0);
         err = fast_bench_codec(options, show_codec, &show);
+    } else if (strcmp(line->kind, "cluster") == 0) {
+        cli_busy_begin(&show.busy, stderr, "measuring nodes and links", 30);
+        err = fast_bench_cluster(options, show_cluster, &show);
     } else if (strcmp(line->kind, "sim") == 0) {
         cli_busy_begin(&show.busy, stderr, "measuring the simulator", 15);
         err = fast_bench_sim(options, show_sim, &show);
@@ -335,6 +423,10 @@ int cli_bench(int argc, char **argv)
     int code;
 
     code = cli_flags_read(cli_command_find("bench"), argc, argv, set, &line);
+    if (code == CLI_DONE && line.hosts && (!line.kind || strcmp(line.kind, "cluster") != 0))
+        code = cli_fail(CLI_USAGE, "--hosts belongs to fast bench cluster");
+    if (code == CLI_DONE && line.kind && strcmp(line.kind, "cluster") == 0)
+        code = set_cluster(&line, argc, argv);
     if (code == CLI_DONE && !line.kind)
         code = bench_canonical(&line);
     else if (code == CLI_DONE)

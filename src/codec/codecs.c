@@ -30,6 +30,7 @@
     X(threshold)   \
     X(adaptive)    \
     X(dgc)         \
+    X(dct)         \
     X(significant) \
     X(nonzero)     \
     X(significance) \

@@ -8,7 +8,11 @@
  * which error feedback converges (EF-signSGD, Karimireddy et al. 2019).
  *
  * vote: the signs alone, q_i = sign(v_i); what workers sum up is replaced by its sign, the majority
- * vote (signSGD with majority vote), so a step moves every weight by the learning rate.
+ * vote (signSGD with majority vote), so a step moves every weight by the learning rate. With betas
+ * a worker sends the sign of Lion's step by a mean m of its own gradients (distributed Lion, Liu et
+ * al. 2024); both 0 is m = g, equal ones are the momentum of Signum:
+ *
+ *     v = beta1 m + (1 - beta1) g,   m <- beta2 m + (1 - beta2) g
  *
  *     sign    groups: the magnitude, then signs in words of 32 bits
  *     vote    a byte, 1 where some element is not finite; then signs
@@ -21,6 +25,7 @@
 #include "tensor/vector.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { GROUP_MAX = 65536 };
 
@@ -96,6 +101,36 @@ static fast_err sign_decode(const void *config, const fast_decoding *d)
     return FAST_OK;
 }
 
+typedef struct vote_config {
+    double beta1; /* weight of the mean of gradients in the vote */
+    double beta2; /* decay of that mean */
+} vote_config;
+
+static const fast_option vote_options[] = {
+    FAST_OPT_REAL(vote_config, beta1, "0", 0, 1,
+                  "weight of the worker's mean of gradients in its vote; 0: no mean (Lion: 0.9)"),
+    FAST_OPT_REAL(vote_config, beta2, "0", 0, 1, "decay of that mean (Lion: 0.99)"),
+    FAST_OPT_END,
+};
+
+/* The mean of gradients is momentum: the update rule must have none. */
+static unsigned vote_more(const void *config)
+{
+    return ((const vote_config *)config)->beta1 > 0 ? FAST_CODEC_MOMENTUM : 0;
+}
+
+/* The mean of gradients. */
+static int64_t vote_state(const void *config, const fast_block *block)
+{
+    return ((const vote_config *)config)->beta1 > 0 ? block->count : 0;
+}
+
+/* The mean that is voted by. */
+static size_t vote_scratch(const void *config, const fast_block *block)
+{
+    return (size_t)vote_state(config, block) * sizeof(float);
+}
+
 /* The flag, then a bit an element. */
 static size_t vote_bound(const void *config, const fast_block *block)
 {
@@ -106,9 +141,18 @@ static size_t vote_bound(const void *config, const fast_block *block)
 /* Signs alone; the flag tells a block that is not finite. */
 static size_t vote_encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
-    (void)config;
-    out[0] = !fast__vector_finite(e->block.count, e->x);
-    fast__signs_put(e->block.count, e->x, NULL, NULL, NULL, out + 1);
+    const vote_config *c = config;
+    const float *v = e->x;
+
+    if (c->beta1 > 0) {
+        float *mean = e->scratch;
+        memcpy(mean, e->state, (size_t)e->block.count * sizeof *mean);
+        fast__vector_axpby(e->block.count, (float)(1 - c->beta1), e->x, (float)c->beta1, mean);
+        fast__vector_axpby(e->block.count, (float)(1 - c->beta2), e->x, (float)c->beta2, e->state);
+        v = mean;
+    }
+    out[0] = !fast__vector_finite(e->block.count, v);
+    fast__signs_put(e->block.count, v, NULL, NULL, NULL, out + 1);
     return 1 + fast__signs_size(e->block.count);
 }
 
@@ -136,7 +180,12 @@ const fast_codec fast__codec_sign = {
 
 const fast_codec fast__codec_vote = {
     .name = "vote",
-    .summary = "signs alone; the majority of the workers decides (signSGD)",
+    .summary = "signs alone; the majority of the workers decides (signSGD, distributed Lion)",
+    .options = vote_options,
+    .config_size = sizeof(vote_config),
+    .more = vote_more,
+    .state = vote_state,
+    .scratch = vote_scratch,
     .traits = FAST_CODEC_VOTES | FAST_CODEC_EXACT,
     .operations = 2,
     .bound = vote_bound,

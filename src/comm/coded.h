@@ -44,6 +44,14 @@ typedef struct fast_coded_figures {
     fast_counter way;       /* fast_coded_way of sums; FAST_CODED_AUTO before the first one */
 } fast_coded_figures;
 
+/* Besides the values of fast_coder_options.feedback: EF21, of sums alone. A member sends the
+ * encoded difference of its vector to its estimate h of it, h grows by what was sent, and the sum
+ * of all estimates is the result (Richtarik, Sokolov and Fatkhullin 2021):
+ *
+ *     c = C(x - h),   h <- h + c,   H <- H + sum c,   x <- H
+ */
+enum { FAST_FEEDBACK_EF21 = 3 };
+
 /* Options of a sum, the same at all members except for the rank and the figures. */
 typedef struct fast_coded_options {
     const fast_chain *up;      /* codec of vectors that members send; borrowed */
@@ -78,6 +86,8 @@ fast_err fast__coded_way_parse(const char *text, fast_coded_way *way_out,
 const char *fast__coded_way_name(fast_coded_way way);
 /* Return the method that was chosen; never FAST_CODED_AUTO. */
 fast_coded_way fast__coded_way(const fast_coded *coded);
+/* True if it sums estimates of the vectors (EF21). */
+bool fast__coded_estimates(const fast_coded *coded);
 /* Return the figures that it counts in. */
 const fast_coded_figures *fast__coded_figures(const fast_coded *coded);
 /* True if a member's later messages depend on what it sent before. */

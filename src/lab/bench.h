@@ -6,7 +6,8 @@
 
 /*
  * Measurements of the parts: bench_engine.c (a model and its layers), bench_sim.c (the simulator),
- * bench_codec.c (codecs), bench_allreduce.c (sums over all workers).
+ * bench_codec.c (codecs), bench_allreduce.c (sums over all workers),
+ * bench_cluster.c (nodes and links, as a cluster file).
  */
 
 /* The options of fast_bench_allreduce(). */

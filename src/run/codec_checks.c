@@ -229,6 +229,11 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
                           "codec_sum=%s is how workers sum their messages, and those of strategy "
                           "%s do not; use allreduce or local, or leave it out",
                           run->config.codec_sum, strategy->name);
+    if (answers && run->config.feedback == FAST_FEEDBACK_EF21)
+        return fast__fail(FAST_EINVAL,
+                          "feedback=ef21 is for sums over all workers, which strategy %s does not "
+                          "make; use allreduce, or feedback=yes",
+                          strategy->name);
     FAST_TRY(check_momentum(run, strategy, what));
     FAST_TRY(check_votes(run, strategy, what));
     return answers ? check_answers(run, strategy, what, answers) : fast__coded_check(&options);

@@ -117,9 +117,15 @@ static double link_alpha(const fast_sim_link *link)
 {
     const double loss = (double)link->loss * 0x1p-32;
 
-    return ((double)link->latency_ns + 0.5 * (double)link->jitter_ns +
+    return ((double)link->latency_ns + (double)link->overhead_ns + 0.5 * (double)link->jitter_ns +
             loss / (1 - loss) * (double)link->retry_ns) *
            1e-9;
+}
+
+/* Seconds of a byte over a simulated link: of its ends, or of one connection if that is slower. */
+static double link_beta(const fast_sim_link *link)
+{
+    return fmax(link->ns_per_byte, link->stream_ns_per_byte) * 1e-9;
 }
 
 /* amount / speed; 0 where the speed is not limited. */
@@ -154,7 +160,7 @@ static void sim_costs(const fast_team *team, forecast_machine *m)
         m->cost.gamma = fmax(m->cost.gamma, sim_seconds(sim, i, 1, 12));
         if (n > 1) {
             m->cost.alpha = fmax(m->cost.alpha, link_alpha(link));
-            m->cost.beta = fmax(m->cost.beta, link->ns_per_byte * 1e-9);
+            m->cost.beta = fmax(m->cost.beta, link_beta(link));
             m->queues |= link->contention;
         }
         for (int64_t k = 0; k < team->servers; k++) {
@@ -162,8 +168,8 @@ static void sim_costs(const fast_team *team, forecast_machine *m)
 
             link = fast__sim_link(sim, sim->actors[i].node, sim->actors[n + k].node);
             m->server.alpha += share * link_alpha(link);
-            m->server.beta += share * link->ns_per_byte * 1e-9;
-            m->slowest = fmax(m->slowest, link->ns_per_byte * 1e-9);
+            m->server.beta += share * link_beta(link);
+            m->slowest = fmax(m->slowest, link_beta(link));
             m->queues |= link->contention;
             m->server.gamma +=
                 share * sim_seconds(sim, n + k, FAST_UPDATE_OPERATIONS, FAST_UPDATE_BYTES);

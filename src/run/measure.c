@@ -10,7 +10,7 @@
  *   time          training = life - evaluation;  compute, as counted by the actor;
  *                 waiting  = blocked - flight - evaluation by others meanwhile;
  *                 exchange = training - compute - waiting - codecs
- *   step          training / steps, mean of the workers
+ *   step          training / steps, mean of the workers, in all processes
  *
  * Evaluation is no part of training: a worker's own is the time that it spends between steps; where
  * workers go in step it also waits, somewhere in its exchange, while another one evaluates.
@@ -97,6 +97,18 @@ static int64_t life_of(fast_actor *actor)
     return actor->world->inner->steady ? fast__steady_now(actor) : fast__record_peek_now(actor);
 }
 
+/* Mean step of a worker, in seconds; 0 before the first. */
+static double step_of(const fast_tally *tally)
+{
+    const fast_worker w = fast__measure_split(tally);
+
+    if (w.steps == 0)
+        return 0;
+    return (w.compute_s + w.exchange_s + w.wait_s +
+            (double)(tally->encode_ns + tally->decode_ns) * 1e-9) /
+           (double)w.steps;
+}
+
 void fast__measure_leave(fast_team_actor *self)
 {
     const fast_counters *c = &self->context.trainer.actor->counters;
@@ -105,6 +117,9 @@ void fast__measure_leave(fast_team_actor *self)
     atomic_store(&self->measures.end.wait_ns, fast__counted(&c->wait_ns));
     atomic_store(&self->measures.end.flight_ns, fast__counted(&c->flight_ns));
     atomic_store(&self->measures.end_ns, life_of(self->context.trainer.actor));
+    const fast_tally tally =
+        fast__measure_tally(self->team, fast_actor_id(self->context.trainer.actor));
+    atomic_fetch_add(&self->team->place.world->sums.own, (long long)(step_of(&tally) * 1e9));
 }
 
 /* Figures of a worker's codecs, which continue from call to call. */
@@ -167,6 +182,7 @@ void fast__measure_end(fast_team *team)
         if (i < team->workers)
             fast__measure_vote(self);
     }
+    team->measures.elsewhere_s = (double)atomic_load(&team->place.world->sums.others) * 1e-9;
     team->measures.live = false;
 }
 
@@ -287,8 +303,8 @@ static void measure_codecs(fast_team *team)
         in > 0 && decoded > 0 ? (1 - out / in) * 8e-6 / (encode / in + decode / decoded) : NAN;
 }
 
-/* Write the mean times of this process's workers, and the traffic of all its actors, into the
- * result. */
+/* Write the mean times of this process's workers, the mean step of the workers of all processes,
+ * and the traffic of all its actors, into the result. */
 static void measure_times(fast_team *team)
 {
     fast_result *r = &team->run->result;
@@ -309,15 +325,16 @@ static void measure_times(fast_team *team)
         exchange += w.exchange_s * share;
         wait += w.wait_s * share;
         steps += w.steps;
-        if (w.steps > 0)
-            step += (w.compute_s + w.exchange_s + w.wait_s +
-                     (double)(tally.encode_ns + tally.decode_ns) * 1e-9) /
-                    (double)w.steps * share;
+        step += step_of(&tally);
     }
     r->compute_s = compute;
     r->exchange_s = exchange;
     r->wait_s = wait;
-    r->step_s = steps > 0 ? step : NAN;
+    /* Other processes have told theirs at their end. */
+    r->step_s = steps == 0 ? NAN
+                : team->measures.elsewhere_s > 0
+                    ? (step + team->measures.elsewhere_s) / (double)team->workers
+                    : step * share;
     r->bytes_per_step = steps > 0 ? (double)r->bytes_sent / (double)steps : NAN;
     team->run->progress.times.compute_ns = (int64_t)(compute * 1e9);
 }

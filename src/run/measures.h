@@ -61,6 +61,7 @@ typedef struct fast_team_measures {
     double momentum_weight;   /* of the sum: 1 over the square of its standard error */
     double divergence;        /* of replicas at the last vote; NAN before one */
     bool live;                /* the actors' counters are of the current call */
+    double elsewhere_s;       /* sum of the mean steps of workers in other processes */
     int64_t pause_before_ns;  /* of the run, when the current call started */
     int64_t *waited;          /* [workers + servers]: ns that others waited for each */
     double *column_means;     /* [fast__share_columns()] scratch of completeness */

@@ -59,7 +59,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { AGREE = 32 };
+enum {
+    AGREE = 32,
+    SAVE_TIMEOUTS = 10 /* time that another process may take to save a checkpoint */
+};
 enum { TAG_VOTE = 0x7ffffffd, TAG_STOP, TAG_LAST }; /* messages between processes */
 
 static const int64_t SHOW_NS = 100000000;     /* between looks at whether to show progress */
@@ -384,9 +387,12 @@ static void wait_for_evaluation(fast_team_actor *self)
     const fast_trainer *t = &self->context.trainer;
     const int64_t now = fast_now(t->actor);
 
-    if (is_due_soon(run, run->config.evaluate_period, t) ||
+    const bool evaluates = is_due_soon(run, run->config.evaluate_period, t);
+
+    if (evaluates ||
         (run->config.checkpoint[0] && is_due_soon(run, run->config.checkpoint_period, t))) {
-        fast__world_hold(self->team->place.world, now + HOUR_NS);
+        fast_world *world = self->team->place.world;
+        fast__world_hold(world, now + (evaluates ? HOUR_NS : SAVE_TIMEOUTS * world->timeout_ns));
         self->progress.step_held = t->step + t->period;
     } else if (self->progress.step_held > 0 && t->step >= self->progress.step_held) {
         fast__world_hold(self->team->place.world, now + 1);

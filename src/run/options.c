@@ -109,8 +109,9 @@ const fast_option fast__run_options[] = {
     FAST_OPT_TEXT(C, codec_down, "none", "codec",
                   "codec of the answers: a sum, or a server's model"),
     FAST_OPT_CHOICE(
-        C, feedback, "auto", "auto|yes|no",
-        "error feedback: add what a codec lost to its next message; auto: as the codec is used"),
+        C, feedback, "auto", "auto|yes|no|ef21",
+        "error feedback: add what a codec lost to its next message; auto: as the codec is used; "
+        "ef21: encode differences to the gradient that the others know"),
     FAST_OPT_CHOICE(C, codec_scope, "auto", "auto|layer|model",
                     "encode each layer by itself, or all at once; auto: as the codec is used"),
     FAST_OPT_INT(C, codec_small, "0", 0, 1e12,

@@ -201,6 +201,8 @@ static void rotating_partners_reach_the_mean(void **state)
                   { "gossip:push=yes", "exponential:one=yes", 8, 3, 1e-6 },
                   { "gossip:first=adapt", "exponential:one=yes,renumber=4", 8, 3, 1e-6 },
                   { "gossip:first=adapt", "exponential:one=yes,renumber=4", 16, 4, 1e-6 },
+                  { "gossip:first=adapt", "grid", 12, 2, 1e-6 },
+                  { "gossip:first=adapt", "grid:axes=3", 8, 3, 1e-6 },
                   { "gossip:first=adapt", "pairs", 7, 80, 1e-3 },
                   { "gossip:first=adapt,period=2", "pairs:order=random", 8, 120, 1e-3 },
                   { "gossip:drop=0.5", "ring", 5, 120, 1e-3 },

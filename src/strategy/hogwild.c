@@ -242,6 +242,8 @@ static fast_err update(fast_trainer *t, const hogwild_view *h)
     for (int64_t i = 0; i < chunks; i++) {
         const int64_t at = (i + t->rank * chunks / t->workers) % chunks * h->chunk;
         const int64_t n = h->count - at < h->chunk ? h->count - at : h->chunk;
+        /* Dense chunks are stored whole: every element changed, and a copy of them would cost as
+         * much as the update. */
         const fast_race_density density = fast__race_look(t->g + at, n);
 
         FAST_TRY(fast_trainer_apply_range(t, &load, &(hogwild_chunk){ h, at, n, density },

@@ -17,6 +17,9 @@
  *                       the mean gradient m, estimated from the P workers' means m_i, exceeds
  *                       noise^2 |m|^2:  (1/P sum |m_i|^2 - |m|^2) / (P - 1)   (Friedlander and
  *                       Schmidt 2012; Byrd et al. 2012)
+ *     fragments:        F ranges of the model are exchanged in turn, one every period / F steps,
+ *                       each with its own outer step: F times smaller messages at a time (streaming
+ *                       DiLoCo, Douillard et al. 2025). At the end of the run all are exchanged
  *     polyak:           the run is represented by the mean of the models after the exchanges from
  *                       epoch `polyak` on (Polyak and Juditsky 1992)
  *
@@ -54,6 +57,7 @@ typedef struct local_config {
     double noise;       /* delay: relative deviation of the mean at which it doubles; 0: never */
     int64_t longest;    /* the longest period that grow and noise lead to */
     double polyak;      /* epoch from which models are averaged over time; -1: never */
+    int64_t fragments;  /* ranges of the model that are exchanged in turn */
     char algorithm[64]; /* collective that makes the average */
 } local_config;
 
@@ -78,6 +82,9 @@ static const fast_option options[] = {
     FAST_OPT_INT(local_config, longest, "64", 1, 1e9, "longest period that grow and noise lead to"),
     FAST_OPT_REAL(local_config, polyak, "-1", -1, 1e9,
                   "epoch from which the mean of all later models represents the run; -1: never"),
+    FAST_OPT_INT(local_config, fragments, "1", 1, 1e6,
+                 "ranges of the model that are exchanged in turn, each once a period (streaming "
+                 "DiLoCo); the period is a multiple of it"),
     FAST_OPT_TEXT(local_config, algorithm, "auto", "allreduce",
                   "collective that averages the models; auto: the fastest by measurement"),
     FAST_OPT_END,
@@ -108,6 +115,7 @@ static const fast_exclusion exclusions[] = {
     { "delay=yes", "outer", NULL, "no worker moves between exchanges, so no outer step is left" },
     { "delay=yes", "period=0", NULL, "the whole run would be one update" },
     { "grow", NULL, "delay=yes", "the period grows by gradients that one update collects" },
+    { "fragments", "delay|polyak|state", NULL, "fragments are exchanged at different steps" },
     { "noise", NULL, "delay=yes", "the noise is that of the gradients that one update collects" },
     { NULL, NULL, NULL, NULL },
 };
@@ -345,6 +353,63 @@ static fast_err exchange(fast_trainer *t, const local_config *c, local_state *o)
     return o->mean.x ? average_over_time(t, c, o) : FAST_OK;
 }
 
+/* Average fragment f of the models, and take its outer step. */
+static fast_err exchange_fragment(fast_trainer *t, const local_config *c, local_state *o, int64_t f)
+{
+    const int64_t first = t->count / c->fragments * f + t->count % c->fragments * f / c->fragments;
+    const int64_t end =
+        t->count / c->fragments * (f + 1) + t->count % c->fragments * (f + 1) / c->fragments;
+    const float share = 1.0f / (float)t->workers;
+    const fast_vector w = { .x = t->w + first, .age = -1 };
+
+    FAST_ASSERT(f >= 0 && f < c->fragments && !o->sum.x && !o->base.x);
+    fast_actor_at(t->actor, t->step, "a fragment");
+    /* z is the model after the last exchange of this fragment, d its momentum: the outer step of a
+     * range needs the same ranges of them alone. */
+    FAST_TRY(fast_allreduce(t->group, w.x, end - first, FAST_SOON));
+    FAST_TRY(fast_trainer_apply_range(t, &fast__kernel_scale, &share, &w, 1, end - first));
+    if (!o->z.x)
+        return FAST_OK;
+    return fast_trainer_apply_range(t, &outer_step, c,
+                                    (fast_vector[]){ w,
+                                                     { .x = o->z.x + first, .age = -1 },
+                                                     { .x = o->d.x + first, .age = -1 } },
+                                    1, end - first);
+}
+
+/* Exchange the fragment that is due at this step, or all of them with `all`.
+ *
+ * Contributions are those of whole models: they are complete when the last fragment of a period
+ * was exchanged. State that is not trained (batch-norm statistics) has no fragments: it is averaged
+ * with the last one, once a period. */
+static fast_err exchange_fragments(fast_trainer *t, const local_config *c, local_state *o, bool all)
+{
+    const int64_t now = t->step / (c->period / c->fragments) % c->fragments;
+
+    FAST_ASSERT(c->fragments > 1);
+    for (int64_t f = 0; f < c->fragments; f++)
+        if (all || f == now)
+            FAST_TRY(exchange_fragment(t, c, o, f));
+    if (!all && now != c->fragments - 1)
+        return FAST_OK;
+    fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .age = -1 });
+    return fast__state_average(t);
+}
+
+/* Exchange what is due after a step: nothing, a fragment, or the models. With several fragments
+ * `due` is the end of a period of the first one. */
+static fast_err exchange_due(fast_trainer *t, const local_config *c, local_state *o, bool due)
+{
+    FAST_ASSERT(t->step > 0);
+    if (c->fragments == 1)
+        return due ? exchange(t, c, o) : FAST_OK;
+    /* In the first epochs of post-local SGD and at the end of the run all are due. */
+    const bool all = t->step == t->step_count || (due && t->step % c->period != 0);
+    if (all || t->step % (c->period / c->fragments) == 0)
+        return exchange_fragments(t, c, o, all);
+    return FAST_OK;
+}
+
 /* True if the step just taken ends a period. */
 static bool is_due(const fast_trainer *t, const local_config *c, const local_state *o)
 {
@@ -369,10 +434,25 @@ static fast_err train(fast_trainer *t, const local_config *c, local_state *o)
         } else {
             FAST_TRY(fast_trainer_update(t, t->g, 1));
         }
-        if (is_due(t, c, o))
-            FAST_TRY(exchange(t, c, o));
+        FAST_TRY(exchange_due(t, c, o, is_due(t, c, o)));
     }
     return fast_trainer_end(t);
+}
+
+/* Refuse fragments that do not divide the period: each would be exchanged at steps of its own, and
+ * some of them never. */
+static fast_err check(const void *config, int64_t workers, const char *optimizer)
+{
+    const local_config *c = config;
+
+    (void)workers;
+    (void)optimizer;
+    FAST_ASSERT(c->fragments >= 1);
+    if (c->fragments > 1 && (c->period == 0 || c->period % c->fragments != 0))
+        return fast__fail(FAST_EINVAL,
+                          "local: a period of %lld steps is no multiple of fragments=%lld",
+                          (long long)c->period, (long long)c->fragments);
+    return FAST_OK;
 }
 
 /* The program of a worker. */
@@ -387,6 +467,8 @@ static fast_err worker(fast_trainer *t, const void *config)
     /* The longest of the periods that doubling leads to is a multiple of all others. */
     while ((c->grow > 0 || c->noise > 0) && t->period * 2 <= c->longest)
         t->period *= 2;
+    if (c->fragments > 1 && fast_trainer_codec_fit(t) != FAST_FIT_NONE)
+        return fast__fail(FAST_EINVAL, "local: fragments are sent without a codec; leave one out");
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
     FAST_TRY(local_state_init(t, c, &o));
     t->free_running =
@@ -404,5 +486,6 @@ const fast_strategy fast__strategy_local = {
     .uses_codec = true,
     .sends = "weights",
     .exclusions = exclusions,
+    .check = check,
     .worker = worker,
 };

@@ -178,6 +178,74 @@ const fast_system fast__systems_codec[] = {
         .remarks = "The error of an encoding is added to the next gradient: sigma-delta modulation "
                    "of gradients. --feedback no shows the difference.",
     },
+    /* Later systems: estimates of gradients, momentum that stays local, and votes. All of them are
+     * synchronous, with one central model, and differ in what is sent alone. Learning rates were
+     * chosen on a small network, as the best of three or four. */
+    {
+        .name = "ef21",
+        .title = "EF21: differences to an estimate of the gradient are compressed",
+        .by = "Richtarik et al. 2021",
+        .row = 0,
+        .flags = "strategy=allreduce codec=topk:ratio=0.05 feedback=ef21 optimizer=sgd lr=0.8",
+        COLUMNS("sync.", "sparse allreduce", "any", "synchronous"),
+        .remarks = "A worker and all others hold an estimate of its gradient, which grows by the "
+                   "encoded difference; the update is the mean of the estimates. With a codec that "
+                   "loses nothing it is synchronous SGD.",
+        .missing = "full gradients, which its proofs need: a batch is one of many (EF21-SGD)",
+    },
+    {
+        .name = "demo",
+        .title = "DeMo: decoupled momentum, of which the fast components are sent",
+        .by = "Peng et al. 2024",
+        .row = 0,
+        .flags = "strategy=allreduce codec=dct:chunk=64,top=8,beta=0.999 "
+                 "optimizer=lion:beta1=0,beta2=0,weight_decay=0 lr=0.003",
+        COLUMNS("sync.", "allgather", "any", "synchronous"),
+        .remarks = "Each worker sends the largest cosine coefficients of its momentum and retains "
+                   "the rest; weights move by the sign of the sum. With all coefficients and "
+                   "optimizer=sgd it is synchronous SGD.",
+        .missing = "transforms in two dimensions: chunks are neighbours in a row of weights",
+    },
+    {
+        .name = "one-bit-adam",
+        .title = "1-bit Adam: a warm-up by Adam, then signs of momentum over frozen squares",
+        .by = "Tang et al. 2021",
+        .row = 0,
+        .flags = "strategy=allreduce codec=onebit:beta=0.9,warmup=100 codec_down=onebit:warmup=100 "
+                 "optimizer=adam:freeze=100 lr=0.005",
+        COLUMNS("sync.", "striped scatter-reduce", "distributed PS, k = n", "synchronous"),
+        .remarks = "For 100 steps it is Adam; then the mean of squares stays, and workers send "
+                   "their momentum by one bit, with error feedback at workers and owners of "
+                   "slices.",
+        .missing = "momentum from the common mean: each worker's is of its own gradients, whose "
+                   "mean is the same; a warm-up that ends when the squares have settled",
+    },
+    {
+        .name = "cocktail-sgd",
+        .title = "CocktailSGD: random sparsification, top-k and quantisation",
+        .by = "Wang et al. 2023",
+        .row = 0,
+        .flags = "strategy=allreduce codec=skip:probability=0.9+topk:ratio=0.02,value=fp16 "
+                 "optimizer=sgd lr=0.4",
+        COLUMNS("sync.", "allgather", "any", "synchronous"),
+        .remarks = "A tenth of the elements at random, the largest fifth of these, with values of "
+                   "16 bits; the others wait as the residual.",
+        .missing = "values of 4 bits; random choices that all workers share; messages that overlap "
+                   "with the next step",
+    },
+    {
+        .name = "distributed-lion",
+        .title = "Distributed Lion: workers vote on the sign of each step",
+        .by = "Liu et al. 2024",
+        .row = 0,
+        .flags = "strategy=allreduce codec=vote:beta1=0.9,beta2=0.99 "
+                 "optimizer=sgd:weight_decay=0.01 lr=0.003",
+        COLUMNS("sync.", "allgather", "any", "synchronous"),
+        .remarks = "Each worker sends the signs of Lion's step by its own momentum, one bit a "
+                   "weight; the majority is the update, with decoupled weight decay. The variant "
+                   "that averages is the codec sign.",
+        .missing = "a vote of 0: an element whose mean is 0 votes for +1",
+    },
     {
         .name = "momentum-correction",
         .title = "Momentum correction, clipping and warm-up, at one of a hundred",
@@ -189,6 +257,7 @@ const fast_system fast__systems_codec[] = {
         .remarks = "The parts of deep gradient compression that keep accuracy, with a shorter "
                    "warm-up.",
     },
+    /* Sums of sparse streams, by the method that each paper is about (docs/codec-exchange.md). */
     {
         .name = "kylix",
         .title = "Kylix: a sparse allreduce on a butterfly",

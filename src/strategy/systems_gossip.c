@@ -44,6 +44,20 @@ const fast_system fast__systems_gossip[] = {
         .missing = "asynchronous sends by layer; messages of samples: a worker reads the batches "
                    "of its neighbour from the data set",
     },
+    /* Groups instead of pairs: one axis of a grid a step. */
+    {
+        .name = "moshpit-sgd",
+        .title = "Moshpit SGD: groups along the axes of a grid average in turn",
+        .by = "Ryabinin et al. 2021",
+        .row = 0,
+        .flags = "strategy=gossip:first=adapt topology=grid lr=0.1",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce in groups", "grid", "partial"),
+        .remarks = "Each step averages the models of one line of the grid; after a step for each "
+                   "axis all models have the exact mean. --topology grid:axes=1 averages all.",
+        .missing = "groups that form anew from the workers that are up; several steps between "
+                   "averages; an allreduce inside a group: its members send each other their "
+                   "models",
+    },
     /* Directed graphs, and links that are dropped. */
     {
         .name = "sgp",

@@ -156,6 +156,20 @@ const fast_system fast__systems_local[] = {
             "AdamW as inner, Nesterov momentum as outer optimizer; for language models on poorly "
             "connected islands of machines.",
     },
+    /* Staggered outer steps: the same parts, one fragment of the model at a time. */
+    {
+        .name = "streaming-diloco",
+        .title = "Streaming DiLoCo: fragments of the model in turn",
+        .by = "Douillard et al. 2025",
+        .row = 0,
+        .flags = "strategy=local:period=100,fragments=4,outer=nesterov,momentum=0.9,rate=0.7 "
+                 "optimizer=adamw lr=0.002 batch=4",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "any", "periodic"),
+        .remarks = "DiLoCo whose outer steps are staggered: every 25 steps another quarter of the "
+                   "model is exchanged, so that the largest message is a quarter.",
+        .missing = "messages that overlap with later steps; outer gradients of 4 bits; fragments "
+                   "of whole layers, every fourth one: they are ranges of equal length",
+    },
     {
         .name = "post-local-sgd",
         .title = "Post-local SGD: synchronous first, local later",

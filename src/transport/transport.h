@@ -141,6 +141,13 @@ typedef _Atomic int64_t fast_counter;
 
 typedef struct fast_world_vector fast_world_vector; /* world.c */
 
+/* Figures of a process of several: mpi. */
+typedef struct fast_world_sums {
+    atomic_llong copies; /* payloads that were copied */
+    atomic_llong own;    /* a sum that the actors of this process add to before they end */
+    atomic_llong others; /* the sums of all other processes, told when they leave the world */
+} fast_world_sums;
+
 struct fast_world {
     const fast_transport *transport; /* called by the actors: perhaps a wrapper */
     const fast_transport *inner;     /* the transport without wrappers */
@@ -154,7 +161,7 @@ struct fast_world {
     int64_t spins;                   /* polls of shared memory that pay before an actor blocks; set
                                         by open(): 0 where actors outnumber cores, and on sim */
     atomic_llong lost;               /* messages that were dropped */
-    atomic_llong copies;             /* payloads that were copied */
+    fast_world_sums sums;            /* of processes */
     atomic_bool canceled;            /* every wait returns FAST_ECANCELED */
     atomic_llong hold;               /* see fast__world_hold(); 0: never held */
     int64_t events;                  /* sim: number of events */

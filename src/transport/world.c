@@ -174,7 +174,7 @@ static void sum_up(const fast_world *world, fast_actors_result *out)
 
     *out = (fast_actors_result){ .actor_count = world->count,
                                  .messages_lost = atomic_load(&world->lost),
-                                 .copies = atomic_load(&world->copies),
+                                 .copies = atomic_load(&world->sums.copies),
                                  .events = world->events,
                                  .trace_hash = world->trace_hash };
     for (int64_t id = 0; id < world->count; id++) {

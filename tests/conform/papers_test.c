@@ -5,8 +5,9 @@
  * they name is measured; a limit case equals a simpler system to the bit.
  */
 #include "fast/comm.h"
-#include "fast/run.h"
+#include "fast/learner.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -135,11 +136,203 @@ static void sparse_sums_are_the_papers(void **state)
         }
 }
 
+/* Limit cases: a quadratic whose gradient is a (w - target) with noise of the step, the same at all
+ * workers or different; the last weights are those of the evaluation. */
+enum { SIDE = 12, WEIGHTS = SIDE * SIDE };
+typedef struct quadratic {
+    bool differ;      /* workers have targets of their own */
+    bool still;       /* without noise: full gradients */
+    float w[WEIGHTS]; /* at the last evaluation */
+} quadratic;
+
+static fast_err quadratic_gradient(void *ctx, fast_learner_request *request)
+{
+    const quadratic *q = ctx;
+    const int64_t who = q->differ ? request->worker : 0;
+
+    for (int64_t i = 0; i < WEIGHTS; i++) {
+        const double target = sin((double)(3 * i + 17 * who)) + 0.2 * (double)who;
+        const double wave = cos((double)(7 * i + 5 * who + 11 * request->step));
+        const double noise = q->still ? 0 : wave;
+
+        request->g[i] =
+            (float)(((double)request->w[i] - target) * (1 + (double)(i % 5)) / 4 + noise / 4);
+    }
+    request->loss = 1;
+    request->samples = request->batch;
+    return FAST_OK;
+}
+
+static fast_err quadratic_evaluate(void *ctx, fast_learner_request *request)
+{
+    quadratic *q = ctx;
+
+    memcpy(q->w, request->w, sizeof q->w);
+    request->loss = 1;
+    request->samples = 1;
+    return FAST_OK;
+}
+
+/* Train the quadratic by these options, three workers unless they say otherwise. */
+static void train_quadratic(bool differ, const char *const *more, quadratic *q)
+{
+    const char *options[24] = { "workers=3",    "transport=sim", "schedule=constant",
+                                "lr=0.05",      "steps=40",      "batch=1",
+                                "evaluate=end", "store=none",    "optimizer=sgd" };
+    int used = 9;
+    const fast_learner_tensor weights = { .name = "w", .rank = 2, .shape = { SIDE, SIDE } };
+    const fast_learner_kind kind = { .name = "quadratic",
+                                     .params = &weights,
+                                     .param_count = 1,
+                                     .samples = 300,
+                                     .operations = 1e4,
+                                     .gradient = quadratic_gradient,
+                                     .evaluate = quadratic_evaluate,
+                                     .ctx = q };
+    fast_run *run = NULL;
+
+    *q = (quadratic){ .differ = differ };
+    for (int i = 0; more[i]; i++)
+        q->still |= strcmp(more[i], "name=still") == 0; /* a name has no effect on a run */
+    for (int i = 0; more[i]; i++)
+        options[used++] = more[i];
+    if (fast_run_open_learner(options, &kind, NULL, &run) || fast_run_train(run))
+        fail_msg("%s: %s", more[0], fast_error_detail());
+    fast_run_close(run);
+}
+
+/* Train by both options; return the largest difference of a weight. */
+static double differ_by(bool differ, const char *const *a, const char *const *b)
+{
+    static quadratic one, two;
+    double most = 0;
+
+    train_quadratic(differ, a, &one);
+    train_quadratic(differ, b, &two);
+    for (int i = 0; i < WEIGHTS; i++)
+        most = fmax(most, fabs((double)one.w[i] - (double)two.w[i]));
+    assert_true(fabs((double)one.w[1]) > 1e-3);
+    return most;
+}
+
+#define LIST(...)         \
+    (const char *const[]) \
+    {                     \
+        __VA_ARGS__, NULL \
+    }
+
+/* EF21 with a codec that loses nothing is synchronous SGD; with one that loses most it comes to the
+ * same minimum by full gradients, as it is proved to, by every method of the sum. */
+static void ef21_has_its_limits(void **state)
+{
+    static const char *const sums[] = { "codec_sum=gather", "codec_sum=double",
+                                        "codec_sum=stripes" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
+        assert_true(differ_by(true, LIST("codec=topk:ratio=0.9999", "feedback=ef21", sums[i]),
+                              LIST("strategy=allreduce")) < 2e-5);
+        const double away = differ_by(
+            true, LIST("codec=topk:ratio=0.1", "feedback=ef21", sums[i], "steps=800", "name=still"),
+            LIST("strategy=allreduce", "steps=800", "name=still"));
+        if (!(away < 1e-3))
+            fail_msg("%s: %g from synchronous SGD", sums[i], away);
+    }
+    /* Its estimates are not error feedback. */
+    assert_true(differ_by(true, LIST("codec=topk:ratio=0.1", "feedback=ef21"),
+                          LIST("codec=topk:ratio=0.1", "feedback=yes")) > 1e-3);
+}
+
+/* DeMo sends all of its momentum if it sends all coefficients, and is synchronous SGD. */
+static void demo_has_its_limits(void **state)
+{
+    (void)state;
+    assert_true(differ_by(true, LIST("codec=dct:chunk=10,top=10"), LIST("strategy=allreduce")) <
+                1e-4);
+    assert_true(differ_by(true, LIST("codec=dct:chunk=12,top=2"), LIST("strategy=allreduce")) >
+                1e-3);
+}
+
+/* CocktailSGD that drops nothing is synchronous SGD. */
+static void cocktail_has_its_limit(void **state)
+{
+    (void)state;
+    assert_true(differ_by(true, LIST("codec=skip:probability=0+topk:ratio=0.9999"),
+                          LIST("strategy=allreduce")) < 1e-4);
+}
+
+/* Streaming DiLoCo: the first fragment is exchanged at the end of each period, as DiLoCo exchanges
+ * the whole model; a gradient of the quadratic is one of each weight alone, so its weights have the
+ * same bits. Other fragments are exchanged at other steps. One fragment is DiLoCo. */
+static void streaming_diloco_is_staggered(void **state)
+{
+#define DILOCO "strategy=local:period=8,outer=nesterov,momentum=0.9,rate=0.7"
+    static quadratic one, four;
+
+    (void)state;
+    assert_true(differ_by(true, LIST(DILOCO ",fragments=1"), LIST(DILOCO)) == 0);
+    train_quadratic(true, LIST(DILOCO), &one);
+    train_quadratic(true, LIST(DILOCO ",fragments=4"), &four);
+    assert_memory_equal(one.w, four.w, WEIGHTS / 4 * sizeof *one.w);
+    for (int f = 1; f < 4; f++)
+        assert_memory_not_equal(one.w + WEIGHTS / 4 * f, four.w + WEIGHTS / 4 * f,
+                                WEIGHTS / 4 * sizeof *one.w);
+}
+
+/* 1-bit Adam is Adam while it warms up, and still learns by one bit afterwards: at a small rate it
+ * comes to the minimum of Adam. */
+static void one_bit_adam_warms_up(void **state)
+{
+    static const char *const adam[] = { "strategy=allreduce", "optimizer=adam", "lr=0.01", NULL };
+
+    (void)state;
+    assert_true(differ_by(true,
+                          LIST("codec=onebit:beta=0.9,warmup=40", "codec_down=onebit:warmup=40",
+                               "optimizer=adam:freeze=40", "lr=0.01"),
+                          adam) < 1e-5);
+    /* eps bounds the steps of weights whose squares are frozen at tiny values. */
+    const double away =
+        differ_by(true,
+                  LIST("codec=onebit:beta=0.9,warmup=20", "codec_down=onebit:warmup=20",
+                       "optimizer=adam:freeze=20,eps=0.5", "lr=0.01", "steps=2000", "name=still"),
+                  LIST("strategy=allreduce", "lr=0.01", "steps=2000", "name=still",
+                       "optimizer=adam:eps=0.5"));
+    if (!(away < 0.1))
+        fail_msg("1-bit Adam is %g from Adam", away);
+}
+
+/* Workers with equal gradients vote as one: Lion. */
+static void distributed_lion_is_lion(void **state)
+{
+    (void)state;
+    assert_true(differ_by(false,
+                          LIST("codec=vote:beta1=0.9,beta2=0.99", "optimizer=sgd:weight_decay=0.1"),
+                          LIST("workers=1", "optimizer=lion:weight_decay=0.1")) < 1e-5);
+}
+
+/* One group of Moshpit SGD is all workers: their models are averaged at each step, and with plain
+ * SGD that is the mean of the gradients. */
+static void moshpit_in_one_group_is_allreduce(void **state)
+{
+    (void)state;
+    assert_true(differ_by(true, LIST("strategy=gossip:first=adapt", "topology=grid:axes=1"),
+                          LIST("strategy=gossip:first=adapt", "topology=full")) < 1e-6);
+    assert_true(differ_by(true, LIST("strategy=gossip:first=adapt", "topology=grid:axes=1"),
+                          LIST("strategy=allreduce")) < 1e-5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gossipgrad_spreads_in_log_steps),
         cmocka_unit_test(sparse_sums_are_the_papers),
+        cmocka_unit_test(ef21_has_its_limits),
+        cmocka_unit_test(demo_has_its_limits),
+        cmocka_unit_test(cocktail_has_its_limit),
+        cmocka_unit_test(one_bit_adam_warms_up),
+        cmocka_unit_test(streaming_diloco_is_staggered),
+        cmocka_unit_test(distributed_lion_is_lion),
+        cmocka_unit_test(moshpit_in_one_group_is_allreduce),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

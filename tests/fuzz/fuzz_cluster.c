@@ -21,6 +21,8 @@ static void check_link(const fast_sim_link *link)
 {
     FAST_ASSERT(link->latency_ns >= 0);
     FAST_ASSERT(link->ns_per_byte >= 0 && link->ns_per_byte < 1e300);
+    FAST_ASSERT(link->stream_ns_per_byte >= 0 && link->stream_ns_per_byte < 1e300);
+    FAST_ASSERT(link->overhead_ns >= 0 && link->eager >= 0 && link->packet >= 0);
     FAST_ASSERT(link->jitter_ns >= 0);
     FAST_ASSERT(link->retry_ns >= 0);
 }

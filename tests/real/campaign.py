@@ -176,7 +176,8 @@ def hang(s):
     ranks = s.job.ranks()
     if rank in ranks:
         s.job.signal([ranks[rank]], signal.SIGSTOP)
-    code = s.finish((3 if s.same else 14) * TIMEOUT)  # a rank that nobody waits for is left after ten timeouts
+    # A rank that nobody waits for is left after ten timeouts, and so is the first one if it may save a checkpoint.
+    code = s.finish((14 if rank == 0 or not s.same else 3) * TIMEOUT)
     result = s.job.result()
     if code == 0 and result and not result["workers_lost"]:
         s.note = ", too late"

@@ -50,6 +50,7 @@ struct fast_coded {
     fast_coder **downs;    /* [size]: from each owner, NULL for empty slices; this rank's encodes */
     const fast_chain *chains[2]; /* up, down */
     fast_allgatherv_part *parts; /* [size]: encodings, by rank */
+    float *total;                /* EF21: [count], the sum of all estimates; else NULL */
     uint32_t *index;             /* sparse: [count] */
     float *value;                /* sparse: [count]; rounds: the longest round's vector */
     fast_coded_figures own;      /* figures, where the caller gave none */
@@ -92,6 +93,7 @@ static fast_err open_stripes(fast_coded *c, const fast_coded_options *o)
     FAST_ASSERT(c->size == o->size && !c->slices);
     const unsigned exact = FAST_CODEC_ACCUMULATES | FAST_CODEC_LOSSLESS | FAST_CODEC_UNBIASED;
     const bool feeds = (fast__chain_traits(o->down) & exact) == 0;
+    const int feedback = o->feedback == FAST_FEEDBACK_EF21 ? 1 : o->feedback;
 
     FAST_TRY(fast__alloc("coders of slices", c->size, sizeof *c->slices, &c->slices));
     FAST_TRY(fast__alloc("coders of slices", c->size, sizeof *c->downs, &c->downs));
@@ -109,7 +111,7 @@ static fast_err open_stripes(fast_coded *c, const fast_coded_options *o)
         options.chain = o->down;
         options.flow = (uint64_t)(r + 1) << 32;
         options.workers = 1;
-        options.feedback = r != c->rank ? 2 : o->feedback == 1 && !feeds ? 0 : o->feedback;
+        options.feedback = r != c->rank ? 2 : feedback == 1 && !feeds ? 0 : feedback;
         FAST_TRY(fast__coder_new(&options, &c->downs[r]));
     }
     return FAST_OK;
@@ -159,6 +161,9 @@ fast_err fast__coded_new(const fast_coded_options *o, fast_coded **out)
     fast_err err = fast__alloc("encodings", c->size, sizeof *c->parts, &c->parts);
     if (!err)
         err = open_whole(c, o);
+    if (!err && o->feedback == FAST_FEEDBACK_EF21)
+        err = fast__vector_new(o->device ? o->device : &fast__host, "the sum of estimates",
+                               c->count, &c->total);
     if (err)
         fast__coded_free(c);
     else
@@ -183,6 +188,7 @@ void fast__coded_free(fast_coded *c)
     fast__free(c->downs);
     fast__free(c->parts);
     fast__free(c->index);
+    fast__vector_free(c->total);
     fast__vector_free(c->value);
     fast__free(c);
 }
@@ -202,6 +208,13 @@ fast_coded_way fast__coded_way(const fast_coded *c)
 {
     FAST_ASSERT(c->way != FAST_CODED_AUTO);
     return c->way;
+}
+
+/* Estimates need the whole vector: the residual is changed after its last block. */
+bool fast__coded_estimates(const fast_coded *c)
+{
+    FAST_ASSERT(c->size > 0);
+    return c->total != NULL;
 }
 
 /* Counted since the object was made, or since the caller's figures were. */
@@ -230,7 +243,7 @@ bool fast__coded_remembers(const fast_coded *c)
     for (int64_t k = 0; k < 2 * c->size && floats == 0; k++)
         if (coder_at(c, k))
             (void)fast__coder_state(coder_at(c, k), &floats);
-    return floats > 0;
+    return floats > 0 || c->total;
 }
 
 /* A record of each coder: the number of its encodings, then its floats. */
@@ -251,6 +264,11 @@ void fast__coded_pack(const fast_coded *c, fast_pack *pack, int64_t kind)
         if (count > 0)
             fast__vector_copy(count, state, at + sizeof encodings);
     }
+    uint8_t *at = c->total
+                      ? fast__pack_add(pack, kind, 2 * c->size, (size_t)c->count * sizeof *c->total)
+                      : NULL;
+    if (at)
+        fast__vector_copy(c->count, c->total, at);
 }
 
 /* The record may come from a damaged file: its number and size are checked before it is used. */
@@ -263,6 +281,12 @@ fast_err fast__coded_unpack(fast_coded *c, const fast_pack_record *record)
     float *state = coder ? fast__coder_state(coder, &count) : NULL;
     const size_t size = (size_t)count * sizeof *state;
 
+    /* The record after those of the coders is the sum of estimates. */
+    if (c->total && record->number == 2 * c->size &&
+        record->size == (size_t)c->count * sizeof *c->total) {
+        fast__vector_copy(c->count, record->data, c->total);
+        return FAST_OK;
+    }
     if (!coder || record->size != sizeof encodings + size)
         return fast__fail(FAST_EFORMAT, "%zu bytes are not the codec's state of sum %lld",
                           record->size, (long long)record->number);
@@ -279,6 +303,8 @@ void fast__coded_restart(fast_coded *c, int64_t sums)
     for (int64_t k = 0; k < 2 * c->size; k++)
         if (coder_at(c, k))
             fast__coder_restart(coder_at(c, k), sums);
+    if (c->total)
+        fast__vector_fill(c->count, 0, c->total);
 }
 
 /* Codecs at work. */
@@ -330,6 +356,9 @@ static fast_err encode(coded_call *k, const fast_chain *chain, fast_coder *coder
     FAST_TRY(fast_buffer_new(actor, fast__coder_bound(coder), &buffer));
     uint8_t *data = fast_buffer_data(buffer);
     const size_t size = fast__coder_encode(coder, k->step, k->progress, x, data);
+    /* EF21 in terms of the residual e = -h, which is now x + e - C(x + e): h grows by C(x + e). */
+    if (k->c->total && chain == k->c->chains[0])
+        fast__vector_axpy(count, -1, x, fast__coder_residual(coder));
     fast_buffer_freeze(buffer);
     *out = (fast_allgatherv_part){ buffer, data, size };
     fast__count(&f->bytes_in, count * (int64_t)sizeof *x);
@@ -572,7 +601,14 @@ fast_err fast__coded_sum(fast_coded *c, fast_group *group, int64_t step, double 
         return FAST_OK;
     FAST_TRY(fast__collective_begin(&k.collective));
     k.deadline = fast__deadline(group->actor, deadline);
-    const fast_err err = sums[c->way](&k, x);
+    fast_err err = sums[c->way](&k, x);
+    /* EF21: x is the sum of the differences that were sent. It becomes that of the estimates, which
+     * all members hold with the same bits. */
+    if (!err && c->total) {
+        fast__vector_add(c->count, x, c->total);
+        fast__vector_copy(c->count, c->total, x);
+        err = fast_charge(group->actor, (double)c->count, 12 * (double)c->count);
+    }
     drop_parts(c);
     return err ? fast__group_fail(group, err) : FAST_OK;
 }

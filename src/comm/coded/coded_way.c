@@ -42,7 +42,7 @@ fast_coder_options fast__coded_coder(const fast_coded_options *o, int64_t offset
                                  .offset = offset,
                                  .count = count,
                                  .scope = o->scope,
-                                 .feedback = o->feedback,
+                                 .feedback = o->feedback == FAST_FEEDBACK_EF21 ? 1 : o->feedback,
                                  .small = o->small,
                                  .workers = o->size,
                                  .seed = o->seed,
@@ -290,6 +290,14 @@ fast_err fast__coded_check(const fast_coded_options *o)
 
         FAST_TRY(fast__coded_way_parse(o->sum, &way, &plan));
     }
+    if (o->feedback == FAST_FEEDBACK_EF21 &&
+        ((codec && codec->rounds) || (fast__chain_traits(o->up) & FAST_CODEC_VOTES) ||
+         fast__chain_selects(o->up) || o->small > 0))
+        return fast__fail(FAST_EINVAL,
+                          "codec %s: feedback=ef21 encodes differences to an estimate, which needs "
+                          "a codec that approximates all its elements, like topk or sign, without "
+                          "selections and codec_small",
+                          text);
     if (fast__chain_is_none(o->up) && !fast__chain_is_none(o->down))
         return fast__fail(FAST_EINVAL,
                           "codec_down=%s encodes sums that come back, but updates have no codec: "

@@ -13,6 +13,7 @@
  *   halton        about log2 n, directed      O(1/log n)      MALT (Li et al. 2015)
  *   random        any degree                  O(1)            expanders, drawn from the seed
  *   exponential   log2 n, directed            O(1/log n)      SGP (Assran et al. 2019)
+ *   grid          side - 1, along one axis a step     1       Moshpit SGD (Ryabinin et al. 2021)
  *   pairs         1, another at each step                     gossip in rounds of a tournament
  *
  * exponential:one=yes,renumber=N is GossipGraD's dissemination (Daily et al. 2018): a value reaches
@@ -29,11 +30,13 @@
 #include "base/rng.h"
 #include "comm/collective.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The options of all kinds: each kind's table shows its own. */
 typedef struct topology_config {
     int64_t arity;    /* tree: children */
+    int64_t axes;     /* grid: dimensions */
     int64_t rows;     /* torus; 0: as square as the size allows */
     int64_t degree;   /* halton, random: links of a rank; 0: log2 of the size */
     bool one;         /* hypercube, exponential: one link a step */
@@ -42,7 +45,10 @@ typedef struct topology_config {
     const char *path; /* file */
 } topology_config;
 
-enum { FILE_MAX = 1 << 26 }; /* bytes of a topology file at most */
+enum {
+    FILE_MAX = 1 << 26, /* bytes of a topology file at most */
+    AXES_MAX = 16       /* dimensions of a grid */
+};
 
 /* Circulants. */
 
@@ -291,6 +297,53 @@ static fast_err make_torus(const void *config, int64_t size, uint64_t seed, fast
     return links_done(&list, size, out);
 }
 
+/* Return the side of axis d of a grid: the sides are as equal as their product `size` allows, the
+ * longer ones first. */
+static int64_t grid_side(int64_t size, int64_t axes, int64_t d)
+{
+    FAST_ASSERT(axes >= 1 && d >= 0 && d < axes);
+    int64_t side = size;
+
+    for (int64_t left = axes; left > 0; left--, d--) {
+        /* The least divisor of which `left` make at least the size that is left. */
+        for (side = 1; size % side != 0 || pow((double)side, (double)left) < (double)size - 0.5;)
+            side++;
+        if (d == 0)
+            break;
+        size /= side;
+    }
+    return side;
+}
+
+/* grid: at each step a rank and all others along one axis, the axes in turn. The product over all
+ * axes averages exactly; one axis is `full`. */
+static fast_err make_grid(const void *config, int64_t size, uint64_t seed, fast_topology **out)
+{
+    const int64_t axes = ((const topology_config *)config)->axes;
+    int64_t starts[AXES_MAX + 1] = { 0 }, stride = 1, room = 0;
+    link_list list;
+
+    (void)seed;
+    FAST_ASSERT(axes >= 1 && axes <= AXES_MAX);
+    for (int64_t d = 0; d < axes; d++)
+        room += size * (grid_side(size, axes, d) - 1) / 2;
+    FAST_TRY(links_init(&list, room + 1));
+    /* Rank r has the coordinate r / stride % side on an axis; each link is listed at its lower
+     * end. */
+    for (int64_t d = 0; d < axes; d++) {
+        const int64_t side = grid_side(size, axes, d);
+
+        for (int64_t r = 0; r < size; r++)
+            for (int64_t q = r / stride % side + 1; q < side; q++)
+                link_up(&list, r, r + (q - r / stride % side) * stride);
+        stride *= side;
+        starts[d + 1] = list.count;
+    }
+    const fast_err err = fast__topology_list(size, axes, starts, list.links, false, out);
+    fast__free(list.links);
+    return err;
+}
+
 /* True if the links have {a, b}. */
 static bool is_linked(const int64_t *peers, int64_t degree, int64_t a, int64_t b)
 {
@@ -420,6 +473,11 @@ static const fast_option torus_options[] = {
     FAST_OPT_INT(topology_config, rows, "0", 0, 1 << 20, "rows; 0: as square as can be"),
     FAST_OPT_END,
 };
+static const fast_option grid_options[] = {
+    FAST_OPT_INT(topology_config, axes, "2", 1, AXES_MAX,
+                 "dimensions; a step mixes all ranks along one of them, in turn"),
+    FAST_OPT_END,
+};
 static const fast_option degree_options[] = {
     FAST_OPT_INT(topology_config, degree, "0", 0, 1 << 20, "links of a rank; 0: by the size"),
     FAST_OPT_END,
@@ -452,6 +510,8 @@ static const fast_topology_kind hypercube = { "hypercube", "ranks whose numbers 
                                               one_options, make_hypercube };
 static const fast_topology_kind torus = { "torus", "a grid whose rows and columns are rings",
                                           torus_options, make_torus };
+static const fast_topology_kind grid = { "grid", "all ranks along one axis of a grid, in turn",
+                                         grid_options, make_grid };
 static const fast_topology_kind halton = { "halton",
                                            "directed links that halve every gap, as in MALT",
                                            degree_options, make_halton };
@@ -467,8 +527,8 @@ static const fast_topology_kind file = { "file", "a topology file: file:PATH", N
 
 /* Terminated by NULL; `file` is last, as it takes a path and no options. */
 const fast_topology_kind *const fast__topologies[] = {
-    &ring,   &line,           &tree,        &star,  &full, &hypercube, &torus,
-    &halton, &random_regular, &exponential, &pairs, &file, NULL,
+    &ring, &line,   &tree,           &star,        &full,  &hypercube, &torus,
+    &grid, &halton, &random_regular, &exponential, &pairs, &file,      NULL,
 };
 
 /* The name of topology i, for lookups. */

@@ -93,6 +93,9 @@ static void all_kinds_are_fit(void **state)
                                        "exponential",
                                        "exponential:one=yes",
                                        "exponential:one=yes,renumber=3",
+                                       "grid",
+                                       "grid:axes=1",
+                                       "grid:axes=3",
                                        "torus",
                                        "halton",
                                        "pairs",
@@ -225,6 +228,8 @@ static void gaps_are_known(void **state)
         { "hypercube:one=yes", 16, 1 },
         { "exponential:one=yes", 32, 1 },
         { "exponential:one=yes,renumber=4", 32, 1 },
+        { "grid", 12, 1 },
+        { "grid:axes=3", 24, 1 },
         /* A line's Metropolis weights: 1/3 inside; eigenvalues 1 - 2/3 (1 - cos(pi k / n)). */
         { "line", 8, 2.0 / 3 * (1 - cos(pi / 8)) },
         { "star", 5, 1.0 / 5 },

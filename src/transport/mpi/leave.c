@@ -3,7 +3,8 @@
  * How ranks leave a world, so that nothing stays in MPI: a packet that was not received would
  * arrive in a later communicator with the same number. Two rounds, 2 (p - 1) packets a rank:
  *
- *   done   the actors of this rank have ended: no message follows, but pings are answered
+ *   done   the actors of this rank have ended: no message follows, but pings are answered; with
+ *          the rank's part of a sum over all ranks (fast_world_sums)
  *   bye    the actors of all ranks have ended: no packet follows
  *
  * A rank that has received every bye has received all packets that were sent to it. Between the
@@ -88,6 +89,7 @@ void fast__port_heard(fast_port *port, int rank, const fast_wire *wire)
     if (wire->kind == FAST_WIRE_DONE && !lane->done_heard) {
         lane->done_heard = true;
         port->done_count++;
+        atomic_fetch_add(&port->world->sums.others, wire->words[1]);
         if (wire->words[0])
             fast__port_down(port, rank);
     }

@@ -196,7 +196,8 @@ static int64_t lane_send(fast_port *port, int rank)
             size = fast__wire_pack(out->msg, out->packet);
         } else {
             lane->done_asked = false;
-            size = fast__wire_pack_kind(FAST_WIRE_DONE, port->stopped, 0, out->packet);
+            size = fast__wire_pack_kind(FAST_WIRE_DONE, port->stopped,
+                                        atomic_load(&port->world->sums.own), out->packet);
         }
         out_start(port, rank, out, size);
         events++;

@@ -198,7 +198,7 @@ fast_err fast__wire_message(fast_world *world, const fast_wire *wire, const unsi
         if (!large && size > 0) {
             memcpy(fast_buffer_data(buffer), payload, size);
             payload += size;
-            atomic_fetch_add_explicit(&world->copies, 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&world->sums.copies, 1, memory_order_relaxed);
         }
         if (wire->frozen >> i & 1)
             fast_buffer_freeze(buffer);

@@ -14,8 +14,9 @@
  *     ideal          1 us, 1 GB/s, no queues, computing is free: closed forms hold
  *
  * Options, all optional, with the values of cluster_value.c: nodes (0: one for each actor of the
- * largest role), cores, speed, memory, speed_jitter, latency, bandwidth, jitter, contention, loss,
- * duplicate, reorder, retry, detection (until a silent actor is suspected).
+ * largest role), cores, speed, memory, speed_jitter, latency, bandwidth, stream, overhead, eager,
+ * packet, jitter, contention, loss, duplicate, reorder, retry, detection (until a silent actor is
+ * suspected).
  */
 #include "transport/sim/cluster.h"
 
@@ -115,6 +116,10 @@ typedef struct cluster_options {
     char speed_jitter[VALUE_MAX]; /* jitter of a node */
     char latency[VALUE_MAX];      /* of links */
     char bandwidth[VALUE_MAX];    /* of links */
+    char stream[VALUE_MAX];       /* bandwidth of one connection */
+    char overhead[VALUE_MAX];     /* of a message at both ends */
+    char eager[VALUE_MAX];        /* largest message without a rendezvous */
+    char packet[VALUE_MAX];       /* largest message that passes larger ones */
     char jitter[VALUE_MAX];       /* of the latency of links */
     char contention[VALUE_MAX];   /* of links */
     char loss[VALUE_MAX];         /* of links */
@@ -133,6 +138,10 @@ static const fast_option options_table[] = {
     OPTION(speed_jitter, "a charge takes up to this fraction longer"),
     OPTION(latency, "latency of a link, like 50us"),
     OPTION(bandwidth, "bandwidth of a link, like 1.25GB/s or 10Gbit/s; 0: no limit"),
+    OPTION(stream, "bandwidth of one connection, like 100MB/s; 0: that of its ends"),
+    OPTION(overhead, "time for which a message occupies both ends beside its bytes, like 5us"),
+    OPTION(eager, "a larger message pays a round trip before its bytes, like 64KiB; 0: none"),
+    OPTION(packet, "messages up to this size pass larger ones, like 1448B; 0: none"),
     OPTION(jitter, "the latency grows by up to this fraction"),
     OPTION(contention, "messages queue at both ends: yes or no"),
     OPTION(loss, "probability that a transmission is lost"),

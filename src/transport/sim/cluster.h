@@ -19,10 +19,14 @@ enum {
 
 /* One direction of the link between two nodes. */
 typedef struct fast_sim_link {
-    int64_t latency_ns; /* L: time until the first byte arrives */
-    double ns_per_byte; /* G: 1e9 / bandwidth */
-    int64_t jitter_ns;  /* added to the latency, uniform in [0, jitter_ns) */
-    int64_t retry_ns;   /* time until a lost transmission is repeated; doubles each time */
+    int64_t latency_ns;        /* L: time until the first byte arrives */
+    double ns_per_byte;        /* G: 1e9 / bandwidth */
+    int64_t overhead_ns;       /* o: time for which a message occupies each end beside its bytes */
+    double stream_ns_per_byte; /* of one connection; 0: as fast as the ends */
+    int64_t eager;     /* larger messages pay a round trip before their bytes leave; 0: none does */
+    int64_t packet;    /* messages up to this size pass larger ones at the ends; 0: none does */
+    int64_t jitter_ns; /* added to the latency, uniform in [0, jitter_ns) */
+    int64_t retry_ns;  /* time until a lost transmission is repeated; doubles each time */
     int64_t reorder_ns; /* largest delay of a reordered message */
     uint32_t loss;      /* probability of loss, times 2^32 */
     uint32_t duplicate; /* probability of a duplicate, times 2^32 */
@@ -71,14 +75,18 @@ typedef struct fast_cluster {
 
 /* A link in the units of its text; fast__link_make() converts it to a fast_sim_link. */
 typedef struct fast_link_draft {
-    int64_t latency_ns; /* time until the first byte arrives */
-    double bandwidth;   /* bytes per second; 0: no limit */
-    double jitter;      /* the latency is up to (1 + jitter) as long */
-    bool contention;    /* messages queue at both ends */
-    double loss;        /* probability of loss */
-    double duplicate;   /* probability of a duplicate */
-    double reorder;     /* probability of a delay */
-    int64_t retry_ns;   /* time until a repetition; 0: four latencies and 1 ms */
+    int64_t latency_ns;  /* time until the first byte arrives */
+    double bandwidth;    /* bytes per second; 0: no limit */
+    int64_t overhead_ns; /* time for which a message occupies each end beside its bytes */
+    double stream;       /* bytes per second of one connection; 0: no limit */
+    double eager;        /* bytes of the largest message without a rendezvous; 0: all */
+    double packet;       /* bytes of the largest message that passes larger ones; 0: none */
+    double jitter;       /* the latency is up to (1 + jitter) as long */
+    bool contention;     /* messages queue at both ends */
+    double loss;         /* probability of loss */
+    double duplicate;    /* probability of a duplicate */
+    double reorder;      /* probability of a delay */
+    int64_t retry_ns;    /* time until a repetition; 0: four latencies and 1 ms */
 } fast_link_draft;
 
 /* Convert a draft to a link. */

@@ -37,7 +37,8 @@ static void test_options_change_presets(void **state)
     fast_cluster *cluster = NULL;
     assert_int_equal(fast__cluster_open("hetero:nodes=16,latency=1ms,bandwidth=1Gbit/s,jitter=50%,"
                                         "loss=0.5,contention=no,cores=3,speed=8GFLOP/s,"
-                                        "speed_jitter=0.25,detection=2s,retry=7ms",
+                                        "speed_jitter=0.25,detection=2s,retry=7ms,eager=64KiB,"
+                                        "overhead=3us,stream=10MB/s",
                                         &cluster),
                      FAST_OK);
     assert_int_equal(cluster->node_count, 16);
@@ -46,6 +47,9 @@ static void test_options_change_presets(void **state)
     assert_int_equal(cluster->link.jitter_ns, 500000);
     assert_int_equal(cluster->link.loss, 0x80000000u);
     assert_int_equal(cluster->link.retry_ns, 7000000);
+    assert_int_equal(cluster->link.eager, 65536);
+    assert_int_equal(cluster->link.overhead_ns, 3000);
+    assert_true(cluster->link.stream_ns_per_byte == 100);
     assert_false(cluster->link.contention);
     assert_int_equal(cluster->spec_count, 4);
     assert_int_equal(cluster->nodes[0].cores, 3);
@@ -71,6 +75,10 @@ static void test_wrong_names(void **state)
         { "infinibant", FAST_EINVAL, "did you mean \"infiniband\"" },
         { "ideal:latancy=1us", FAST_EINVAL, "did you mean" },
         { "ideal:latency=1", FAST_EINVAL, "unit" },
+        { "ideal:eager=64GB/s", FAST_EINVAL, "write it like 64KiB or 70kB" },
+        { "ideal:eager=-1", FAST_EINVAL, "out of range" },
+        { "ideal:overhead=1", FAST_EINVAL, "unit" },
+        { "ideal:stream=fast", FAST_EINVAL, "not a number" },
         { "ideal:latency=-1us", FAST_EINVAL, "out of range" },
         { "ideal:latency=2h", FAST_EINVAL, "out of range" },
         { "ideal:bandwidth=fast", FAST_EINVAL, "not a number" },
@@ -166,6 +174,9 @@ static void test_wrong_files(void **state)
         { "nodes: {count: 2, overrides: [{nodes: 1, sped: 1}]}", "did you mean \"speed\"" },
         { "nodes: &a {count: 2}\nlinks: *a", "needs keys" },
         { "links: {latency: 20}", "unit" },
+        { "links: {eager: 64Kib}", "write it like" },
+        { "links: {eager: 1e300}", "out of range" },
+        { "links: {overrides: [{from: 0, to: 1, steram: 1}]}", "did you mean \"stream\"" },
         { "links: {latncy: 20us}", "did you mean \"latency\"" },
         { "links: {local: {latency: x}}", "latency" },
         { "links: {overrides: [{latency: 1us}]}", "between" },

@@ -4,6 +4,13 @@
  *
  *     latency    time: 50us              until the first byte arrives
  *     bandwidth  rate: 1.25GB/s, 10Gbit/s or bytes per second; 0: no limit
+ *     stream     rate                    of one connection, below the bandwidth of its ends; 0: no
+ *                                        limit
+ *     overhead   time                    for which a message occupies each end beside its bytes
+ *     eager      size: 64KiB, 70kB       larger messages pay a round trip before their bytes leave:
+ *                                        the rendezvous of MPI; 0: no message does
+ *     packet     size                    messages up to this size pass larger ones of other pairs
+ *                                        at the ends, between their packets; 0: no message does
  *     jitter     fraction: 0.2 or 20%    the latency grows by up to this fraction, uniformly
  *     contention yes or no               one message at a time leaves and enters a node
  *     loss       probability: 0.01, 1%   a transmission is lost, and repeated after `retry`
@@ -25,6 +32,7 @@
 typedef enum value_kind {
     TIME,        /* nanoseconds, int64_t */
     RATE,        /* bytes per second, double */
+    SIZE,        /* bytes, double */
     SPEED,       /* operations per second, double */
     FRACTION,    /* of another value, double */
     PROBABILITY, /* double */
@@ -42,6 +50,10 @@ typedef struct value_key {
 static const value_key link_keys[] = {
     { "latency", TIME, offsetof(fast_link_draft, latency_ns), 3.6e12 },
     { "bandwidth", RATE, offsetof(fast_link_draft, bandwidth), 1e18 },
+    { "stream", RATE, offsetof(fast_link_draft, stream), 1e18 },
+    { "overhead", TIME, offsetof(fast_link_draft, overhead_ns), 3.6e12 },
+    { "eager", SIZE, offsetof(fast_link_draft, eager), 1e15 },
+    { "packet", SIZE, offsetof(fast_link_draft, packet), 1e15 },
     { "jitter", FRACTION, offsetof(fast_link_draft, jitter), 1000 },
     { "contention", YES, offsetof(fast_link_draft, contention), 1 },
     { "loss", PROBABILITY, offsetof(fast_link_draft, loss), 0.99 },
@@ -73,6 +85,8 @@ static const value_unit units[] = {
     { RATE, "GB/s", 1e9 },      { RATE, "kbit/s", 125 },   { RATE, "Mbit/s", 125e3 },
     { RATE, "Gbit/s", 125e6 },  { SPEED, "MFLOP/s", 1e6 }, { SPEED, "GFLOP/s", 1e9 },
     { SPEED, "TFLOP/s", 1e12 }, { FRACTION, "%", 0.01 },   { PROBABILITY, "%", 0.01 },
+    { SIZE, "B", 1 },           { SIZE, "kB", 1e3 },       { SIZE, "MB", 1e6 },
+    { SIZE, "KiB", 1024 },      { SIZE, "MiB", 1048576 },
 };
 
 /* Parse a number with an optional unit. */
@@ -96,6 +110,7 @@ static fast_err real_read(const value_key *key, const char *text, double *out)
             return fast__fail(FAST_EINVAL, "%s has no unit \"%.20s\"; write it like %s", key->name,
                               text + length,
                               key->kind == RATE    ? "1.25GB/s or 10Gbit/s"
+                              : key->kind == SIZE  ? "64KiB or 70kB"
                               : key->kind == SPEED ? "20GFLOP/s"
                                                    : "0.2 or 20%");
         factor = found->factor;
@@ -136,6 +151,7 @@ static fast_err value_set(const value_key *key, void *config, const char *text)
         memcpy(field, &whole, sizeof whole);
         return FAST_OK;
     case RATE:
+    case SIZE:
     case SPEED:
     case FRACTION:
     case PROBABILITY:
@@ -185,6 +201,10 @@ fast_sim_link fast__link_make(const fast_link_draft *draft)
 
     return (fast_sim_link){ .latency_ns = draft->latency_ns,
                             .ns_per_byte = draft->bandwidth > 0 ? 1e9 / draft->bandwidth : 0,
+                            .overhead_ns = draft->overhead_ns,
+                            .stream_ns_per_byte = draft->stream > 0 ? 1e9 / draft->stream : 0,
+                            .eager = (int64_t)draft->eager,
+                            .packet = (int64_t)draft->packet,
                             .jitter_ns = (int64_t)((double)draft->latency_ns * draft->jitter + 0.5),
                             .retry_ns = draft->retry_ns ? draft->retry_ns : retry,
                             .reorder_ns = 2 * draft->latency_ns,

@@ -12,8 +12,8 @@
  *           zone: east
  *           speed: 10GFLOP/s
  *     links:
- *       latency: 20us         # latency, bandwidth, jitter, contention, loss, duplicate, reorder,
- *       bandwidth: 10Gbit/s   # retry: of every link between nodes
+ *       latency: 20us         # latency, bandwidth, stream, overhead, eager, packet, jitter,
+ *       bandwidth: 10Gbit/s   # contention, loss, duplicate, reorder, retry: of every link
  *       local:                # inside a node: latency, bandwidth
  *         latency: 500ns
  *       overrides:            # links that differ; the last match wins
@@ -279,8 +279,10 @@ static fast_err link_value(cluster_reader *r, void *ctx, const char *key, struct
 /* Handle a key of `links`: the local link, and the properties of every link. */
 static fast_err links_key(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
-    static const char *const names[] = { "overrides",  "local", "latency",   "bandwidth", "jitter",
-                                         "contention", "loss",  "duplicate", "reorder",   "retry" };
+    static const char *const names[] = { "overrides", "local",      "latency", "bandwidth",
+                                         "jitter",    "contention", "loss",    "duplicate",
+                                         "reorder",   "retry",      "stream",  "overhead",
+                                         "eager",     "packet" };
     enum { COUNT = sizeof names / sizeof names[0] };
 
     (void)ctx;
@@ -325,9 +327,10 @@ static fast_err link_zones(cluster_reader *r, struct fy_node *value, fast_sim_li
 static fast_err link_override_key(cluster_reader *r, void *ctx, const char *key,
                                   struct fy_node *value)
 {
-    static const char *const names[] = { "between",   "from",   "to",        "latency",
-                                         "bandwidth", "jitter", "loss",      "duplicate",
-                                         "reorder",   "retry",  "contention" };
+    static const char *const names[] = { "between",   "from",   "to",         "latency",
+                                         "bandwidth", "jitter", "loss",       "duplicate",
+                                         "reorder",   "retry",  "contention", "stream",
+                                         "overhead",  "eager",  "packet" };
     enum { COUNT = sizeof names / sizeof names[0] };
     link_override *o = ctx;
     node_range one;

@@ -79,8 +79,10 @@ typedef struct fast_sim_node {
 
 /* The last arrival at one receiver, so that pairs stay in order. */
 typedef struct fast_sim_pair {
-    int64_t to;   /* receiver, plus 1; 0: an empty slot */
-    int64_t last; /* when the newest message arrives */
+    int64_t to;          /* receiver, plus 1; 0: an empty slot */
+    int64_t last;        /* when the newest message arrives */
+    int64_t done;        /* when the newest message has arrived whole, on links with packets */
+    int64_t stream_free; /* when the connection has sent all bytes, at its own bandwidth */
 } fast_sim_pair;
 
 /* Last arrivals by receiver: open addressing, at most half full. */

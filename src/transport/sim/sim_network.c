@@ -4,7 +4,15 @@
  *
  *     T = L + m G                                     (the alpha-beta model: store and forward)
  *
- * The header is free. With contention a node's outgoing link transfers one message at a time, and
+ * The header is free. Keys of a measured cluster (docs/real-against-simulated.md) add the terms of
+ * LogGP (Alexandrov et al. 1995) and of MPI over TCP, all 0 by default:
+ *
+ *     o        for each message, at both ends, beside its bytes        (overhead)
+ *     m (S-G)  where a connection, which sends one message at a time,
+ *              has a bandwidth 1 / S of its own                        (stream)
+ *     2 L      before the first byte of a message above a size         (eager): request and answer
+ *
+ * With contention a node's outgoing link transfers one message at a time, and
  * so does the receiver's incoming one: each is occupied for m G. The receiver's is taken when the
  * first byte arrives, which is an event of its own, so that a message over a slow link does not
  * block one that arrives before it:
@@ -187,11 +195,30 @@ static fast_sim_pair *pair_of(fast_sim *sim, fast_sim_actor *from, int64_t to)
     return &from->pairs.slots[i];
 }
 
-/* Return m G in whole nanoseconds. One product and one sum: equal on every machine. */
+/* Return `size` times `ns_per_byte` in whole nanoseconds. One product and one sum: equal on every
+ * machine. */
+static int64_t bytes_ns(size_t size, double ns_per_byte)
+{
+    const double ns = (double)size * ns_per_byte + 0.5;
+    return ns < 1e18 ? (int64_t)ns : INT64_C(1000000000000000000);
+}
+
+/* Return o + m G: the time for which a message occupies each end. */
 static int64_t transfer_ns(const fast_sim_link *link, size_t size)
 {
-    const double ns = (double)size * link->ns_per_byte + 0.5;
-    return ns < 1e18 ? (int64_t)ns : INT64_C(1000000000000000000);
+    return link->overhead_ns + bytes_ns(size, link->ns_per_byte);
+}
+
+/* Return the delay by a connection that is slower than its ends and sends one message at a time. */
+static int64_t stream_ns(const fast_sim *sim, const fast_sim_link *link, size_t size,
+                         fast_sim_pair *pair)
+{
+    const int64_t begin = pair->stream_free > sim->now ? pair->stream_free : sim->now;
+    const int64_t took = bytes_ns(size, link->stream_ns_per_byte);
+    const int64_t ends = bytes_ns(size, link->ns_per_byte);
+
+    pair->stream_free = begin + took;
+    return begin - sim->now + (took > ends ? took - ends : 0);
 }
 
 /* Free and count a message that is lost. */
@@ -273,6 +300,12 @@ static fast_msg *copy_of(fast_sim *sim, fast_sim_actor *from, const fast_msg *ms
     return copy;
 }
 
+/* Return whether a message passes larger ones at the ends of its link. */
+static bool is_packet(const fast_sim_link *link, const fast_msg *msg)
+{
+    return link->packet && fast__msg_payload(msg) <= (size_t)link->packet;
+}
+
 /* Schedule the arrival of a message: `late` is the delay by mishaps; `pair` orders it, or is NULL.
  * */
 static void transmit(fast_sim *sim, fast_sim_actor *from, const fast_sim_link *link, fast_msg *msg,
@@ -285,7 +318,7 @@ static void transmit(fast_sim *sim, fast_sim_actor *from, const fast_sim_link *l
         fast_sim_node *node = from->node;
         const int64_t begin = node->out_free > sim->now ? node->out_free : sim->now;
         node->out_free = begin + took;
-        time += begin - sim->now;
+        time += is_packet(link, msg) ? 0 : begin - sim->now;
     } else {
         time += took;
     }
@@ -326,6 +359,8 @@ void fast__sim_send(fast_actor *actor, fast_msg *msg)
                          NULL);
         }
     }
+    if (link->eager && fast__msg_payload(msg) > (size_t)link->eager)
+        late += 2 * link->latency_ns; /* the rendezvous: may I send? do */
     if (msg->unreliable) {
         if (lost)
             drop(sim, msg);
@@ -336,6 +371,8 @@ void fast__sim_send(fast_actor *actor, fast_msg *msg)
     if (lost)
         late += retries(sim, from, link);
     fast_sim_pair *pair = pair_of(sim, from, msg->to);
+    if (pair && link->stream_ns_per_byte > 0)
+        late += stream_ns(sim, link, fast__msg_payload(msg), pair);
     if (pair)
         transmit(sim, from, link, msg, late, pair);
     else
@@ -356,18 +393,37 @@ bool fast__sim_on_way(fast_actor *actor, int64_t to)
     return false;
 }
 
+/* Return when a message on a link with packets has arrived whole: one packet does not wait for
+ * larger messages, except those of its own pair, whose order stays. */
+static int64_t packet_end(fast_sim *sim, const fast_sim_link *link, const fast_msg *msg,
+                          int64_t took, int64_t queued)
+{
+    fast_sim_pair *pair = NULL;
+    int64_t end = is_packet(link, msg) ? sim->now + took : queued;
+
+    if (!msg->unreliable)
+        pair = pair_of(sim, &sim->actors[msg->from], msg->to);
+    if (pair) {
+        end = end > pair->done ? end : pair->done;
+        pair->done = end;
+    }
+    return end;
+}
+
 void fast__sim_head(fast_sim *sim, fast_msg *msg)
 {
     fast_sim_node *from = sim->actors[msg->from].node;
     fast_sim_node *to = sim->actors[msg->to].node;
-    const int64_t took = transfer_ns(fast__sim_link(sim, from, to), fast__msg_payload(msg));
+    const fast_sim_link *link = fast__sim_link(sim, from, to);
+    const int64_t took = transfer_ns(link, fast__msg_payload(msg));
     const int64_t free = to->in_free;
 
     to->in_free = (free > sim->now ? free : sim->now) + took;
+    const int64_t end = link->packet ? packet_end(sim, link, msg, took, to->in_free) : to->in_free;
     /* If the transfer before ends at this instant, its event has not been handled yet. */
-    if (free < sim->now && took == 0)
+    if (free < sim->now && took == 0 && end == sim->now)
         fast__sim_arrive(sim, msg);
-    else if (!fast__sim_push(sim, to->in_free, FAST_SIM_ARRIVE, msg))
+    else if (!fast__sim_push(sim, end, FAST_SIM_ARRIVE, msg))
         fast_msg_free(msg);
 }
 

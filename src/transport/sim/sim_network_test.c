@@ -3,7 +3,8 @@
  * Goal: delivery is in order and exactly once whatever the links do, and only unreliable messages
  * vanish, double and overtake. Method: numbered messages over links with jitter, loss, duplication
  * and reordering; the receiver checks every number. Links of zones and of single pairs have their
- * own times. Cut links hold messages back, one way or both, and lose the unreliable ones.
+ * own times. The overhead, the rendezvous and the bandwidth of one connection follow their closed
+ * forms. Cut links hold messages back, one way or both, and lose the unreliable ones.
  */
 #include "transport/sim/sim.h"
 
@@ -156,6 +157,84 @@ static void test_duplicates_share_their_payload(void **state)
     assert_in_range(t.received, 60, 95);
 }
 
+enum { SENT_MAX = 4 };
+
+/* Messages that actor 0 sends at once, and when each arrives. */
+typedef struct sending {
+    int64_t count;           /* number of messages */
+    size_t sizes[SENT_MAX];  /* bytes of each */
+    int64_t to[SENT_MAX];    /* receiver of each */
+    int64_t times[SENT_MAX]; /* its arrival, ns */
+} sending;
+
+static fast_err send_sizes(fast_actor *actor, void *ctx)
+{
+    sending *s = ctx;
+    for (int64_t i = 0; i < s->count; i++) {
+        fast_msg *msg = NULL;
+        if (fast_actor_id(actor) == 0) {
+            FAST_TRY(fast_msg_new(actor, TAG, &msg));
+            msg->declared = s->sizes[i];
+            FAST_TRY(fast_send(actor, s->to[i], &msg));
+        } else if (fast_actor_id(actor) == s->to[i]) {
+            FAST_TRY(fast_receive(actor, 0, TAG, FAST_SOON, &msg));
+            s->times[i] = fast_now(actor);
+            fast_msg_free(msg);
+        }
+    }
+    return FAST_OK;
+}
+
+static void check_times(const char *cluster, sending s, const int64_t *expected)
+{
+    char option[128];
+    const fast_role role = { "worker", 3, send_sizes, &s };
+    const char *options[] = { "transport=sim", option, NULL };
+    snprintf(option, sizeof option, "cluster=%s", cluster);
+    if (fast_actors_run(options, &role, 1, NULL))
+        fail_msg("%s", fast_error_detail());
+    for (int64_t i = 0; i < s.count; i++)
+        if (s.times[i] != expected[i])
+            fail_msg("%s: message %lld took %lld ns, not %lld", cluster, (long long)i,
+                     (long long)s.times[i], (long long)expected[i]);
+}
+
+/* With L = 1 ms, 1 / G = 1 MB/s, o = 10 us and 1 / S = 500 kB/s, a message of m bytes takes
+ * L + o + m G, above 64 KiB 2 L more, over a slow connection m (S - G) more. */
+static void test_terms_of_loggp(void **state)
+{
+    (void)state;
+    const sending one = { 1, { 65536 }, { 1 }, { 0 } }, above = { 1, { 65537 }, { 1 }, { 0 } };
+    const sending two = { 2, { 1000, 1000 }, { 1, 1 }, { 0 } };
+    const sending fan = { 2, { 1000, 1000 }, { 1, 2 }, { 0 } };
+    const char *plain = "ideal:latency=1ms,bandwidth=1MB/s";
+    check_times(plain, one, (int64_t[]){ 66536000 });
+    check_times(plain, above, (int64_t[]){ 66537000 });
+    const char *eager = "ideal:latency=1ms,bandwidth=1MB/s,eager=64KiB";
+    check_times(eager, one, (int64_t[]){ 66536000 });
+    check_times(eager, above, (int64_t[]){ 68537000 });
+    check_times("ideal:latency=1ms,bandwidth=1MB/s,eager=64KiB,contention=yes", above,
+                (int64_t[]){ 68537000 });
+    check_times("ideal:latency=1ms,bandwidth=1MB/s,overhead=10us", one, (int64_t[]){ 66546000 });
+    /* Messages of one connection follow each other; those of two do not wait for each other. */
+    const char *stream = "ideal:latency=1ms,bandwidth=1MB/s,stream=500kB/s";
+    check_times(stream, two, (int64_t[]){ 3000000, 5000000 });
+    check_times(stream, fan, (int64_t[]){ 3000000, 3000000 });
+    /* A connection that is faster than its ends changes nothing. */
+    check_times("ideal:latency=1ms,bandwidth=1MB/s,stream=2MB/s", one, (int64_t[]){ 66536000 });
+    /* One packet passes a message of another pair at both ends, and none of its own pair. */
+    const sending pass = { 2, { 10000, 100 }, { 1, 2 }, { 0 } };
+    const sending own = { 2, { 10000, 100 }, { 1, 1 }, { 0 } };
+    const char *packets = "ideal:latency=1ms,bandwidth=1MB/s,contention=yes,packet=1kB";
+    check_times("ideal:latency=1ms,bandwidth=1MB/s,contention=yes", pass,
+                (int64_t[]){ 11000000, 11100000 });
+    check_times(packets, pass, (int64_t[]){ 11000000, 1100000 });
+    check_times(packets, own, (int64_t[]){ 11000000, 11000000 });
+    /* With contention the ends take o + m G for each message. */
+    check_times("ideal:latency=1ms,bandwidth=1MB/s,overhead=10us,contention=yes", fan,
+                (int64_t[]){ 2010000, 3020000 });
+}
+
 #ifdef FAST_HAVE_YAML
 /* Actor 0 sends to each other, which notes when it came. */
 static fast_err spread(fast_actor *actor, void *ctx)
@@ -215,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_order_on_bad_links),
         cmocka_unit_test(test_unreliable_messages),
         cmocka_unit_test(test_duplicates_share_their_payload),
+        cmocka_unit_test(test_terms_of_loggp),
 #ifdef FAST_HAVE_YAML
         cmocka_unit_test(test_links_of_zones_and_pairs),
 #endif
