@@ -68,6 +68,8 @@ static const job jobs[] = {
     { "strategy=partial:how=parts,parts=3", "optimizer=momentum", SUM_NONE },
     { "strategy=partial:how=parts,parts=4", "codec=onebit", SUM_NONE },
     { "strategy=partial:how=states,part=0.5", "seed=1", SUM_NONE },
+    { "strategy=dogwild:chunk=8", "seed=1", SUM_NONE },
+    { "strategy=dogwild:chunk=16,rate=0.5", "optimizer=momentum", SUM_NONE },
     { "strategy=ps:slack=-1", "seed=1", SUM_SERVERS },
     { "strategy=ps:slack=2", "seed=3", SUM_SERVERS },
     { "strategy=ps:slack=1,servers=3", "optimizer=adam", SUM_NONE },
