@@ -512,7 +512,11 @@ static fast_wait serve_wait(fast_space *space, int64_t deadline)
     return wait;
 }
 
-/* Answer in waits until all other actors have left. */
+/*
+ * Answer in waits until all other actors have left. A wait without a deadline is renewed after each
+ * message, so that an owner which hears nothing for a few timeouts suspects the silent actors, and
+ * in the end counts them as gone.
+ */
 static fast_err serve(fast_space *space, const fast_space_operation *op)
 {
     fast_actor *actor = space->actor;
@@ -532,6 +536,7 @@ static fast_err serve(fast_space *space, const fast_space_operation *op)
         const fast_err err = fast__wait_once(actor, &wait);
         const bool renews =
             op->deadline == INT64_MAX && (err == FAST_ETIMEDOUT || actor->mailbox.stamp != stamp);
+        /* Something was heard, or it is time to ask who is silent. */
         if (renews) {
             stamp = actor->mailbox.stamp;
             wait = serve_wait(space, op->deadline);
@@ -554,8 +559,8 @@ static fast_err serve(fast_space *space, const fast_space_operation *op)
 static fast_err execute_serve(fast_space *space, const fast_space_operation *op)
 {
     FAST_ASSERT(op->kind == FAST_SPACE_SERVE);
-    space->owned.gathers = space->owned.service && !space->owned.stalest &&
-                           space->actor->world->transport->virtual_clock;
+    space->owned.gathers = space->owned.service && !space->owned.stalest && !space->reader.eager &&
+                           space->announce == 0 && space->actor->world->transport->virtual_clock;
     const fast_err err = serve(space, op);
     space->owned.gathers = false;
     return err;

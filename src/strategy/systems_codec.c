@@ -209,6 +209,20 @@ const fast_system fast__systems_codec[] = {
         .missing = "transforms in two dimensions: chunks are neighbours in a row of weights",
     },
     {
+        .name = "one-bit-adam",
+        .title = "1-bit Adam: a warm-up by Adam, then signs of momentum over frozen squares",
+        .by = "Tang et al. 2021",
+        .row = 0,
+        .flags = "strategy=allreduce codec=onebit:beta=0.9,warmup=100 codec_down=onebit:warmup=100 "
+                 "optimizer=adam:freeze=100 lr=0.005",
+        COLUMNS("sync.", "striped scatter-reduce", "distributed PS, k = n", "synchronous"),
+        .remarks = "For 100 steps it is Adam; then the mean of squares stays, and workers send "
+                   "their momentum by one bit, with error feedback at workers and owners of "
+                   "slices.",
+        .missing = "momentum from the common mean: each worker's is of its own gradients, whose "
+                   "mean is the same; a warm-up that ends when the squares have settled",
+    },
+    {
         .name = "cocktail-sgd",
         .title = "CocktailSGD: random sparsification, top-k and quantisation",
         .by = "Wang et al. 2023",

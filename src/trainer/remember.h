@@ -6,8 +6,9 @@
 /*
  * Memory of a strategy's program in snapshots. A synchronous strategy has its state between steps
  * in blocks of fast_trainer_persist(), which outlast the program. A program that is saved in the
- * middle (run/checkpoint/cut.c) has more: sums that are not sent yet, counters, copies. It registers
- * that memory where it is, once, after it was allocated and before the first fast_trainer_next():
+ * middle (run/checkpoint/cut.c) has more: sums that are not sent yet, counters, copies. It
+ * registers that memory where it is, once, after it was allocated and before the first
+ * fast_trainer_next():
  *
  *     FAST_TRY(fast__vector_new(device, "gradients to push", t->count, &sum));
  *     FAST_TRY(fast__trainer_remember(t, 0, sum, (size_t)t->count * sizeof *sum));

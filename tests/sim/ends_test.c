@@ -40,6 +40,7 @@ static const char *const specs[] = {
     "ps:servers=2,slack=8,replicas=1",
     "ps:slack=0,replicas=1",
     "ps:slack=3,eager=yes",
+    "ps:value=0.05",
     "ps:value=0.05,weak=yes",
     "ps:softsync=2",
     "ps:fetch=4,push=4,send=mean",
@@ -76,6 +77,7 @@ enum { EVERY = 1, TURNS = 3 };
 static fast_run *open_run(const char *spec, const char *evaluate, const char *target)
 {
     const bool shares = strncmp(spec, "hogwild", 7) == 0; /* which needs one memory */
+    const bool bounds = strstr(spec, "value=") != NULL;   /* steps of plain SGD */
     char strategy[128];
     const char *options[] = { strategy,
                               "engine=ref",
@@ -88,6 +90,7 @@ static fast_run *open_run(const char *spec, const char *evaluate, const char *ta
                               shares ? "cluster=laptop" : "cluster=hetero",
                               "timeout=1000",
                               "steps=2000",
+                              bounds ? "optimizer=sgd" : "optimizer=momentum:weight_decay=0.0005",
                               evaluate,
                               target,
                               NULL };
