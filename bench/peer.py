@@ -41,6 +41,14 @@ COLUMNS = ["processor", "instruction set", "model", "PyTorch, samples/s", "FAST,
            "commit", "date"]
 
 
+NOTES = [  # the head of a new table, as tools/results.py wants it
+    "# page: performance", "# order: 13", "# title: One worker beside PyTorch 1.13, by instruction set",
+    "# question: Is FAST faster than PyTorch on one thread, with AVX2 and with AVX-512? Batch 64, "
+    "Fashion-MNIST; medians of alternating runs.",
+    "# machine: the processor of each row", "# date: of each row",
+    "# command: bench/peer.py --isa avx2 --csv results/cpu.csv"]
+
+
 def torch_train(model, epochs, steps, batch, lr, seed):
     """The peer's program: prints one JSON line."""
     import numpy as np
@@ -132,7 +140,7 @@ def largest_set():
 
 def write_rows(path, rows):
     """Write rows to a table of results, in the place of older ones of the same first three columns."""
-    notes, table = [], {}
+    notes, table = list(NOTES), {}
     if os.path.exists(path):
         with open(path, newline="") as file:
             lines = file.read().splitlines()
