@@ -1,6 +1,6 @@
 # One required library, jansson, and optional ones: found or not, `fast info` says which. Sets
 # FAST_DEFINITIONS, FAST_INCLUDES, FAST_LIBRARIES, FAST_STAGE_DEFINITIONS (for codecs alone),
-# FAST_CPU_ENGINE, FAST_MPI_TRANSPORT, FAST_STORE and FAST_SERVER.
+# FAST_MPI_TRANSPORT, FAST_STORE and FAST_SERVER.
 set(FAST_DEFINITIONS "")
 set(FAST_INCLUDES "")
 set(FAST_LIBRARIES "")
@@ -96,14 +96,6 @@ if(FAST_ONEDNN)
     list(APPEND FAST_INCLUDES ${DNNL_INCLUDE})
     list(APPEND FAST_LIBRARIES ${DNNL_LIBRARY})
   endif()
-endif()
-
-# The cpu engine needs one of them for its matrix products.
-if("FAST_HAVE_XSMM" IN_LIST FAST_DEFINITIONS OR "FAST_HAVE_BLAS" IN_LIST FAST_DEFINITIONS)
-  set(FAST_CPU_ENGINE ON)
-  list(APPEND FAST_DEFINITIONS FAST_HAVE_CPU_ENGINE)
-else()
-  set(FAST_CPU_ENGINE OFF)
 endif()
 
 if(FAST_FCONTEXT)

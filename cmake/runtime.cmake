@@ -3,7 +3,7 @@
 # pack` puts a model behind it. Objects that do not depend on those libraries are shared with `fast`;
 # the others are compiled again without them.
 set(FAST_RUNTIME OFF)
-set(runtime_definitions FAST_HAVE_CPU_ENGINE)
+set(runtime_definitions "")
 set(runtime_libraries "")
 foreach(pair "ZLIB:z" "FCONTEXT:boost_context" "YAML:fyaml" "PNG:png" "JPEG:jpeg")
   string(REPLACE ":" ";" pair "${pair}")
@@ -36,7 +36,7 @@ if("FAST_HAVE_X86_SIMD" IN_LIST FAST_DEFINITIONS)
 endif()
 
 # Sanitizers cannot be linked statically.
-if(FAST_STATIC_JANSSON AND FAST_CPU_ENGINE AND NOT FAST_SANITIZE)
+if(FAST_STATIC_JANSSON AND NOT FAST_SANITIZE)
   set(FAST_RUNTIME ON)
 endif()
 if(FAST_RUNTIME)

@@ -137,7 +137,9 @@ static rule_settings settings_of(const test_row *cell)
                                           { "adam", "optimizer=adam", 0.02 },
                                           { "adamw", "optimizer=adamw", 0.02 },
                                           { "lars", "optimizer=lars:trust=0.5", 0.05 },
-                                          { "lamb", "optimizer=lamb", 0.02 } };
+                                          { "lamb", "optimizer=lamb", 0.02 },
+                                          { "lion", "optimizer=lion", 0.005 },
+                                          { "muon", "optimizer=muon", 0.02 } };
     const char *member = dimensions[TEST_STRATEGY].values[cell->value[TEST_STRATEGY]];
     const char *rule = dimensions[TEST_RULE].values[cell->value[TEST_RULE]];
     rule_settings settings = { rule, NULL, 0 };

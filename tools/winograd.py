@@ -154,7 +154,7 @@ def main():
     print("""/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "engine/cpu/simd.h"
+#include "engine/cpu/vec.h"
 
 /*
  * The one-dimensional transforms of Winograd's convolutions (Lavin and Gray, "Fast Algorithms for

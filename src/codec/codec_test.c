@@ -26,6 +26,9 @@
 static const char *const variants[] = {
     "none",
     "onebit:group=7",
+    "onebit:warmup=2",
+    "vote:beta1=0.9,beta2=0.99",
+    "dct:chunk=7,top=3,beta=0.5",
     "sign:group=50",
     "int8:group=33,round=random",
     "sketch:bits=1,keep=0.25",

@@ -191,12 +191,6 @@ static fast_err decode(const void *config, const fast_decoding *d)
     return FAST_OK;
 }
 
-/* Momentum of the codec: the update rule must have none. */
-static unsigned more(const void *config)
-{
-    return ((const dct_config *)config)->beta > 0 ? FAST_CODEC_MOMENTUM : 0;
-}
-
 const fast_codec fast__codec_dct = {
     .name = "dct",
     .summary = "the largest cosine coefficients of momentum that stays local (DeMo)",
@@ -204,7 +198,6 @@ const fast_codec fast__codec_dct = {
     .config_size = sizeof(dct_config),
     .traits = FAST_CODEC_ACCUMULATES | FAST_CODEC_EXACT,
     .operations = 300,
-    .more = more,
     .bound = bound,
     .state = state,
     .scratch = scratch,

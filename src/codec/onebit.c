@@ -9,6 +9,12 @@
  * two passes. Error feedback, v = x + e and e <- v - q, is fused into them: without it 1-bit SGD
  * does not converge.
  *
+ * With `beta` a worker's mean of gradients m <- beta m + (1 - beta) x, which starts as the first x,
+ * is encoded instead of x: the momentum of 1-bit Adam (Tang et al. 2021), for adam:freeze=N.
+ *
+ * With `warmup` = N vectors up to step N are sent as they are, which adam:freeze=N warms up by.
+ *
+ *     block   with `warmup`: a byte, 1 if floats follow instead of groups; then the groups
  *     group   the two means, then signs in words of 32 bits
  *
  * 1 bit an element and 8 bytes a group: 29 times smaller for rows of 800. Cost: x and e are read
@@ -18,15 +24,23 @@
 #include "codec/signs.h"
 #include "tensor/vector.h"
 
+#include <string.h>
+
 enum { GROUP_MAX = 4096, HEAD = 2 * sizeof(float) };
 
 typedef struct onebit_config {
-    int64_t group; /* elements that share two means; 0: a row */
+    int64_t group;  /* elements that share two means; 0: a row */
+    int64_t warmup; /* N, the last step whose vectors are sent as they are; 0: no such step */
+    double beta;    /* decay of the mean of gradients that is encoded; 0: the gradients are */
 } onebit_config;
 
 static const fast_option options[] = {
     FAST_OPT_INT(onebit_config, group, "0", 0, GROUP_MAX,
                  "elements that share two means; 0: a row of the layer"),
+    FAST_OPT_INT(onebit_config, warmup, "0", 0, 1e12, "first steps, whose vectors go as they are"),
+    FAST_OPT_REAL(onebit_config, beta, "0", 0, 0.9999999,
+                  "encode a mean of gradients with this decay instead: momentum for adam:freeze "
+                  "(1-bit Adam); 0: gradients"),
     FAST_OPT_END,
 };
 
@@ -62,10 +76,57 @@ static size_t size_of(const onebit_config *c, const fast_block *block)
     return (size_t)(block->count / row) * row_size(row, group_of(c, block));
 }
 
-/* The size does not depend on the values. */
+/* The size does not depend on the values; with a warm-up it does on the step. */
 static size_t bound(const void *config, const fast_block *block)
 {
-    return size_of(config, block);
+    const onebit_config *c = config;
+    const size_t raw = (size_t)block->count * sizeof(float), size = size_of(c, block);
+
+    return c->warmup == 0 ? size : 1 + (raw > size ? raw : size);
+}
+
+/* Without a warm-up all encodings have one size. */
+static unsigned more(const void *config)
+{
+    return ((const onebit_config *)config)->warmup == 0 ? FAST_CODEC_EXACT : 0;
+}
+
+/* Write x + e as it is, and leave no loss. */
+static size_t encode_raw(const fast_encoding *e, uint8_t *out)
+{
+    const size_t size = (size_t)e->block.count * sizeof(float);
+
+    out[0] = 1;
+    memcpy(out + 1, e->x, size);
+    for (int64_t i = 0; e->error && i < e->block.count; i++) {
+        const float v = e->x[i] + e->error[i];
+
+        memcpy(out + 1 + i * (int64_t)sizeof v, &v, sizeof v);
+        e->error[i] = 0;
+    }
+    return 1 + size;
+}
+
+/* y = scale d or y += scale d, of floats. */
+static void decode_raw(const fast_decoding *d)
+{
+    for (int64_t i = 0; i < d->block.count; i++) {
+        float v;
+
+        memcpy(&v, d->in + 1 + i * (int64_t)sizeof v, sizeof v);
+        d->y[i] = (d->mode == FAST_DECODE_ADD ? d->y[i] : 0) + d->scale * v;
+    }
+}
+
+/* Read the byte of a codec with a warm-up, and check the size of the rest. FAST_EFORMAT. */
+static fast_err check_head(const onebit_config *c, const fast_decoding *d)
+{
+    const size_t raw = (size_t)d->block.count * sizeof(float);
+
+    if (d->size >= 1 && d->in[0] <= 1 && d->size - 1 == (d->in[0] ? raw : size_of(c, &d->block)))
+        return FAST_OK;
+    return fast__fail(FAST_EFORMAT, "codec onebit: %zu bytes are no encoding of %lld elements",
+                      d->size, (long long)d->block.count);
 }
 
 /* Write the means of both signs and the signs of a group; return the next free byte. With e, v =
@@ -85,19 +146,43 @@ static uint8_t *encode_group(int64_t n, const float *x, float *e, uint8_t *out)
     return out + HEAD + fast__signs_size(n);
 }
 
+/* The mean of gradients, and 1 once it has started. */
+static int64_t state(const void *config, const fast_block *block)
+{
+    return ((const onebit_config *)config)->beta > 0 ? block->count + 1 : 0;
+}
+
+/* Update the mean of gradients and return it. */
+static const float *mean_of(const onebit_config *c, const fast_encoding *e)
+{
+    float *mean = e->state;
+
+    if (mean[e->block.count] == 0)
+        memcpy(mean, e->x, (size_t)e->block.count * sizeof *mean);
+    else
+        fast__vector_axpby(e->block.count, (float)(1 - c->beta), e->x, (float)c->beta, mean);
+    mean[e->block.count] = 1;
+    return mean;
+}
+
 /* Row by row, and in each row group by group. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const onebit_config *c = config;
+    const float *x = c->beta > 0 ? mean_of(c, e) : e->x;
     const int64_t group = group_of(c, &e->block);
     const int64_t row = row_of(c, &e->block);
     uint8_t *at = out;
 
+    if (e->step <= c->warmup && c->warmup > 0)
+        return encode_raw(e, out);
+    if (c->warmup > 0)
+        *at++ = 0;
     for (int64_t r = 0; r < e->block.count; r += row)
         for (int64_t i = r; i < r + row; i += group) {
             const int64_t n = r + row - i < group ? r + row - i : group;
 
-            at = encode_group(n, e->x + i, e->error ? e->error + i : NULL, at);
+            at = encode_group(n, x + i, e->error ? e->error + i : NULL, at);
         }
     return (size_t)(at - out);
 }
@@ -110,6 +195,13 @@ static fast_err decode(const void *config, const fast_decoding *d)
     const int64_t row = row_of(c, &d->block);
     const uint8_t *at = d->in;
 
+    if (c->warmup > 0) {
+        FAST_TRY(check_head(c, d));
+        if (*at++) {
+            decode_raw(d);
+            return FAST_OK;
+        }
+    }
     for (int64_t r = 0; r < d->block.count; r += row)
         for (int64_t i = r; i < r + row; i += group) {
             const int64_t n = r + row - i < group ? r + row - i : group;
@@ -129,9 +221,11 @@ const fast_codec fast__codec_onebit = {
     .summary = "1 bit an element: its sign, and two means a row (1-bit SGD)",
     .options = options,
     .config_size = sizeof(onebit_config),
-    .traits = FAST_CODEC_LAYERS | FAST_CODEC_FEEDBACK | FAST_CODEC_EXACT,
+    .traits = FAST_CODEC_LAYERS | FAST_CODEC_FEEDBACK,
+    .more = more,
     .operations = 6,
     .bound = bound,
+    .state = state,
     .encode = encode,
     .decode = decode,
 };

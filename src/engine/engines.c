@@ -9,14 +9,10 @@
 
 #include <string.h>
 
-#ifdef FAST_HAVE_CPU_ENGINE
 #include "engine/cpu/cpu.h"
-#endif
 
 const fast_engine *const fast__engines[] = {
-#ifdef FAST_HAVE_CPU_ENGINE
     &fast__engine_cpu,
-#endif
     &fast__engine_ref,
     NULL,
 };
@@ -43,8 +39,5 @@ fast_err fast__engine_find(const char *name, const fast_engine **out)
         *out = fast__engines[i];
         return FAST_OK;
     }
-    if (strcmp(name, "cpu") == 0)
-        return fast__fail(FAST_ENOTSUP, "no engine \"cpu\" in this build; it needs libxsmm or "
-                                        "OpenBLAS when it is configured");
     return fast__name_unknown("engine", name, engine_name, NULL, count);
 }

@@ -54,11 +54,7 @@ char *openblas_get_config(void); /* cblas.h of some flavours does not declare it
  * it. */
 static const char *version_of_cpu(void)
 {
-#ifdef FAST_HAVE_CPU_ENGINE
     return fast_version();
-#else
-    return NULL;
-#endif
 }
 
 static const char *version_of_jansson(void)

@@ -232,6 +232,16 @@ static int64_t place_of(const fast_space *space, int64_t id)
     return (id + count - (space->map.me + 1) % count) % count;
 }
 
+/* Return true if actor a is answered before actor b: a worker that has made fewer updates holds up
+ * the others, and is first. */
+static bool is_before(const fast_space *space, int64_t a, int64_t b)
+{
+    const fast_space_slot *slots = fast__space_own_store(space)->slots;
+    const int64_t first = atomic_load(&slots[a].updates), second = atomic_load(&slots[b].updates);
+    FAST_ASSERT(a >= 0 && b >= 0);
+    return first != second ? first < second : place_of(space, a) < place_of(space, b);
+}
+
 /* The newer request of an actor replaces its older one before it is tried: an answer to the older
  * one would be dropped by its receiver. */
 fast_err fast__service_answer_or_wait(fast_space *space, fast_space_operation *op)
@@ -251,7 +261,7 @@ fast_err fast__service_answer_or_wait(fast_space *space, fast_space_operation *o
                                    &p->capacity, &list));
     p->list = list;
     int64_t at = p->count++;
-    for (; at > 0 && place_of(space, p->list[at - 1].from) > place_of(space, op->from); at--)
+    for (; at > 0 && is_before(space, op->from, p->list[at - 1].from); at--)
         p->list[at] = p->list[at - 1];
     p->list[at] = *op;
     s->callers[op->from].pending++;

@@ -16,6 +16,10 @@
  * the actor's own lack something, so that a space may be saved on one transport and restored on
  * another.
  *
+ * A snapshot is packed by each actor itself, while no message is in flight and no operation under
+ * way: requests, acknowledgements and values that were sent unasked need no records, and sequence
+ * numbers start anew at both ends.
+ *
  * An owner's records may be made by another thread while no actor can complete a round: nothing
  * that is read here changes then. Cost: a copy.
  */

@@ -559,8 +559,8 @@ static fast_err serve(fast_space *space, const fast_space_operation *op)
 static fast_err execute_serve(fast_space *space, const fast_space_operation *op)
 {
     FAST_ASSERT(op->kind == FAST_SPACE_SERVE);
-    space->owned.gathers = space->owned.service && !space->owned.stalest &&
-                           space->actor->world->transport->virtual_clock;
+    space->owned.gathers = space->owned.service && !space->owned.stalest && !space->reader.eager &&
+                           space->announce == 0 && space->actor->world->transport->virtual_clock;
     const fast_err err = serve(space, op);
     space->owned.gathers = false;
     return err;

@@ -357,8 +357,8 @@ fast_err fast__service_advance(fast_space *space)
 {
     FAST_ASSERT(space->owned.service);
     fast_space_service *s = space->owned.service;
+    bool asked = false; /* a get was handled, and no update after it */
     s->postponed = space->owned.gathers;
-    s->instant = fast_now(space->actor);
     for (;;) {
         /* A lock that is queued for reading comes first: one lock at a time. */
         if (s->queued_read >= 0) {
@@ -371,22 +371,26 @@ fast_err fast__service_advance(fast_space *space)
         FAST_TRY(next_request(space, &msg));
         if (!msg)
             break;
-        const fast_err err = handle(space, msg);
+        const int64_t kind = msg->words[FAST_SPACE_W_KIND];
+        fast_err err = FAST_OK;
+        /* An update takes time: gets that arrived before it do not wait for it. */
+        if (s->postponed && asked && kind == FAST_SPACE_ADD)
+            err = fast__service_try_all(space);
+        asked = kind == FAST_SPACE_GET || (asked && kind != FAST_SPACE_ADD);
+        if (!err)
+            err = handle(space, msg);
         if (s->queued) {
             s->deferred = msg;
             break;
         }
         fast_msg_free(msg);
         FAST_TRY(err);
-        /* An update took time: requests that it held up do not wait for further ones. */
-        if (s->postponed && fast_now(space->actor) > s->instant)
-            FAST_TRY(fast__service_try_all(space));
     }
     FAST_TRY(fast__service_send_acks(space));
     /* Armed before it looks: local actors change things too. */
     if (s->pending.count > 0 || space->reader.eager)
         fast__space_arm(space, fast__space_own_store(space));
-    s->postponed &= s->pending.count > 0 || space->reader.eager;
+    s->postponed &= s->pending.count > 0;
     if (s->postponed)
         return FAST_OK;
     FAST_TRY(fast__service_push(space));

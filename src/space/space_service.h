@@ -28,8 +28,9 @@ typedef struct fast_space_snapshot {
     int64_t version;     /* of the range when it was copied */
 } fast_space_snapshot;
 
-/* Gets and watches whose conditions do not hold yet, in the order of their actors: those after this
- * owner's number come first, so that owners which answer all at once use all links evenly. */
+/* Gets and watches whose conditions do not hold yet: fewest updates first, and of equally many the
+ * actors after this owner's number, so that owners which answer all at once use all links
+ * evenly. */
 typedef struct fast_space_pending {
     fast_space_operation *list; /* [capacity] */
     int64_t count;              /* number of operations */
@@ -57,7 +58,6 @@ typedef struct fast_space_service {
     int64_t active;                 /* an actor that was in then */
     bool dirty;                     /* something changed since then */
     bool postponed;                 /* answers wait for the other requests of this instant */
-    int64_t instant;                /* time at which the first of them was handled */
     bool announces;                 /* some actor has ever announced an update */
     int64_t pushed;                 /* eager: the clock at which values were last sent unasked */
     fast_space_arrivals arrivals;   /* requests, stalest first */
@@ -87,8 +87,8 @@ fast_err fast__service_reserve(const char *what, size_t size, int64_t count, int
                                void **list);
 /* Answer a get or a watcher now, or add it to the pending ones. */
 fast_err fast__service_answer_or_wait(fast_space *space, fast_space_operation *op);
-/* Try all pending requests, in the order of their actors after this one, if anything changed: an
- * update, a clock, which actors are in. Changes by local actors are not announced. */
+/* Try all pending requests, in their order, if anything changed: an update, a clock, which actors
+ * are in. Changes by local actors are not announced. */
 fast_err fast__service_try_all(fast_space *space);
 /* Note that an actor's updates up to this one are applied: it is told after all requests that have
  * arrived were handled. */

@@ -29,7 +29,8 @@ void fast__space_store_map(const fast_space *space, void *memory, fast_space_sto
 fast_err fast__space_store_values(fast_space *space);
 /* At an owner's open: set initial values and the function. */
 void fast__space_store_fill(fast_space *space, const fast_space_options *options);
-/* Then let other actors in. */
+/* Then let other actors in: values and the function do not change from outside of updates from now
+ * on. In between a snapshot may restore values and versions. */
 void fast__space_store_open(fast_space *space);
 /* At an owner's close: let no more updates in, and wait until none is being applied. From then on
  * no actor calls the owner's function. Works for a stopped actor too. */

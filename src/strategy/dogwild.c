@@ -37,6 +37,7 @@
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 #include "transport/transport.h"
 
 #include <math.h>
@@ -220,8 +221,14 @@ static fast_err serve(fast_trainer *t, const dogwild_chunks *k, const fast_msg *
 /* Master: serve changes until no worker is left. */
 static fast_err answer_all(fast_trainer *t, const dogwild_chunks *k, double *shares)
 {
+    int64_t version = 0;
+
     FAST_ASSERT(shares != NULL);
-    for (int64_t version = 0;;) {
+    FAST_TRY(fast__trainer_remember(t, 0, &version, sizeof version));
+    FAST_TRY(
+        fast__trainer_remember(t, 1, shares, (size_t)fast_trainer_share_count(t) * sizeof *shares));
+    FAST_TRY(fast__trainer_remember(t, 2, t->w, (size_t)t->count * sizeof *t->w));
+    for (;;) {
         fast_msg *msg = NULL;
         fast_err err = fast_receive(t->actor, FAST_ANY, FAST_TAG_ANY,
                                     fast__patience(t->actor, FAST_PATIENCE), &msg);
@@ -306,6 +313,21 @@ static void run_change(const void *ctx, int64_t n, float *const *x)
 static const fast_kernel rebase = { "rebase", 2, 20, 3, 2, false, run_rebase };
 static const fast_kernel change = { "change", 1, 20, 3, 2, false, run_change };
 
+/* Refuse an answer that is no chunk of the model: one of a snapshot may be forged. */
+static fast_err check_answer(const fast_trainer *t, const dogwild_worker *k, const fast_msg *msg)
+{
+    const int64_t at = msg->words[WORD_OFFSET], n = msg->words[WORD_COUNT];
+    const size_t head = at == 0 ? (size_t)fast_trainer_share_count(t) * sizeof(double) : 0;
+    const bool chunk = at >= 0 && at < t->count && at % k->chunks.chunk == 0 &&
+                       n == chunk_count(t, &k->chunks, at / k->chunks.chunk);
+
+    FAST_ASSERT(k->chunks.chunk > 0);
+    if (!chunk || msg->part_count != 1 || msg->parts[0].size < head ||
+        (!k->chunks.down && msg->parts[0].size != head + (size_t)n * sizeof(float)))
+        return fast__fail(FAST_EFORMAT, "dogwild: the master sent no chunk of the model");
+    return FAST_OK;
+}
+
 /* Apply the answers that have arrived. */
 static fast_err take(fast_trainer *t, const dogwild_worker *k)
 {
@@ -320,8 +342,9 @@ static fast_err take(fast_trainer *t, const dogwild_worker *k)
         FAST_TRY(err);
         at = msg->words[WORD_OFFSET];
         n = msg->words[WORD_COUNT];
-        FAST_ASSERT(at >= 0 && n > 0 && at + n <= t->count);
-        err = values_of(t, k, msg, &z);
+        err = check_answer(t, k, msg);
+        if (!err)
+            err = values_of(t, k, msg, &z);
         if (!err)
             err = fast_trainer_apply_range(t, &rebase, NULL,
                                            (fast_vector[]){ { t->w + at, NULL, -1 },
@@ -394,6 +417,18 @@ static fast_err train(fast_trainer *t, const dogwild_worker *k)
     return leave(t, k);
 }
 
+/* Have snapshots include a worker's memory. */
+static fast_err remember(fast_trainer *t, dogwild_worker *k)
+{
+    FAST_ASSERT(k->b != NULL && k->sent != NULL);
+    FAST_TRY(fast__trainer_remember(t, 0, k->b, (size_t)t->count * sizeof *k->b));
+    FAST_TRY(fast__trainer_remember(t, 1, k->sent, (size_t)k->chunks.count * sizeof *k->sent));
+    FAST_TRY(fast__trainer_remember(t, 2, &t->centre_version, sizeof t->centre_version));
+    for (int64_t i = 0; i < k->chunks.count; i++)
+        FAST_TRY(fast__trainer_believe(t, k->sent[i] >= 0 && k->sent[i] <= t->step));
+    return FAST_OK;
+}
+
 /* The worker's program. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
@@ -415,6 +450,8 @@ static fast_err worker(fast_trainer *t, const void *config)
     for (int64_t i = 0; !err && i < k.chunks.count; i++)
         k.sent[i] = t->step;
     if (!err)
+        err = remember(t, &k);
+    if (!err)
         err = train(t, &k);
     fast__free(k.sent);
     fast__free(k.shares);
@@ -428,6 +465,7 @@ const fast_strategy fast__strategy_dogwild = {
     .summary = "workers send changes of random chunks to a master; messages may get lost",
     .options = options,
     .config_size = sizeof(dogwild_config),
+    .resumable = true,
     .uses_codec = true,
     .sends = "differences",
     .answers = "values",

@@ -173,10 +173,13 @@ static fast_err tune(fast_trainer *t, const sync_config *c, fast_elastic_centre 
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "throughput");
     FAST_TRY(fast_allreduce(t->group, &elapsed, 1, FAST_SOON));
+    /* All workers compute the same number from worker 0's time, and agree without a vote. */
     const double steps = (double)n->learners * (double)(t->step - n->since);
     const double speed = steps / (elapsed > 1 ? (double)elapsed : 1);
     const bool pays = speed > n->speed * (1 + c->gain);
 
+    /* The first interval has nothing to be compared with: one learner always pays. Where the last
+     * worker pays, nobody is left to add. */
     n->settled = !pays || n->learners == t->workers;
     if (pays)
         n->speed = speed;
@@ -236,6 +239,8 @@ static fast_err train(fast_trainer *t, const sync_config *c, fast_elastic_centre
             k->restarted = t->step;
             k->lr = t->lr;
         }
+        /* All workers count all steps, so that those that join later have the learning rate and the
+         * stops of the others. */
         if (learns)
             FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         else

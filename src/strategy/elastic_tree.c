@@ -205,6 +205,22 @@ static fast_err model_of(fast_trainer *t, const tree_node *p, const fast_msg *ms
     return FAST_OK;
 }
 
+/* Refuse a message that is no neighbour's model: one of a snapshot may be forged. */
+static fast_err check_model(const fast_trainer *t, const tree_node *p, const fast_msg *msg)
+{
+    const int64_t rank = fast_actor_index(t->actor, msg->from);
+    bool known = false;
+
+    FAST_ASSERT(t->count > 0);
+    for (int64_t i = 0; i < p->degree; i++)
+        known = known || p->peers[i] == rank;
+    if (!known || msg->part_count != 2 ||
+        msg->parts[1].size != (size_t)fast_trainer_share_count(t) * sizeof(double) ||
+        (!p->to && msg->parts[0].size != (size_t)t->count * sizeof(float)))
+        return fast__fail(FAST_EFORMAT, "elastic_tree: worker %lld sent no model", (long long)rank);
+    return FAST_OK;
+}
+
 /* Move w towards every model that has arrived; never waits. */
 static fast_err apply_arrived(fast_trainer *t, const tree_node *p)
 {
@@ -216,8 +232,9 @@ static fast_err apply_arrived(fast_trainer *t, const tree_node *p)
         if (err == FAST_ETIMEDOUT || err == FAST_EPEER) /* no message, or no worker is left */
             return FAST_OK;
         FAST_TRY(err);
-        FAST_ASSERT(msg->part_count == 2);
-        err = model_of(t, p, msg, &x);
+        err = check_model(t, p, msg);
+        if (!err)
+            err = model_of(t, p, msg, &x);
         if (!err && x)
             err = fast_trainer_apply(
                 t, &fast__kernel_approach, &p->alpha,

@@ -235,6 +235,7 @@ static fast_err add_report(fast_trainer *t, federated_server *k, const fast_msg 
 
     FAST_ASSERT(msg->parts[0].size >= head_size(t));
     /* In units of the first report: equal devices have the weight 1, and their mean is exact. */
+    /* Any unit would do, since it cancels in the mean. */
     if (k->reports == 0)
         k->unit = samples;
     const float a = (float)(samples / k->unit);
@@ -419,6 +420,9 @@ static fast_err hold_round(fast_trainer *t, federated_server *k)
     fast_actor_at(t->actor, k->step, "reports");
     while (k->reports < wanted(k->c, t) && count_up(t, k->chosen) > 0 && fast_now(t->actor) < end)
         FAST_TRY(receive(t, k, end));
+    /* Selection is left out of the length: devices that come late would lengthen it, be told to
+     * come later still, and never arrive in time again. The mean over about four rounds follows
+     * changes of the devices' speed. */
     const double length = (double)(fast_now(t->actor) - k->began);
     k->length = k->length > 0 ? 0.75 * k->length + 0.25 * length : length;
     return merge(t, k);
@@ -553,7 +557,9 @@ static fast_err adopt_model(fast_trainer *t, federated_device *v, const fast_msg
  * time, unless a message says that the run is over. */
 static fast_err receive_model(fast_trainer *t, fast_msg **out)
 {
-    int64_t back = FAST_SOON; /* time at which the device is to check in again */
+    /* The time at which the device is to check in again. While it is away the server may send it
+     * the last model: a run does not end later because devices are away. */
+    int64_t back = FAST_SOON;
 
     FAST_ASSERT(*out == NULL);
     for (;;) {
@@ -608,6 +614,8 @@ static fast_err take_step(fast_trainer *t, const federated_config *c, federated_
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         return fast_trainer_update(t, t->g, 1);
     }
+    /* Batches are spread evenly over the run's steps of the round, so that the learning rate and
+     * the progress of a device with few samples are those of the others at any time. */
     const int64_t first = (int64_t)floor(all * (double)number / steps),
                   end = (int64_t)floor(all * (double)(number + 1) / steps);
     for (int64_t i = first; i < end; i++) {

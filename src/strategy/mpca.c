@@ -104,6 +104,18 @@ static const double *shares_of(const fast_msg *msg)
     return fast_msg_data(msg, 0);
 }
 
+/* Refuse a message that is no model: one of a snapshot may be forged. */
+static fast_err check_model(const fast_trainer *t, const fast_msg *msg, bool coded)
+{
+    const size_t head = shares_size(t), whole = head + (size_t)t->count * sizeof(float);
+
+    FAST_ASSERT(t->count > 0);
+    if (msg->part_count == 1 && msg->parts[0].size >= head &&
+        (coded || msg->parts[0].size == whole) && msg->words[WORD_VERSION] >= 0)
+        return FAST_OK;
+    return fast__fail(FAST_EFORMAT, "mpca: actor %lld sent no model", (long long)msg->from);
+}
+
 /* Return the model in a message: in the message, or decoded and lent until the next call. */
 static fast_err model_of(fast_trainer *t, const fast_msg *msg, fast_flow *flow, const float **out)
 {
@@ -287,8 +299,9 @@ static fast_err receive_answer(fast_trainer *t, mpca_worker *p, int64_t deadline
     if (err == FAST_ETIMEDOUT && deadline == FAST_AT_ONCE)
         return FAST_OK;
     FAST_TRY(err);
-    FAST_ASSERT(p->in_transit);
-    err = model_of(t, msg, p->from, &z);
+    err = check_model(t, msg, p->from != NULL);
+    if (!err)
+        err = model_of(t, msg, p->from, &z);
     if (!err) {
         fast__vector_copy(t->count, z, p->z);
         memcpy(p->shares, shares_of(msg), shares_size(t));
@@ -359,7 +372,8 @@ static fast_err remember_worker(fast_trainer *t, mpca_worker *p)
     FAST_TRY(fast__trainer_remember(t, 1, &p->in_transit, sizeof p->in_transit));
     FAST_TRY(fast__trainer_remember(t, 2, p->z, (size_t)t->count * sizeof *p->z));
     FAST_TRY(fast__trainer_remember(t, 3, &t->centre_version, sizeof t->centre_version));
-    return fast__trainer_remember(t, 4, p->shares, 2 * shares_size(t));
+    FAST_TRY(fast__trainer_remember(t, 4, p->shares, 2 * shares_size(t)));
+    return fast__trainer_believe(t, p->sent >= 0 && p->sent <= t->step && p->answers >= 0);
 }
 
 /* The worker's program. */

@@ -40,6 +40,7 @@
 #include "base/memory.h"
 #include "strategy/vector_kernels.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 
 #include <math.h>
 #include <string.h>
@@ -554,6 +555,27 @@ static fast_err init(fast_trainer *t, const fast_partial_config *c, fast_partial
     return open_flows(sh);
 }
 
+/* Have snapshots include a worker's memory; between steps no message waits to be mixed. */
+static fast_err remember(fast_partial *sh)
+{
+    fast_trainer *t = sh->t;
+    const size_t size = (size_t)t->count * sizeof(float);
+    const size_t shares = (size_t)fast_trainer_share_count(t) * sizeof(double);
+
+    FAST_ASSERT(sh->shares != NULL);
+    FAST_TRY(fast__trainer_remember(t, 0, sh->sum, size));
+    FAST_TRY(fast__trainer_remember(t, 1, sh->due, size));
+    FAST_TRY(fast__trainer_remember(t, 2, &sh->due_count, sizeof sh->due_count));
+    FAST_TRY(fast__trainer_remember(t, 3, sh->due_shares, shares));
+    FAST_TRY(fast__trainer_remember(t, 4, sh->shares, shares));
+    FAST_TRY(fast__trainer_remember(t, 5, sh->summed, (size_t)sh->parts_max * sizeof *sh->summed));
+    FAST_TRY(fast__trainer_remember(t, 6, &sh->parts, sizeof sh->parts));
+    FAST_TRY(fast__trainer_remember(t, 7, &sh->gamma, sizeof sh->gamma));
+    FAST_TRY(fast__trainer_remember(t, 8, sh->round, (size_t)t->workers * sizeof *sh->round));
+    return fast__trainer_believe(t, sh->due_count >= 0 && sh->gamma >= 0 && sh->gamma <= 1 &&
+                                        sh->parts >= 0 && sh->parts <= sh->parts_max);
+}
+
 /* Free everything; members that the strategy does not use are NULL. */
 static void fini(fast_partial *sh)
 {
@@ -584,6 +606,8 @@ static fast_err worker(fast_trainer *t, const void *config)
 
     FAST_ASSERT(sh.t == t);
     if (!err)
+        err = remember(&sh);
+    if (!err)
         err = train(&sh);
     fini(&sh);
     return err;
@@ -605,6 +629,7 @@ const fast_strategy fast__strategy_partial = {
     .summary = "asynchronous exchange of parts of gradients or models",
     .options = options,
     .config_size = sizeof(fast_partial_config),
+    .resumable = true,
     .uses_codec = true,
     .topology = "full",
     .sends = "gradients",

@@ -48,7 +48,7 @@ static void scattered_models_are_mixed_once(void **state)
         assert_share(&r, k, k, 2);
         assert_share(&r, k, 1 - k, 2.5);
         assert_string_equal(r.actors[k].calls,
-                            "next gradient update next gradient update apply_range "
+                            "persist next gradient update next gradient update apply_range "
                             "next gradient update apply_range next end");
     }
 }
@@ -74,7 +74,7 @@ static void rounds_average(void **state)
             assert_range(&r, k, 0, FAKE_COUNT, (double)(workers + 1) / 2 * 0.875);
             for (int64_t j = 0; j < workers; j++)
                 assert_share(&r, k, j, STEPS);
-            fake_assert_calls(&r, k, "", steps[i / 3][workers - 1], "next end");
+            fake_assert_calls(&r, k, "persist", steps[i / 3][workers - 1], "next end");
         }
     }
 }

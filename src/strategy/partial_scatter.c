@@ -134,6 +134,7 @@ int64_t fast__scatter_receivers(const fast_topology *topology, int64_t round, in
             seen[n->ranks[i]] = true;
         }
     }
+    /* Crashed workers were needed on the way only: remove them, in place and in order. */
     for (int64_t i = 0; i < found; i++)
         if (!down[reached[i]])
             reached[live++] = reached[i];

@@ -242,6 +242,17 @@ static void crashes_are_survived_or_named(void **state)
     assert_true(try("ps", "faults=crash 0 at 3ms", detail, sizeof detail) != FAST_OK);
 }
 
+/* Updates that are later than the limit change nothing. */
+static void late_updates_are_rejected(void **state)
+{
+    static const char *const hetero = "cluster=hetero";
+    const fast_result all = train("ps", 4, hetero), few = train("ps:reject=1", 4, hetero);
+
+    (void)state;
+    assert_true(all.staleness_max > 1 && few.staleness_max == 1);
+    assert_true(few.completeness < all.completeness);
+}
+
 /* With one worker no update is late. */
 static void nothing_is_late_alone(void **state)
 {
@@ -620,6 +631,7 @@ int main(void)
         cmocka_unit_test(barriers_hold_reads),
         cmocka_unit_test(layers_are_read_in_order),
         cmocka_unit_test(momentum_is_the_rules),
+        cmocka_unit_test(late_updates_are_rejected),
         cmocka_unit_test(nothing_is_late_alone),
         cmocka_unit_test(kkt_changes_nothing_but_bytes),
         cmocka_unit_test(values_that_wait_are_not_bounded),

@@ -177,7 +177,8 @@ const fast_system fast__systems_allreduce[] = {
         .remarks =
             "ImageNet in 15 minutes on 1,024 GPUs: RMSProp warm-up with a transition to SGD. "
             "PowerAI DDL is similar, with a topology-aware allreduce.",
-        .missing = "its slow-start schedule by epochs; batch normalisation without moving averages",
+        .missing = "its slow-start schedule by epochs; batch normalisation without moving "
+                   "averages; an allreduce over more than two dimensions of the network",
     },
     { .name = NULL },
 };

@@ -43,7 +43,8 @@ const fast_system fast__systems_codec[] = {
         .remarks = "The significant entries of each gradient are sent, some of them later at "
                    "random, and the messages are compressed without loss. For sparse models add "
                    "ps:l1=0.001 and the codec kkt:l1=0.001; ps:cache=yes sends keys once.",
-        .missing = "compression of messages whose keys are cached: it is one or the other",
+        .missing = "filters of the user's own; compression of messages whose keys are cached: it "
+                   "is one or the other",
     },
     {
         .name = "qsgd",
@@ -177,6 +178,7 @@ const fast_system fast__systems_codec[] = {
         COLUMNS("sync.", "allgather", "any", "synchronous"),
         .remarks = "The error of an encoding is added to the next gradient: sigma-delta modulation "
                    "of gradients. --feedback no shows the difference.",
+        .missing = "a decay of the residual",
     },
     /* Later systems: estimates of gradients, momentum that stays local, and votes. All of them are
      * synchronous, with one central model, and differ in what is sent alone. Learning rates were
@@ -205,6 +207,20 @@ const fast_system fast__systems_codec[] = {
                    "the rest; weights move by the sign of the sum. With all coefficients and "
                    "optimizer=sgd it is synchronous SGD.",
         .missing = "transforms in two dimensions: chunks are neighbours in a row of weights",
+    },
+    {
+        .name = "one-bit-adam",
+        .title = "1-bit Adam: a warm-up by Adam, then signs of momentum over frozen squares",
+        .by = "Tang et al. 2021",
+        .row = 0,
+        .flags = "strategy=allreduce codec=onebit:beta=0.9,warmup=100 codec_down=onebit:warmup=100 "
+                 "optimizer=adam:freeze=100 lr=0.005",
+        COLUMNS("sync.", "striped scatter-reduce", "distributed PS, k = n", "synchronous"),
+        .remarks = "For 100 steps it is Adam; then the mean of squares stays, and workers send "
+                   "their momentum by one bit, with error feedback at workers and owners of "
+                   "slices.",
+        .missing = "momentum from the common mean: each worker's is of its own gradients, whose "
+                   "mean is the same; a warm-up that ends when the squares have settled",
     },
     {
         .name = "cocktail-sgd",
@@ -294,7 +310,7 @@ const fast_system fast__systems_codec[] = {
                    "between rounds.",
         .missing = "a server, and clients that it samples or that come and go: all workers average "
                    "in every round; subsampling is sketch:keep, structured updates are "
-                   "codec=structured",
+                   "codec=structured, projected instead of trained in their space",
     },
     { .name = NULL },
 };

@@ -125,7 +125,7 @@ const fast_system fast__systems_elastic[] = {
         .remarks = "Updates of random chunks are sent by messages that may get lost.",
         .missing =
             "datagrams between machines: messages get lost in the simulator only, on threads "
-            "and MPI all arrive",
+            "and MPI all arrive; weights that overwrite the master's: it adds changes",
     },
     /* Independent learners. */
     {

@@ -81,7 +81,9 @@ const fast_system fast__systems_gossip[] = {
         FAST_TAXONOMY("DP", "decentral", "sync.", "ad hoc", "p2p and ring", "partial"),
         .remarks = "Random gossip rounds that may lose messages, then a correction round on a ring "
                    "that reaches the neighbours deterministically.",
-        .missing = "the exact number of rounds that reaches all workers with a given probability",
+        .missing = "a broadcast that reaches all workers in spite of crashes: models are mixed, "
+                   "and only links are lost; the exact number of rounds that reaches all workers "
+                   "with a given probability",
     },
     {
         .name = "partial-comm",
@@ -126,6 +128,7 @@ const fast_system fast__systems_gossip[] = {
         .remarks =
             "A random pair averages its models; each worker then takes a subgradient step at the "
             "average.",
+        .missing = "probabilities of edges: a worker draws its neighbours uniformly",
     },
     {
         .name = "randomised-gossip",
@@ -186,7 +189,8 @@ const fast_system fast__systems_gossip[] = {
         .flags = "strategy=partial:how=states optimizer=sgd lr=0.2 batch=8",
         FAST_TAXONOMY("DP", "decentral", "async.", "ad hoc", "p2p", "partial"),
         .remarks =
-            "A state that arrives is merged if the own step moves towards it (Parzen window).",
+            "A state that arrives is merged if the own step moves towards it (Parzen window). The "
+            "difference is added unscaled, where the paper's formula has the learning rate.",
     },
     {
         .name = "statement-1",

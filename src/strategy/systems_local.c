@@ -19,6 +19,7 @@ const fast_system fast__systems_local[] = {
         .remarks =
             "Caffe solvers under Spark's map-reduce; 50 local steps amortise the cost of a slow "
             "network.",
+        .missing = "a master node: workers average by an allreduce",
     },
     {
         .name = "deeplearning4j",
@@ -28,7 +29,8 @@ const fast_system fast__systems_local[] = {
         .flags = "strategy=local:period=5,state=average lr=0.1",
         FAST_TAXONOMY("DP", "decentral", "sync.", "reduce", "dedicated master node", "periodic"),
         .remarks = "Parameter averaging under Spark every 5 steps, of the optimizer's state too.",
-        .missing = "its asynchronous mode with Strom's codec; use --strategy "
+        .missing = "a master node: workers average by an allreduce; its asynchronous mode with "
+                   "Strom's codec; use --strategy "
                    "partial:how=parts,parts=1 --codec threshold",
     },
     {
@@ -109,6 +111,7 @@ const fast_system fast__systems_local[] = {
         FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "any", "synchronous"),
         .remarks = "The number of gradients in an update doubles with every epoch, up to 16 "
                    "(local:grow, factor); the learning rate is constant.",
+        .missing = "growth at epochs of unequal distances",
     },
     {
         .name = "variance-batch",

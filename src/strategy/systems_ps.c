@@ -49,9 +49,10 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:servers=0,proxies=2 optimizer=sgd lr=0.1 batch=8",
         COLUMNS("MP + DP", "bounded", "scatter-reduce", "distributed PS, k = n, proxies",
                 "asynchronous"),
-        .remarks = "Push gradients, pull weights, by key; the optimizer is at the server; a proxy "
+        .remarks = "Push gradients, pull weights; the optimizer is at the server; a proxy "
                    "reads and writes for the workers of a machine. Its synchronous mode is bigdl.",
-        .missing = "model parallelism; its 2-bit codec, of zero or a threshold with either sign, "
+        .missing = "model parallelism; pushes and pulls of single keys: a worker reads and writes "
+                   "the whole model; its 2-bit codec, of zero or a threshold with either sign, "
                    "is --codec threshold, which sends a list of entries instead",
     },
     {
@@ -131,6 +132,8 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:slack=3 optimizer=sgd lr=0.05",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "A read waits until the slowest worker is at most s rounds behind.",
+        .missing =
+            "a cache at the worker for reads that are new enough: every step asks the servers",
     },
     {
         .name = "ssp-global",
@@ -141,6 +144,8 @@ const fast_system fast__systems_ps[] = {
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Every s + 1 rounds all workers wait for all, so that no worker is ever more "
                    "than s ahead; with ssp only a worker that is ahead waits.",
+        .missing =
+            "a cache at the worker for reads that are new enough: every step asks the servers",
     },
     {
         .name = "delay-bound",
@@ -150,6 +155,8 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:slack=3 optimizer=sgd lr=0.05",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "The rule of SSP, as one of the bounds of the taxonomy.",
+        .missing =
+            "a cache at the worker for reads that are new enough: every step asks the servers",
         .alias_of = "ssp",
         .differs = "nothing, it is another name",
     },
@@ -186,7 +193,7 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:servers=0,slack=1 optimizer=sgd lr=0.05",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS, k = n", "bounded"),
         .remarks = "Staging hides transfers; its authors found that little slack is best.",
-        .missing = "memory of GPUs, staging and swapping",
+        .missing = "memory of GPUs, a pre-built index, staging and swapping",
     },
     {
         .name = "tensorflow",
@@ -355,7 +362,8 @@ const fast_system fast__systems_ps[] = {
         COLUMNS("MP + DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "Dense layers send activations and errors, and servers multiply them; an epoch "
                    "ends when 75% of its samples have been processed.",
-        .missing = "model parallelism, agreement by Paxos: copies are written by the workers",
+        .missing = "model parallelism, layers that are cut to fit a cache, agreement by Paxos: "
+                   "copies are written by the workers",
     },
     {
         .name = "gpu-a-sgd",
@@ -384,6 +392,8 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:proxies=2,softsync=1,staleness=inverse optimizer=sgd lr=0.4",
         COLUMNS("DP", "async.", "ad hoc", "hierarchical PS", "asynchronous"),
         .remarks = "An update is made of P/n gradients; a proxy reads and writes for its learners.",
+        .missing = "learners that do not wait for the others of their proxy; an n above the number "
+                   "of proxies",
     },
     {
         .name = "stalest-first",

@@ -144,6 +144,16 @@ fast_err fast__trainer_remember(fast_trainer *t, int64_t number, void *x, size_t
     return FAST_OK;
 }
 
+fast_err fast__trainer_believe(const fast_trainer *t, bool sane)
+{
+    const fast_context *c = fast__context_of(t);
+
+    FAST_ASSERT(sane || c->resumed);
+    return sane ? FAST_OK
+                : fast__fail(FAST_EFORMAT, "the checkpoint's numbers of strategy %s are damaged",
+                             c->options.phase.strategy);
+}
+
 fast_err fast_trainer_persist(fast_trainer *t, int64_t number, size_t size, void **out)
 {
     FAST_ASSERT(number >= 0);

@@ -22,3 +22,7 @@
  * of it. */
 FAST_MUST_CHECK fast_err fast__trainer_remember(fast_trainer *t, int64_t number, void *x,
                                                 size_t size);
+
+/* FAST_EFORMAT, with the strategy's name, unless the numbers of a snapshot are `sane`: a file may
+ * be forged. */
+FAST_MUST_CHECK fast_err fast__trainer_believe(const fast_trainer *t, bool sane);

@@ -15,6 +15,7 @@ enum { FAST_BUCKETS = 16 };
 #define FAST_TAG_CONTROL ((uint64_t)1 << 56) /* of transports: see below */
 #define FAST_TAG_GROUP   ((uint64_t)2 << 56) /* of collectives */
 #define FAST_TAG_SPACE   ((uint64_t)3 << 56) /* of spaces */
+#define FAST_TAG_CUT     ((uint64_t)4 << 56) /* of snapshots: run/checkpoint/cut.c */
 
 /* Control messages are handled when they are delivered and never reach a program. */
 #define FAST_TAG_ENDED \

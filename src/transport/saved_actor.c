@@ -102,9 +102,10 @@ fast_err fast__actor_load_stream(fast_actor *actor, const fast_pack_record *reco
 /* Check a header, and that the parts make up the rest of the record. */
 static bool is_whole(const fast_actor *actor, const int64_t head[HEAD], size_t rest)
 {
-    if (head[FROM] < 0 || head[FROM] >= actor->world->count || head[TAG] < 0 ||
-        (uint64_t)head[TAG] >= TAG_MAX || head[DECLARED] < 0 || head[GENERATION] < 0 ||
-        head[GENERATION] > UINT32_MAX || head[PARTS] < 0 || head[PARTS] > FAST_MSG_PARTS_MAX)
+    if (head[FROM] < 0 || head[FROM] >= actor->world->count || head[FROM] == actor->id ||
+        head[TAG] < 0 || (uint64_t)head[TAG] >= TAG_MAX || head[DECLARED] < 0 ||
+        head[GENERATION] < 0 || head[GENERATION] > UINT32_MAX || head[PARTS] < 0 ||
+        head[PARTS] > FAST_MSG_PARTS_MAX)
         return false;
     for (int64_t i = 0; i < head[PARTS]; i++) {
         if (head[SIZES + i] < 0 || (uint64_t)head[SIZES + i] > rest)

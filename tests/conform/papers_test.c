@@ -279,6 +279,28 @@ static void streaming_diloco_is_staggered(void **state)
                                 WEIGHTS / 4 * sizeof *one.w);
 }
 
+/* 1-bit Adam is Adam while it warms up, and still learns by one bit afterwards: at a small rate it
+ * comes to the minimum of Adam. */
+static void one_bit_adam_warms_up(void **state)
+{
+    static const char *const adam[] = { "strategy=allreduce", "optimizer=adam", "lr=0.01", NULL };
+
+    (void)state;
+    assert_true(differ_by(true,
+                          LIST("codec=onebit:beta=0.9,warmup=40", "codec_down=onebit:warmup=40",
+                               "optimizer=adam:freeze=40", "lr=0.01"),
+                          adam) < 1e-5);
+    /* eps bounds the steps of weights whose squares are frozen at tiny values. */
+    const double away =
+        differ_by(true,
+                  LIST("codec=onebit:beta=0.9,warmup=20", "codec_down=onebit:warmup=20",
+                       "optimizer=adam:freeze=20,eps=0.5", "lr=0.01", "steps=2000", "name=still"),
+                  LIST("strategy=allreduce", "lr=0.01", "steps=2000", "name=still",
+                       "optimizer=adam:eps=0.5"));
+    if (!(away < 0.1))
+        fail_msg("1-bit Adam is %g from Adam", away);
+}
+
 /* Workers with equal gradients vote as one: Lion. */
 static void distributed_lion_is_lion(void **state)
 {
@@ -307,6 +329,7 @@ int main(void)
         cmocka_unit_test(ef21_has_its_limits),
         cmocka_unit_test(demo_has_its_limits),
         cmocka_unit_test(cocktail_has_its_limit),
+        cmocka_unit_test(one_bit_adam_warms_up),
         cmocka_unit_test(streaming_diloco_is_staggered),
         cmocka_unit_test(distributed_lion_is_lion),
         cmocka_unit_test(moshpit_in_one_group_is_allreduce),

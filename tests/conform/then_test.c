@@ -371,8 +371,9 @@ static void nonsense_is_refused(void **state)
     assert_int_equal(
         open_run(LIST("then=local@step=3", "transport=sim", "faults=crash 1 at 1ms"), &run),
         FAST_EINVAL);
-    assert_int_equal(open_run(LIST("strategy=mpca", "then=dogwild@step=3", "checkpoint=c"), &run),
-                     FAST_ENOTSUP);
+    assert_int_equal(
+        open_run(LIST("strategy=quorum", "then=federated@step=3", "checkpoint=c"), &run),
+        FAST_ENOTSUP);
 }
 
 static void every_allocation_may_fail(void **state)

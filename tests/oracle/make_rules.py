@@ -6,7 +6,7 @@
 
 "w" holds the first weights, "g" the gradient of each step, "lr" the rate of each step. Every other
 tensor is named by the specification of a rule and holds the weights after each step. torch.optim
-has all rules but LARS, LAMB, Lion and Muon, which are written here from their papers' formulas.
+has all rules but LARS, LAMB, Lion, Muon and Adam's `freeze`, which are written here from their papers' formulas.
 """
 import json
 import os
@@ -47,7 +47,9 @@ adam
 adam:beta1=0.8,beta2=0.99,eps=0.001
 adam:weight_decay=0.1
 adam:weight_decay=0.1,decay_all=yes,clip_norm=2
+adam:freeze=4
 adamw
+adamw:freeze=3,weight_decay=0.3
 adamw:weight_decay=0.3
 adamw:weight_decay=0.3,decay_all=yes,clip_value=0.5
 lars
@@ -110,6 +112,28 @@ class Lamb:
                 u = r + group["weight_decay"] * p
                 ratio = p.norm() / u.norm() if group["adapt"] else 1.0
                 p -= group["lr"] * ratio * u
+
+
+class FrozenAdam:
+    """1-bit Adam without compression, Tang et al. 2021: after `freeze` steps g is the momentum."""
+
+    def __init__(self, groups, betas, eps, freeze):
+        self.param_groups, self.betas, self.eps, self.freeze = groups, betas, eps, freeze
+        self.m, self.v, self.t = {}, {}, 0
+
+    def step(self):
+        self.t += 1
+        b1, b2 = self.betas
+        last = min(self.t, self.freeze)
+        for group in self.param_groups:
+            for p in group["params"]:
+                step = p.grad
+                if self.t <= self.freeze:
+                    self.m[p] = b1 * self.m.get(p, 0) + (1 - b1) * p.grad
+                    self.v[p] = b2 * self.v.get(p, 0) + (1 - b2) * p.grad ** 2
+                    step = self.m[p] / (1 - b1 ** self.t)
+                p *= 1 - group["lr"] * group["weight_decay"]
+                p -= group["lr"] * step / ((self.v[p] / (1 - b2 ** last)).sqrt() + self.eps)
 
 
 class Lion:
@@ -204,6 +228,8 @@ def make(rule, o, params):
                     int(o.pop("iterations", 5)), real("others", 0.015), betas, real("eps", 1e-8))
     if rule == "lamb":
         return Lamb(groups, betas, real("eps", 1e-6))
+    if "freeze" in o:
+        return FrozenAdam(groups, betas, real("eps", 1e-8), int(o.pop("freeze")))
     kind = {"adam": optim.Adam, "adamw": optim.AdamW}[rule]
     return kind(groups, betas=betas, eps=real("eps", 1e-8))
 

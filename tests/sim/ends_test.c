@@ -246,6 +246,7 @@ static void who_is_cut_off_holds_nobody(void **state)
         char strategy[128];
         const char *options[] = { strategy,
                                   faults[i % 3],
+                                  strstr(specs[i], "value=") ? "optimizer=sgd" : "engine=ref",
                                   "engine=ref",
                                   "model=mlp:hidden=12",
                                   "data=digits:train=160,test=24",

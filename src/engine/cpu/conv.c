@@ -17,17 +17,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#ifdef FAST_HAVE_BLAS
-#include <cblas.h>
-#undef I
-#endif
-#ifdef FAST_HAVE_XSMM
-#include <libxsmm_version.h>
-#endif
-#ifdef FAST_HAVE_ONEDNN
-#include <dnnl.h>
-#endif
-
 const fast_conv_method *const fast__conv_registry[] = {
 #ifdef FAST_HAVE_XSMM
     &fast__conv_xsmm,
@@ -146,32 +135,17 @@ fast_err fast__conv_method_check(const char *name)
  * change. */
 static void plan_key(const fast_conv_shape *s, char key[KEY_MAX])
 {
-    const char *blas = "none", *xsmm = "none";
-    char onednn[32] = "none";
-    const char *build = "plain";
-#ifdef FAST_HAVE_BLAS
-    blas = openblas_get_config();
-#endif
-#ifdef FAST_HAVE_XSMM
-    xsmm = LIBXSMM_CONFIG_VERSION;
-#endif
-#ifdef FAST_HAVE_ONEDNN
-    const dnnl_version_t *v = dnnl_version();
-    snprintf(onednn, sizeof onednn, "%d.%d.%d", v->major, v->minor, v->patch);
-#endif
-#ifdef FAST_SANITIZED
-    build = "sanitized";
-#endif
+    char machine[KEY_MAX / 2];
+    fast__gemm_machine(machine, sizeof machine);
     snprintf(key, KEY_MAX,
-             "conv 3 in %lldx%lldx%lld out %lldx%lldx%lld kernel %lldx%lld stride %lldx%lld "
-             "pad %lldx%lld dilation %lldx%lld groups %lld lanes %lld train %d data %d isa %s "
-             "build %s xsmm %s onednn %s blas %.64s",
+             "conv 4 in %lldx%lldx%lld out %lldx%lldx%lld kernel %lldx%lld stride %lldx%lld "
+             "pad %lldx%lld dilation %lldx%lld groups %lld lanes %lld train %d data %d %s",
              (long long)s->in_c, (long long)s->in_h, (long long)s->in_w, (long long)s->out_c,
              (long long)s->out_h, (long long)s->out_w, (long long)s->kernel[0],
              (long long)s->kernel[1], (long long)s->stride[0], (long long)s->stride[1],
              (long long)s->pad[0], (long long)s->pad[1], (long long)s->dilation[0],
              (long long)s->dilation[1], (long long)s->groups, (long long)s->lanes, s->train,
-             s->data, fast__isa_name(fast__isa()), build, xsmm, onednn, blas);
+             s->data, machine);
 }
 
 /* Parse "a / b / c" or "a"; false if a method is missing in this build or does not fit the

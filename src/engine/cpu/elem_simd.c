@@ -278,21 +278,23 @@ bias_act_back_of(fast_act act, int64_t positions, int64_t channels, int64_t lane
     for (int64_t p = 0; p < positions; p++) {
         for (int64_t c = 0; c < channels; c++) {
             const int64_t row = (p * channels + c) * lanes;
+            float *level = level1 + c * FAST_VEC;
+            fast_vec s[PARTS];
             FOR_PARTS(k)
-            {
-                float *level = level1 + c * FAST_VEC + k;
-                fast_vec s = p % BLOCK && db ? vec_load(level) : zero;
-                for (int64_t i = row + k; i < row + lanes; i += FAST_VEC) {
-                    fast_vec d = vec_load(dy + i);
+            s[k / VEC] = p % BLOCK && db ? vec_load(level + k) : zero;
+            for (int64_t i = row; i < row + lanes; i += FAST_VEC)
+                FOR_PARTS(k)
+                {
+                    fast_vec d = vec_load(dy + i + k);
                     if (act != FAST_ACT_NONE) {
-                        d = apply_back(act, slope, zero, vec_load(y + i), d);
-                        vec_store(dy + i, d);
+                        d = apply_back(act, slope, zero, vec_load(y + i + k), d);
+                        vec_store(dy + i + k, d);
                     }
-                    s += d;
+                    s[k / VEC] += d;
                 }
-                if (db)
-                    vec_store(level, s);
-            }
+            FOR_PARTS(k)
+            if (db)
+                vec_store(level + k, s[k / VEC]);
         }
         if (db && (p % BLOCK == BLOCK - 1 || p == positions - 1))
             add(channels * FAST_VEC, level1, level2);

@@ -47,6 +47,28 @@ static void fold(int64_t n, float *level1, float *level2)
     }
 }
 
+/* Load the two partial sums of a channel. */
+static inline __attribute__((always_inline)) void load_sums(const float *level, fast_vec a[PARTS],
+                                                            fast_vec b[PARTS])
+{
+    FOR_PARTS(k)
+    {
+        a[k / VEC] = vec_load(level + k);
+        b[k / VEC] = vec_load(level + FAST_VEC + k);
+    }
+}
+
+/* Store them. */
+static inline __attribute__((always_inline)) void store_sums(float *level, const fast_vec a[PARTS],
+                                                             const fast_vec b[PARTS])
+{
+    FOR_PARTS(k)
+    {
+        vec_store(level + k, a[k / VEC]);
+        vec_store(level + FAST_VEC + k, b[k / VEC]);
+    }
+}
+
 /* The sum of 16 partial sums, in double. */
 static double sum_of(const float *v)
 {
@@ -81,21 +103,22 @@ static void moments(const fast_norm_shape *s, const float *x, float *scratch, do
         for (int64_t c = 0; c < C; c++) {
             const float *row = x + (p * C + c) * L;
             const fast_vec pivot = vec_set((float)mean[c]);
-            FOR_PARTS(k)
-            {
-                float *level = level1 + c * 2 * FAST_VEC + k;
-                fast_vec sum = vec_load(level), square = vec_load(level + FAST_VEC);
-                for (int64_t v = in.first; v < in.last; v++) {
+            float *level = level1 + c * 2 * FAST_VEC;
+            fast_vec sum[PARTS], square[PARTS];
+            load_sums(level, sum, square);
+            for (int64_t v = in.first; v < in.last; v++) {
+                const bool whole = v >= in.v0 && v < in.v1;
+                FOR_PARTS(k)
+                {
                     const int64_t lane = v * FAST_VEC + k;
                     fast_vec d = vec_load(row + lane) - pivot;
-                    if (v < in.v0 || v >= in.v1)
+                    if (!whole)
                         d = vec_and(vec_lanes(s->lo - lane, s->hi - lane), d);
-                    sum += d;
-                    square += d * d;
+                    sum[k / VEC] += d;
+                    square[k / VEC] += d * d;
                 }
-                vec_store(level, sum);
-                vec_store(level + FAST_VEC, square);
             }
+            store_sums(level, sum, square);
         }
         if (p % BLOCK == BLOCK - 1 || p == s->positions - 1)
             fold(C * 2 * FAST_VEC, level1, level2);
@@ -177,17 +200,20 @@ sums_of(const fast_norm_shape *s, const float *x, const float *mean, float *dy, 
         for (int64_t c = 0; c < C; c++) {
             const int64_t row = (p * C + c) * L;
             const fast_vec m = vec_set(mean[c]);
-            FOR_PARTS(k)
-            {
-                float *level = level1 + c * 2 * FAST_VEC + k;
-                fast_vec a = vec_load(level), b = vec_load(level + FAST_VEC);
-                for (int64_t v = in.first; v < in.last; v++) {
+            float *level = level1 + c * 2 * FAST_VEC;
+            fast_vec a[PARTS], b[PARTS];
+            load_sums(level, a, b);
+            for (int64_t v = in.first; v < in.last; v++) {
+                const bool whole = v >= in.v0 && v < in.v1;
+                const unsigned passed = bits ? bits[row / FAST_VEC + v] : 0;
+                FOR_PARTS(k)
+                {
                     const int64_t lane = v * FAST_VEC + k, at = row + lane;
                     const fast_vec old = vec_load(dy + at);
                     fast_vec d = dy2 ? old + vec_load(dy2 + at) : old;
                     if (bits)
-                        d = vec_and_bits((unsigned)bits[at / FAST_VEC] >> k, d);
-                    if (v < in.v0 || v >= in.v1) {
+                        d = vec_and_bits(passed >> k, d);
+                    if (!whole) {
                         const vec_int mask = vec_lanes(s->lo - lane, s->hi - lane);
                         if (store)
                             vec_store(dy + at, vec_select(mask, d, old));
@@ -195,12 +221,11 @@ sums_of(const fast_norm_shape *s, const float *x, const float *mean, float *dy, 
                     } else if (store) {
                         vec_store(dy + at, d);
                     }
-                    a += d;
-                    b += d * (vec_load(x + at) - m);
+                    a[k / VEC] += d;
+                    b[k / VEC] += d * (vec_load(x + at) - m);
                 }
-                vec_store(level, a);
-                vec_store(level + FAST_VEC, b);
             }
+            store_sums(level, a, b);
         }
         if (p % BLOCK == BLOCK - 1 || p == s->positions - 1)
             fold(C * 2 * FAST_VEC, level1, level2);

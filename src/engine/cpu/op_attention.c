@@ -66,8 +66,7 @@ static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     FAST_TRY(fast__cpu_scratch_back(compile, step, T * T * FAST_VEC, &step->buffer[SCORES]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, C * L, &step->buffer[TRANSPOSED]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, 3 * C * 2 * FAST_VEC, &step->buffer[SUMS]));
-    snprintf(step->note, sizeof step->note, "%s, heads in lanes",
-             gemm[IN].kernel ? "xsmm" : "blas");
+    snprintf(step->note, sizeof step->note, "%s, heads in lanes", fast__gemm_name(&gemm[IN]));
     return FAST_OK;
 }
 

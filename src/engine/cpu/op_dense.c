@@ -84,7 +84,7 @@ static fast_err dense_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     }
     step->count = slab;
     for (int i = FORWARD; i <= (step->train ? REST_ADD : FORWARD); i++)
-        fast__gemm_init(&gemm[i]);
+        FAST_TRY(fast__gemm_choose(&gemm[i], compile->plan));
     FAST_TRY(fast__cpu_scratch_back(compile, step, P * L * C, &step->buffer[TRANSPOSED]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, O * 2 * FAST_VEC, &step->buffer[SUMS]));
     if (P > 1)
@@ -94,7 +94,7 @@ static fast_err dense_plan(fast_cpu_compile *compile, fast_cpu_step *step)
         FAST_TRY(fast__cpu_scratch_back(compile, step, C * O, &step->buffer[WEIGHT_GRAD]));
     }
     snprintf(step->note, sizeof step->note, "%s%s, slabs of %d rows",
-             gemm[FORWARD].kernel ? "xsmm" : "blas", step->act ? " + activation" : "", slab);
+             fast__gemm_name(&gemm[FORWARD]), step->act ? " + activation" : "", slab);
     return FAST_OK;
 }
 

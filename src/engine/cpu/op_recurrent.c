@@ -104,7 +104,7 @@ static fast_err recurrent_plan(fast_cpu_compile *compile, fast_cpu_step *step)
                                     &step->buffer[TRANSPOSED]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, s.G * 2 * FAST_VEC, &step->buffer[SUMS]));
     snprintf(step->note, sizeof step->note, "%s, two products a step",
-             gemm[INPUT].kernel ? "xsmm" : "blas");
+             fast__gemm_name(&gemm[INPUT]));
     return FAST_OK;
 }
 

@@ -133,20 +133,22 @@ static void max_forward(const fast_pool_shape *s, const float *x, const float *b
 static inline void back_pair(int64_t lanes, const uint8_t *won, const float *dy, float *dx,
                              int64_t right, int64_t down, float *sums)
 {
-    FOR_PARTS(k)
-    {
-        fast_vec sum = vec_set(0);
-        for (int64_t i = k; i < lanes; i += FAST_VEC) {
+    fast_vec sum[PARTS] = { vec_set(0) };
+
+    for (int64_t block = 0; block < lanes; block += FAST_VEC)
+        FOR_PARTS(k)
+        {
+            const int64_t i = block + k;
             const vec_int place = places(won + i, 0);
             const fast_vec d = vec_load(dy + i);
             vec_store(dx + i, vec_and(place == 0, d));
             vec_store(dx + i + right, vec_and(place == 1, d));
             vec_store(dx + i + down, vec_and(place == 2, d));
             vec_store(dx + i + down + right, vec_and(place == 3, d));
-            sum += vec_and(place > -1, d);
+            sum[k / VEC] += vec_and(place > -1, d);
         }
-        vec_store(sums + k, vec_load(sums + k) + sum);
-    }
+    FOR_PARTS(k)
+    vec_store(sums + k, vec_load(sums + k) + sum[k / VEC]);
 }
 
 /* Distribute one register of dy to its winners of any window. */

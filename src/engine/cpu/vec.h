@@ -18,8 +18,8 @@
  * How to write a kernel:
  *
  *   - step by VEC where every lane is on its own: for (i = 0; i < lanes; i += VEC);
- *   - step by FAST_VEC inside FOR_PARTS where lanes are summed, or where a block has one word of
- *     bits: for (i = part; i < lanes; i += FAST_VEC);
+ *   - step by FAST_VEC, with FOR_PARTS inside, where lanes are summed, or where a block has one
+ *     word of bits;
  *   - compare, select, convert and take maxima by the functions below. The operators + - * / & |
  *     compile to one instruction; comparisons do where a vector is one register, as here, and
  *     became scalar code when vectors were wider than registers (tests/house/lowering.py looks);
@@ -62,8 +62,11 @@ typedef float fast_vec __attribute__((vector_size(4 * VEC), aligned(4 * VEC)));
 typedef int32_t vec_int __attribute__((vector_size(4 * VEC), aligned(4 * VEC)));
 typedef float vec_any __attribute__((vector_size(4 * VEC), aligned(4), may_alias));
 
-/* Loop over the registers of a block: `part` is the first lane of each. */
-#define FOR_PARTS(part) for (int part = 0; part < FAST_VEC; part += VEC)
+enum { PARTS = FAST_VEC / VEC }; /* registers of a block */
+
+/* Loop over the registers of a block, unrolled: `part` is the first lane of each. Arrays of PARTS
+ * vectors that are indexed by part / VEC stay in registers. */
+#define FOR_PARTS(part) _Pragma("GCC unroll 4") for (int part = 0; part < FAST_VEC; part += VEC)
 
 /* All elements a. */
 VEC_INLINE fast_vec vec_set(float a)
@@ -173,15 +176,14 @@ VEC_INLINE fast_vec vec_sqrt(fast_vec a)
 #endif
 }
 
-/* Sum a block of 16 floats pairwise, so that every instruction set gives the same bits. */
-VEC_INLINE float vec_sum(const float *block)
+/* Sum a block of 16 floats pairwise, so that every instruction set gives the same bits: lanes 0-7 +
+ * 8-15, then 0-3 + 4-7, then 0, 1 + 2, 3, then 0 + 1. */
+static __attribute__((noinline, unused)) float vec_sum(const float *block)
 {
-    float s[FAST_VEC];
-    memcpy(s, block, sizeof s);
-    for (int width = FAST_VEC / 2; width; width /= 2)
-        for (int i = 0; i < width; i++)
-            s[i] += s[i + width];
-    return s[0];
+    typedef float quad __attribute__((vector_size(16)));
+    const quad *q = (const quad *)(const void *)block;
+    const quad s = (q[0] + q[2]) + (q[1] + q[3]);
+    return (s[0] + s[2]) + (s[1] + s[3]);
 }
 
 /* The mask of lanes [lo, hi) of a vector. */

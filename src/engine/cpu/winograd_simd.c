@@ -12,8 +12,6 @@
 
 #define UNROLL _Pragma("GCC unroll 8")
 
-enum { PARTS = FAST_VEC / VEC /* registers of a block of lanes */ };
-
 /* Load a vector, times a weight if `scale` is not NULL. */
 VEC_INLINE fast_vec scaled(const float *from, const float *scale)
 {

@@ -35,7 +35,7 @@
  *     no fast_checkpoint, another version        FAST_EINVAL
  *     numbers that do not parse, step < 0        FAST_EFORMAT
  *     another option, network or data set        FAST_EINVAL, with both values of the option;
- *                                                workers, strategy, topology and codecs may differ
+ *                                                workers, strategy and topology may differ
  *     a tensor too few, too many, not F32        FAST_EINVAL
  *     the hash                                   FAST_EFORMAT: the file is damaged
  *
@@ -67,9 +67,7 @@ static const char *const matching[] = {
 
 /* Those of them that say how workers cooperate: a run with others continues with the model, and
  * the state of actors is dropped. */
-static const char *const cooperation[] = { "workers", "strategy",    "topology",    "then",
-                                           "codec",   "codec_down",  "feedback",    "shard",
-                                           "alpha",   "codec_scope", "codec_small", NULL };
+static const char *const cooperation[] = { "workers", "strategy", "topology", "then", NULL };
 
 /* Later options that must be the same, and later keys: written where they are not the default, so
  * that files without them keep their hash. */

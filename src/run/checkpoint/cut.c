@@ -43,7 +43,11 @@
 
 #include <string.h>
 
-enum { TAG_HERE = 0x7ffffff4, TAG_COMMAND, TAG_DONE, TAG_START };
+/* Beyond the tags of programs: one that receives any tag does not get these. */
+#define TAG_HERE    (FAST_TAG_CUT + 1)
+#define TAG_COMMAND (FAST_TAG_CUT + 2)
+#define TAG_DONE    (FAST_TAG_CUT + 3)
+#define TAG_START   (FAST_TAG_CUT + 4)
 enum { COUNT, STATE };
 enum { ROUNDS_MAX = 10000 }; /* questions before a team that does not come to rest is left alone */
 

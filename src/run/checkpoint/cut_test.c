@@ -62,6 +62,14 @@ static const job jobs[] = {
     { "strategy=ensemble", "seed=1", SUM_REPLICAS },
     { "strategy=hogwild:chunk=8", "seed=1", SUM_NONE },
     { "strategy=hogwild:clusters=2,period=2,chunk=16", "seed=4", SUM_NONE },
+    { "strategy=partial:how=scatter", "seed=1", SUM_NONE },
+    { "strategy=partial:how=scatter,slack=1,sends=gradients", "seed=1", SUM_NONE },
+    { "strategy=partial:how=scatter,period=2", "codec=topk:ratio=0.3", SUM_NONE },
+    { "strategy=partial:how=parts,parts=3", "optimizer=momentum", SUM_NONE },
+    { "strategy=partial:how=parts,parts=4", "codec=onebit", SUM_NONE },
+    { "strategy=partial:how=states,part=0.5", "seed=1", SUM_NONE },
+    { "strategy=dogwild:chunk=8", "seed=1", SUM_NONE },
+    { "strategy=dogwild:chunk=16,rate=0.5", "optimizer=momentum", SUM_NONE },
     { "strategy=ps:slack=-1", "seed=1", SUM_SERVERS },
     { "strategy=ps:slack=2", "seed=3", SUM_SERVERS },
     { "strategy=ps:slack=1,servers=3", "optimizer=adam", SUM_NONE },
@@ -302,7 +310,8 @@ static void a_resumed_run_has_the_same_bits(void **state)
 
 static int64_t wanted = 500; /* snapshots */
 
-/* Random seeds, periods and speeds: a counter is wrong in no snapshot. */
+/* Random strategies, seeds, periods and clusters: a counter is wrong in no snapshot, and one of
+ * each run, at random, is resumed and ends with the run's bits. */
 static void no_update_is_lost_or_doubled(void **state)
 {
     int64_t snapshots = 0;
@@ -313,14 +322,20 @@ static void no_update_is_lost_or_doubled(void **state)
     for (size_t i = 0; snapshots < wanted; i++) {
         const int jobs_count = (int)(sizeof jobs / sizeof jobs[0]);
         job j = jobs[fast__rng_below(&rng, (uint64_t)jobs_count)];
-        watcher v = { 0 };
+        watcher whole = { .copies = true }, resumed = { 0 };
+        const int every = 1 + (int)fast__rng_below(&rng, 7);
         char seed[32];
 
         snprintf(seed, sizeof seed, "seed=%zu", i);
         if (strncmp(j.more, "seed=", 5) == 0)
             j.more = seed;
-        (void)train(&j, "transport=sim", 1 + (int)fast__rng_below(&rng, 7), -1, &v);
-        snapshots += v.inside;
+        const uint64_t hash = train(&j, "transport=sim", every, -1, &whole);
+        const int64_t copies = whole.inside < COPIES ? whole.inside : COPIES;
+        if (copies > 0 && train(&j, "transport=sim", every,
+                                (int64_t)fast__rng_below(&rng, (uint64_t)copies), &resumed) != hash)
+            fail_msg("%s %s: another model after a resume, snapshots every %d steps", j.strategy,
+                     j.more, every);
+        snapshots += whole.inside + resumed.inside;
     }
 }
 

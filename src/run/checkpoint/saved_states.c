@@ -53,6 +53,7 @@
 #include "tensor/vector.h"
 #include "transport/saved_actor.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -405,7 +406,8 @@ static fast_err load_numbers(fast_team_actor *self, const fast_pack_record *r)
     if (r->size == sizeof numbers && !(numbers[2] >= 0 && numbers[2] <= (double)FAST_STEPS_MAX))
         return fast__fail(FAST_EFORMAT, "the checkpoint's step of a worker is damaged");
     if (r->size == sizeof numbers)
-        t->step = (int64_t)numbers[2];
+        t->step =
+            (int64_t)fmin(numbers[2], (double)t->step_count); /* a shorter run may resume it */
     return FAST_OK;
 }
 

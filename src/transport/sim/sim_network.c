@@ -288,6 +288,8 @@ static fast_msg *copy_of(fast_sim *sim, fast_sim_actor *from, const fast_msg *ms
     copy->declared = msg->declared;
     copy->unreliable = msg->unreliable;
     copy->generation = msg->generation;
+    if (msg->in_flight)
+        fast__pool_depart(sim->base.pool, copy);
     fast__envelope(copy)->stamp = fast__envelope(msg)->stamp;
     fast__envelope(copy)->sent = fast__envelope(msg)->sent;
     for (int i = 0; i < msg->part_count; i++) {
