@@ -147,25 +147,27 @@ const fast_system fast__systems_codec[] = {
     },
     {
         .name = "deep-compression",
-        .title = "Deep compression: pruned, quantised, entropy coded",
+        .title = "Deep compression: pruned, values shared by k-means, entropy coded",
         .by = "Han et al. 2016",
         .row = 82,
-        .flags = "strategy=allreduce codec=topk:ratio=0.1,value=fp16+entropy lr=0.1",
+        .flags = "strategy=allreduce codec=kmeans:ratio=0.1,clusters=32+entropy lr=0.1",
         COLUMNS("sync.", "any", "any", "synchronous"),
-        .remarks = "Its three steps as a chain over what is sent: a tenth, of half floats, with an "
-                   "entropy code.",
-        .missing = "it compresses the weights of a trained model; clusters of k-means instead of "
-                   "half floats",
+        .remarks = "Its three steps as a chain over what is sent: a tenth of each layer, as the "
+                   "number of one of 32 centroids, which start evenly spaced, with an entropy "
+                   "code.",
+        .missing = "compressed files of trained models, whose centroids are trained further by "
+                   "the sums of their gradients; a Huffman code, for which a range code stands",
     },
     {
         .name = "flexpoint",
         .title = "Flexpoint: a shared exponent for each tensor",
         .by = "Koester et al. 2017",
         .row = 85,
-        .flags = "strategy=allreduce codec=flexpoint:bits=16 lr=0.1",
+        .flags = "strategy=allreduce codec=flexpoint:bits=16,exponent=predicted lr=0.1",
         COLUMNS("sync.", "any", "any", "synchronous"),
-        .remarks = "16 bits an element and an exponent for a layer.",
-        .missing = "exponents that are predicted from earlier ones; arithmetic in that format",
+        .remarks = "16 bits an element and an exponent for a layer, which Autoflex predicts from "
+                   "the maxima of the 16 vectors before; larger elements saturate.",
+        .missing = "arithmetic in that format, and weights and activations in it",
     },
     {
         .name = "ef-signsgd",
