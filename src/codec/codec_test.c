@@ -50,6 +50,7 @@ static const char *const variants[] = {
     "dorefa:bits=8",
     "terngrad:clip=0,pack=base3",
     "terngrad:clip=0",
+    "terngrad:share=yes",
     "qsgd:bits=2,bucket=10",
     "qsgd:bits=8,norm=max",
     "qsgd:code=elias",

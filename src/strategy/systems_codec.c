@@ -60,12 +60,13 @@ const fast_system fast__systems_codec[] = {
         .title = "TernGrad: gradients of three values",
         .by = "Wen et al. 2017",
         .row = 73,
-        .flags = "strategy=ps:slack=0 codec=terngrad:clip=2.5",
-        COLUMNS("sync.", "ad hoc", "single PS", "synchronous"),
-        .remarks = "Layer by layer, cut at 2.5 deviations first: the largest element is the "
-                   "scale.",
-        .missing = "a scale that all workers share, by which the server could answer in three "
-                   "values as well",
+        .flags = "strategy=allreduce codec=terngrad:clip=2.5,share=yes codec_sum=stripes "
+                 "codec_down=entropy",
+        COLUMNS("sync.", "ad hoc", "distributed PS", "synchronous"),
+        .remarks = "Layer by layer, cut at 2.5 deviations first; workers agree on the largest "
+                   "scale, so that a sum of P of them is one of 2 P + 1 values, exactly. Each "
+                   "worker is the server of a slice, and answers in an entropy code of those.",
+        .missing = "servers besides the workers",
     },
     {
         .name = "dgc",
