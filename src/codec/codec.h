@@ -34,7 +34,8 @@ typedef struct fast_codec_model {
                        differences of weights are */
     int64_t taken; /* steps that the sender has taken; at least 1 */
     bool last;     /* no vector follows: selections send everything */
-    bool due; /* elements that have waited must be sent: a bound of staleness would be broken */
+    bool due;    /* elements that have waited must be sent: a bound of staleness would be broken */
+    double loss; /* of the sender's last gradient; NaN: not known */
     double elapsed_s; /* seconds since the flow's last vector, by its sender's clock; negative: not
                          known */
 } fast_codec_model;
@@ -105,6 +106,7 @@ enum {
     FAST_CODEC_EXACT = 1 << 10,   /* every encoding takes bound() bytes: the coder refuses others */
     FAST_CODEC_MODEL = 1 << 11,   /* compares with the weights: the sender must know them */
     FAST_CODEC_DEFERS = 1 << 12, /* holds elements back for a while: sends them when they are due */
+    FAST_CODEC_LOSS = 1 << 14,   /* looks at the sender's loss */
     FAST_CODEC_SHARES = 1 << 13, /* all senders of a sum agree on the largest scale() of a block */
 };
 

@@ -71,6 +71,7 @@ static const char *const variants[] = {
     "terngrad+entropy",
     "topk:ratio=0.1+entropy+entropy",
     "qsgd+entropy+zstd:level=5",
+    "dgc:ratio=0.02,choose=loss",
     "dgc:ratio=0.02+lz4:speed=3",
     "significance:threshold=0.5+skip:probability=0.5+budget:bytes=1000",
     "skip:probability=0.3+topk:ratio=0.1+entropy",

@@ -33,6 +33,7 @@
 #include "codec/entries.h"
 #include "tensor/vector.h"
 
+#include <math.h>
 #include <string.h>
 
 /* A block of the flow. */
@@ -371,9 +372,9 @@ static float *elements_of(const fast_coder *c, const coder_access *a, int64_t i)
 /* The model that selections compare with. */
 static fast_codec_model model_of(const fast_coder *c)
 {
-    fast_codec_model model = { .rate = 1, .taken = 1 };
+    fast_codec_model model = { .rate = 1, .taken = 1, .loss = NAN };
 
-    if (c->look && c->chain->select_count > 0)
+    if (c->look && (c->chain->select_count > 0 || (c->traits & FAST_CODEC_LOSS)))
         c->look(c->look_ctx, &model);
     model.due = c->pace.due;
     model.elapsed_s = c->pace.timed ? c->pace.elapsed_s : -1;

@@ -72,6 +72,11 @@ fast_err fast__codec_check(const fast_run *run)
                           "codec_down=%s compares changes with the weights that they change, which "
                           "the sender of answers does not know; take topk, or skip",
                           fast__chain_text(run->codecs.down));
+    if (run->codecs.down && (fast__chain_traits(run->codecs.down) & FAST_CODEC_LOSS))
+        return fast__fail(FAST_EINVAL,
+                          "codec_down=%s chooses by the loss, which the sender of answers does not "
+                          "have; leave out choose",
+                          fast__chain_text(run->codecs.down));
     return is_coded(run) ? fast__coded_check_coder(&options) : FAST_OK;
 }
 

@@ -87,13 +87,13 @@ const fast_system fast__systems_codec[] = {
         .title = "eSGD: edge devices send important coordinates, the residual has momentum",
         .by = "Tao and Li 2018",
         .row = 75,
-        .flags =
-            "strategy=ps:slack=0 codec=dgc:ratio=0.1,momentum=0.9,warmup=0 optimizer=sgd lr=0.4",
+        .flags = "strategy=ps:slack=0 codec=dgc:ratio=0.1,momentum=0.9,warmup=0,choose=loss "
+                 "optimizer=sgd lr=0.4",
         COLUMNS("sync.", "ad hoc", "star", "synchronous"),
-        .remarks = "One of ten coordinates is sent by its accumulated size; the residual of the "
-                   "others has momentum, so that coordinates that stay small are sent as well.",
-        .missing = "the paper chooses coordinates that were important when the loss fell before; "
-                   "here the largest are",
+        .remarks = "One of ten coordinates is sent: those of the step before if the worker's loss "
+                   "has fallen, otherwise the largest; the residual of the others has momentum, "
+                   "so that coordinates that stay small are sent as well.",
+        .missing = "weights of importance that last for more than a step",
     },
     {
         .name = "tictac",
