@@ -56,6 +56,8 @@ const fast_system fast__systems_codec[] = {
                    "steps.",
     },
     {
+        /* The sums of stripes are those of parameter servers, one at each worker; ps itself lets
+         * workers write when they are ready, before they could agree on a scale. */
         .name = "terngrad",
         .title = "TernGrad: gradients of three values",
         .by = "Wen et al. 2017",
@@ -83,6 +85,7 @@ const fast_system fast__systems_codec[] = {
         .missing = "the threshold of a sample: the selection is exact here",
     },
     {
+        /* The codec is that of dgc, without its warm-up and with another choice. */
         .name = "esgd",
         .title = "eSGD: edge devices send important coordinates, the residual has momentum",
         .by = "Tao and Li 2018",
@@ -147,6 +150,7 @@ const fast_system fast__systems_codec[] = {
         .missing = "arithmetic in fixed point: only messages are rounded",
     },
     {
+        /* The paper has 32 centroids for dense layers and 256 for convolutions. */
         .name = "deep-compression",
         .title = "Deep compression: pruned, values shared by k-means, entropy coded",
         .by = "Han et al. 2016",
@@ -160,6 +164,7 @@ const fast_system fast__systems_codec[] = {
                    "the sums of their gradients; a Huffman code, for which a range code stands",
     },
     {
+        /* Measured exponents are exact, and codec=flexpoint has them; the paper predicts. */
         .name = "flexpoint",
         .title = "Flexpoint: a shared exponent for each tensor",
         .by = "Koester et al. 2017",
