@@ -204,6 +204,12 @@ unsigned fast__chain_traits(const fast_chain *chain)
     return traits;
 }
 
+float fast__chain_scale(const fast_chain *chain, int64_t n, const float *x)
+{
+    FAST_ASSERT(chain->codec && chain->codec->scale);
+    return chain->codec->scale(chain->config, n, x);
+}
+
 const char *fast__chain_text(const fast_chain *chain)
 {
     return chain->text;

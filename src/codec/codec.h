@@ -34,7 +34,8 @@ typedef struct fast_codec_model {
                        differences of weights are */
     int64_t taken; /* steps that the sender has taken; at least 1 */
     bool last;     /* no vector follows: selections send everything */
-    bool due; /* elements that have waited must be sent: a bound of staleness would be broken */
+    bool due;    /* elements that have waited must be sent: a bound of staleness would be broken */
+    double loss; /* of the sender's last gradient; NaN: not known */
     double elapsed_s; /* seconds since the flow's last vector, by its sender's clock; negative: not
                          known */
 } fast_codec_model;
@@ -54,6 +55,7 @@ typedef struct fast_encoding {
     int64_t step;     /* of training, from 0: for warm-ups */
     double progress;  /* of training, in epochs: for warm-ups */
     int64_t workers;  /* number of workers that send such gradients at a step */
+    float shared;     /* SHARES: the scale of all workers; 0: the codec measures its own */
     /* For selections. */
     double fraction; /* of the whole vector that the block is */
     const float *w;  /* [count]: the weights that x changes; NULL: not known, which counts as 0 */
@@ -104,6 +106,8 @@ enum {
     FAST_CODEC_EXACT = 1 << 10,   /* every encoding takes bound() bytes: the coder refuses others */
     FAST_CODEC_MODEL = 1 << 11,   /* compares with the weights: the sender must know them */
     FAST_CODEC_DEFERS = 1 << 12, /* holds elements back for a while: sends them when they are due */
+    FAST_CODEC_LOSS = 1 << 14,   /* looks at the sender's loss */
+    FAST_CODEC_SHARES = 1 << 13, /* all senders of a sum agree on the largest scale() of a block */
 };
 
 /* Operations of codecs that do not state theirs. */
@@ -135,6 +139,8 @@ typedef struct fast_codec {
     fast_err (*pairs)(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out);
     const fast_codec_rounds *rounds; /* NULL: it has no rounds */
+    /* SHARES: return the scale of x[n] by itself; NaN if an element is not finite. */
+    float (*scale)(const void *config, int64_t n, const float *x);
     /* Selections, which have no operation besides this one: move elements of send[count] that wait
      * for a later vector to wait[count], which is 0 there. Elements that are not finite are sent.
      * Another selection, a codec or `nonzero` encodes the rest. NULL: it is no selection. */
@@ -180,6 +186,9 @@ bool fast__chain_is_none(const fast_chain *chain);      /* true without codec an
 bool fast__chain_selects(const fast_chain *chain);      /* true if it begins with a selection */
 bool fast__chain_only_selects(const fast_chain *chain); /* true if users named nothing else */
 
+/* Of a codec that SHARES: the scale() of x[n], mapped. */
+float fast__chain_scale(const fast_chain *chain, int64_t n, const float *x);
+
 /* How a chain is laid over a vector. */
 typedef struct fast_coder_options {
     const fast_chain *chain;    /* borrowed */
@@ -210,6 +219,8 @@ size_t fast__coder_bound(const fast_coder *coder);
 /* Before an encoding: tell selections whether elements that have waited are due, and the sender's
  * time. */
 void fast__coder_set_due(fast_coder *coder, bool due, double now_s);
+/* Encode by these scales, one for each block, from now on; borrowed. NULL: by the codec's own. */
+void fast__coder_share(fast_coder *coder, const float *scales);
 /* Encode x, the range, at a step: the bytes written. Neither allocates nor fails. */
 size_t fast__coder_encode(fast_coder *coder, int64_t step, double progress, const float *x,
                           uint8_t *out);

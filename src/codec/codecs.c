@@ -30,6 +30,7 @@
     X(threshold)   \
     X(adaptive)    \
     X(dgc)         \
+    X(kmeans)      \
     X(dct)         \
     X(significant) \
     X(nonzero)     \

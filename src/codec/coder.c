@@ -33,6 +33,7 @@
 #include "codec/entries.h"
 #include "tensor/vector.h"
 
+#include <math.h>
 #include <string.h>
 
 /* A block of the flow. */
@@ -69,8 +70,8 @@ struct fast_coder {
     void *stage_scratch;     /* of the stages */
     size_t room;             /* bytes of a frame behind its first byte, at most, in any stage */
     size_t plain;            /* bytes of a frame behind its first byte before stages, at most */
-    uint64_t seed;           /* of the run */
-    uint64_t flow;           /* number of this flow */
+    uint64_t seed;           /* of the run and this flow */
+    const float *shared;     /* [block_count] scales of all senders; NULL: none. Borrowed */
     uint64_t encodings;      /* vectors encoded so far */
     int64_t workers;         /* number of workers that send such vectors */
     int64_t offset;          /* first element of the range, in the whole vector */
@@ -259,8 +260,8 @@ fast_err fast__coder_new(const fast_coder_options *options, fast_coder **out)
     c->chain = options->chain;
     c->traits = fast__chain_traits(options->chain);
     c->count = options->count;
-    c->seed = options->seed;
-    c->flow = options->flow;
+    /* A stream's name has words of 32 bits: fold the flow into the seed. */
+    c->seed = options->seed ^ (options->flow * UINT64_C(0x9e3779b97f4a7c15));
     c->workers = options->workers > 0 ? options->workers : 1;
     c->offset = options->offset;
     c->whole = options->layout->count;
@@ -316,6 +317,11 @@ void fast__coder_restart(fast_coder *c, int64_t encodings)
     c->encodings = (uint64_t)encodings;
 }
 
+void fast__coder_share(fast_coder *c, const float *scales)
+{
+    c->shared = scales;
+}
+
 int64_t fast__coder_block_count(const fast_coder *c)
 {
     return c->block_count;
@@ -366,9 +372,9 @@ static float *elements_of(const fast_coder *c, const coder_access *a, int64_t i)
 /* The model that selections compare with. */
 static fast_codec_model model_of(const fast_coder *c)
 {
-    fast_codec_model model = { .rate = 1, .taken = 1 };
+    fast_codec_model model = { .rate = 1, .taken = 1, .loss = NAN };
 
-    if (c->look && c->chain->select_count > 0)
+    if (c->look && (c->chain->select_count > 0 || (c->traits & FAST_CODEC_LOSS)))
         c->look(c->look_ctx, &model);
     model.due = c->pace.due;
     model.elapsed_s = c->pace.timed ? c->pace.elapsed_s : -1;
@@ -404,9 +410,8 @@ static fast_encoding encoding_of(fast_coder *c, int64_t i, int64_t step, double 
     const coder_block *p = &c->blocks[i];
     fast_rng rng;
 
-    /* A stream's name has words of 32 bits: fold the flow into the seed. */
-    fast__rng_init(&rng, c->seed ^ (c->flow * UINT64_C(0x9e3779b97f4a7c15)), FAST_PURPOSE_CODEC,
-                   (uint64_t)i, c->encodings & UINT32_MAX, c->encodings >> 32);
+    fast__rng_init(&rng, c->seed, FAST_PURPOSE_CODEC, (uint64_t)i, c->encodings & UINT32_MAX,
+                   c->encodings >> 32);
     const uint64_t low = fast__rng_u32(&rng);
     return (fast_encoding){ .block = p->block,
                             .x = elements_of(c, a, i),
@@ -417,6 +422,7 @@ static fast_encoding encoding_of(fast_coder *c, int64_t i, int64_t step, double 
                             .step = step,
                             .progress = progress,
                             .workers = c->workers,
+                            .shared = c->shared ? c->shared[i] : 0,
                             .fraction = (double)p->block.count / (double)c->whole,
                             .w = a->model.w ? a->model.w + c->offset + p->at : NULL,
                             .model = &a->model };

@@ -13,11 +13,17 @@
  * the elements in successive epochs, but never less than the ratio. The paper selects by the
  * threshold of a sample; the selection here is exact, at the same cost (select.h).
  *
+ * choose=loss is the choice of eSGD (Tao and Li 2018): where the loss of this gradient is less than
+ * that of the gradient before, the elements that were sent in between have lowered it. They are
+ * important, and are sent again; otherwise the k largest are. The others accumulate as above. A
+ * sender without a loss, and a v that is not finite, send the largest.
+ *
  *     block   entries (entries.h), float or (value=fp16) half
  *
- * At 0.1% an entry takes 5.9 bytes: 670 times smaller. Two vectors of state, u and v: unsent values
- * stay in v, so the codec needs no error feedback. Cost: u is read and written, then v,
- * then k writes; clipping reads the gradient once more.
+ * At 0.1% an entry takes 5.9 bytes: 670 times smaller. Two vectors of state, u and v, and with
+ * choose=loss a third, a mark for each element sent last: unsent values stay in v, so the codec
+ * needs no error feedback. Cost: u is read and written, then v, then k writes; clipping reads the
+ * gradient once more.
  */
 #include "codec/codec.h"
 #include "codec/entries.h"
@@ -25,6 +31,7 @@
 #include "tensor/vector.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct dgc_config {
     double ratio;    /* fraction of the elements that is sent */
@@ -32,6 +39,7 @@ typedef struct dgc_config {
     double clip;     /* norm of the sum of all workers' gradients at most; 0: any */
     double warmup;   /* epochs */
     int value;       /* 0 fp32, 1 fp16 */
+    int choose;      /* 0 largest, 1 loss */
 } dgc_config;
 
 static const fast_option options[] = {
@@ -43,6 +51,8 @@ static const fast_option options[] = {
     FAST_OPT_REAL(dgc_config, warmup, "4", 0, 1000,
                   "epochs in which 1/4, 1/16, ... of the elements are sent"),
     FAST_OPT_CHOICE(dgc_config, value, "fp32", "fp32|fp16", "type of the values on the wire"),
+    FAST_OPT_CHOICE(dgc_config, choose, "largest", "largest|loss",
+                    "the largest elements are sent, or again those that lowered the loss (eSGD)"),
     FAST_OPT_END,
 };
 
@@ -64,11 +74,11 @@ static size_t bound(const void *config, const fast_block *block)
     return fast__entries_bound(block->count, count_of(c, block->count, 0), c->value == 1);
 }
 
-/* u, the momentum, then v, the accumulated gradients; [count] each. */
+/* u, the momentum, then v, the accumulated gradients; [count] each. With choose=loss also marks of
+ * the elements that were sent last, [count], their number, and the loss then. */
 static int64_t state(const void *config, const fast_block *block)
 {
-    (void)config;
-    return 2 * block->count;
+    return ((const dgc_config *)config)->choose == 1 ? 3 * block->count + 2 : 2 * block->count;
 }
 
 /* Memory of the selection; v itself is in the state. */
@@ -81,7 +91,9 @@ static size_t scratch(const void *config, const fast_block *block)
 /* With momentum correction the update rule must not have momentum of its own. */
 static unsigned more(const void *config)
 {
-    return ((const dgc_config *)config)->momentum > 0 ? FAST_CODEC_MOMENTUM : 0;
+    const dgc_config *c = config;
+
+    return (c->momentum > 0 ? FAST_CODEC_MOMENTUM : 0) | (c->choose == 1 ? FAST_CODEC_LOSS : 0);
 }
 
 /* Return the factor of clipping; a norm that is not finite is left, so that it shows. */
@@ -95,19 +107,49 @@ static float clip_of(const dgc_config *c, const fast_encoding *e)
     return norm > limit && isfinite(norm) ? (float)(limit / norm) : 1;
 }
 
+/* v += u, and return the elements to send: those of the last time if the loss has fallen since,
+ * otherwise the k largest, which are marked. *k becomes their number. */
+static const uint32_t *select_by_loss(const fast_encoding *e, const float *u, float *v, int64_t *k)
+{
+    const int64_t n = e->block.count;
+    float *marks = v + n, *sent = marks + n, *before = sent + 1;
+    const double loss = e->model ? e->model->loss : NAN;
+    uint32_t *index = e->scratch;
+    int64_t found = 0;
+
+    fast__vector_add(n, u, v);
+    const bool again = *sent > 0 && loss < (double)*before && fast__vector_finite(n, v);
+    *before = (float)loss;
+    if (!again) {
+        const uint32_t *largest = fast__select_top(n, *k, e->key, NULL, v, e->scratch);
+
+        memset(marks, 0, (size_t)n * sizeof *marks);
+        for (int64_t i = 0; i < *k; i++)
+            marks[largest[i]] = 1;
+        *sent = (float)*k;
+        return largest;
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (marks[i] != 0)
+            index[found++] = (uint32_t)i;
+    *k = found;
+    return index;
+}
+
 /* u = m u + clip g; v += u, inside the selection; send the k largest of v and clear both u and v
  * there. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const dgc_config *c = config;
     const int64_t n = e->block.count;
-    const int64_t k = count_of(c, n, e->progress);
+    int64_t k = count_of(c, n, e->progress);
     float *u = e->state;
     float *v = u + n;
 
     FAST_ASSERT(!e->error && e->workers > 0);
     fast__vector_axpby(n, clip_of(c, e), e->x, (float)c->momentum, u);
-    const uint32_t *index = fast__select_top(n, k, e->key, u, v, e->scratch);
+    const uint32_t *index = c->choose == 1 ? select_by_loss(e, u, v, &k)
+                                           : fast__select_top(n, k, e->key, u, v, e->scratch);
     for (int64_t i = 0; i < k; i++)
         u[index[i]] = 0;
     return fast__entries_put(k, index, c->value == 1, v, out);

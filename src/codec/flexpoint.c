@@ -6,10 +6,18 @@
  *     s = 2^E,   max |v_k| <= M s,   q_i = round(v_i / s),   decoded s q_i
  *
  * The error of round=nearest is s / 2 at most, where s < 2 max |v_k| / M; round=random is unbiased.
- * Nothing saturates: the paper predicts exponents from those of earlier steps, since hardware must
- * know them before it computes; here the vector is known, and its exponent is measured. A power of
- * two as the scale makes decoding exact. group=0 is a layer's tensor, as in the paper's flex16+5.
- * An element that is not finite is decoded to NaN.
+ * Nothing saturates: the vector is known, and its exponent is measured. A power of two as the scale
+ * makes decoding exact. group=0 is a layer's tensor, as in the paper's flex16+5. An element that is
+ * not finite is decoded to NaN.
+ *
+ * exponent=predicted is the paper's Autoflex, for hardware that must know the exponent before it
+ * computes: s of a vector comes from the maxima of the up to 16 vectors before it, f, alone.
+ *
+ *     G = min(max |v_k| / s, M),   f <- f, G s    (G = M: it may have saturated; f <- 2 G s)
+ *     s <- 2^ceil(log2(2 (max f + 3 std f + c s)) - (bits - 1)),   c = 100 (8 bits: 100 / 256)
+ *
+ * Elements beyond M s saturate. Only the first vector other than 0 is measured, as the paper's
+ * initialisation ends with an exponent that fits. State: f, its length and the next E.
  *
  *     group   E in 2 bytes, low byte first; then 1 or 2 bytes an element
  *
@@ -24,11 +32,14 @@
 
 /* Exponents of steps that floats can multiply and divide by. */
 enum { HEAD = 2, LOWEST = -120, HIGHEST = 124, GROUP_MAX = 1 << 30 };
+/* Prediction: maxima that are remembered, and a group's state: the maxima, their number, and E. */
+enum { HISTORY = 16, LENGTH = HISTORY, NEXT, GROUP_STATE };
 
 typedef struct flex_config {
     int bits;      /* of a number: 0 is 8, 1 is 16 */
     int64_t group; /* elements that share an exponent; 0: all */
     int round;     /* 0 nearest, 1 random */
+    int exponent;  /* 0 measured, 1 predicted */
 } flex_config;
 
 static const fast_option options[] = {
@@ -37,13 +48,19 @@ static const fast_option options[] = {
                  "elements that share an exponent; 0: the whole block"),
     FAST_OPT_CHOICE(flex_config, round, "nearest", "nearest|random",
                     "to the nearest number, or stochastic rounding, which is unbiased"),
+    FAST_OPT_CHOICE(flex_config, exponent, "measured", "measured|predicted",
+                    "of the vector itself, or from the maxima of earlier vectors (Autoflex)"),
     FAST_OPT_END,
 };
 
-/* Random rounding is unbiased. */
+/* Random rounding is unbiased, unless elements saturate. */
 static unsigned more(const void *config)
 {
-    return ((const flex_config *)config)->round == 1 ? FAST_CODEC_UNBIASED : 0;
+    const flex_config *c = config;
+
+    if (c->exponent == 1)
+        return FAST_CODEC_PLAIN;
+    return FAST_CODEC_RAW | (c->round == 1 ? FAST_CODEC_UNBIASED : 0);
 }
 
 /* Elements that share an exponent; 0 in the options is the whole block. */
@@ -61,6 +78,15 @@ static size_t bound(const void *config, const fast_block *block)
     return (size_t)(block->count * (1 + c->bits) + (block->count + group - 1) / group * HEAD);
 }
 
+/* The history of each group. */
+static int64_t state(const void *config, const fast_block *block)
+{
+    const flex_config *c = config;
+    const int64_t group = group_of(c, block);
+
+    return c->exponent == 1 ? (block->count + group - 1) / group * GROUP_STATE : 0;
+}
+
 /* The least exponent of a step with which `most` is at most `top` steps. */
 static int exponent_of(float most, float top)
 {
@@ -74,7 +100,48 @@ static int exponent_of(float most, float top)
     return exponent < LOWEST ? LOWEST : exponent;
 }
 
-/* Measure each group, then write its exponent and its integers. */
+/* Return max f + 3 std f of the remembered maxima. */
+static double expected_of(const float *state)
+{
+    const int n = (int)state[LENGTH];
+    double most = 0, sum = 0, square = 0;
+
+    for (int i = 0; i < n; i++) {
+        most = fmax(most, (double)state[i]);
+        sum += (double)state[i];
+    }
+    for (int i = 0; i < n; i++)
+        square += ((double)state[i] - sum / n) * ((double)state[i] - sum / n);
+    return most + 3 * sqrt(square / n);
+}
+
+/* Return the exponent of a group, from its history alone once there is one, and predict the next
+ * from the maximum that this exponent leaves. Maxima that are not finite are not remembered. */
+static int predict(float *state, float most, float top)
+{
+    int length = (int)state[LENGTH];
+    const int exponent = length > 0 ? (int)state[NEXT] : exponent_of(most, top);
+    const double step = ldexp(1, exponent);
+    const double whole = fmin(rint((double)most / step), (double)top);
+    const bool full = length > 0 && whole >= (double)top;
+    int bits, next;
+
+    if (!isfinite(most) || (length == 0 && most == 0))
+        return exponent;
+    if (full)
+        length = 0;
+    if (length == HISTORY)
+        memmove(state, state + 1, (size_t)--length * sizeof *state);
+    state[length] = (float)(whole * step * (full ? 2 : 1));
+    state[LENGTH] = (float)(length + 1);
+    frexp((double)top, &bits); /* top is 2^bits - 1 */
+    const double room = 100 * ldexp(1, bits - 15) * step;
+    next = (int)ceil(log2(2 * (expected_of(state) + room))) - bits;
+    state[NEXT] = (float)(next < LOWEST ? LOWEST : next > HIGHEST ? HIGHEST : next);
+    return exponent;
+}
+
+/* Measure or predict the exponent of each group, then write it and its integers. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const flex_config *c = config;
@@ -85,7 +152,10 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 
     for (int64_t i = 0; i < e->block.count; i += group) {
         const int64_t n = e->block.count - i < group ? e->block.count - i : group;
-        const int16_t exponent = (int16_t)exponent_of(fast__vector_max_abs(n, e->x + i), top);
+        const float most = fast__vector_max_abs(n, e->x + i);
+        const int16_t exponent =
+            (int16_t)(c->exponent == 1 ? predict(e->state + i / group * GROUP_STATE, most, top)
+                                       : exponent_of(most, top));
 
         memcpy(at, &exponent, HEAD);
         fast__integers_put(n, bytes, e->x + i, ldexpf(1, -exponent), c->round == 1, e->key,
@@ -121,9 +191,10 @@ const fast_codec fast__codec_flexpoint = {
     .summary = "integers of 8 or 16 bits, one exponent for each layer or group",
     .options = options,
     .config_size = sizeof(flex_config),
-    .traits = FAST_CODEC_RAW | FAST_CODEC_LAYERS | FAST_CODEC_EXACT,
+    .traits = FAST_CODEC_LAYERS | FAST_CODEC_EXACT,
     .more = more,
     .bound = bound,
+    .state = state,
     .encode = encode,
     .decode = decode,
 };

@@ -46,6 +46,35 @@ static size_t encode(const fast_codec *codec, int64_t n, const float *x, uint8_t
     return size;
 }
 
+/* By a scale of all workers, an element ends at the limit of its own worker. */
+static void shared_scales_clip_as_own(void **state)
+{
+    static float x[MANY];
+    static uint8_t own[MANY], out[MANY];
+    fast_encoding e = { .block = { 1, MANY, MANY }, .x = x, .key = KEY, .workers = 1 };
+    float limit, scale;
+    void *config = calloc(1, fast__codec_terngrad.config_size);
+
+    (void)state;
+    draw(MANY, x);
+    fast__options_default(fast__codec_terngrad.options, config);
+    fast__codec_terngrad.encode(config, &e, own);
+    memcpy(&limit, own, sizeof limit);
+    e.shared = 3 * limit;
+    fast__codec_terngrad.encode(config, &e, out);
+    memcpy(&scale, out, sizeof scale);
+    assert_true(scale == 3 * limit);
+    for (int64_t i = 0; i < MANY; i++) {
+        const float inverse = 0x1p24f / scale;
+        const float part = fminf(fabsf(x[i]) * inverse, limit * inverse);
+        const unsigned one = fast__noise(KEY, (uint32_t)i) >> 8 < (uint32_t)part;
+
+        assert_int_equal(out[sizeof scale + (size_t)i / 4] >> i % 4 * 2 & 3,
+                         one | (signbit(x[i]) ? 2u : 0u));
+    }
+    free(config);
+}
+
 static void try_terngrad(int64_t n, const float *x)
 {
     uint8_t *out = calloc((size_t)n + 64, 1);
@@ -134,6 +163,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(terngrad_is_its_formula),
         cmocka_unit_test(far_beyond_the_limit),
+        cmocka_unit_test(shared_scales_clip_as_own),
         cmocka_unit_test(qsgd_is_its_formula),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

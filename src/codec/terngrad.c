@@ -5,8 +5,9 @@
  *     s = max |v_k| of the layer,   q_i = s sign(v_i) b_i,   P(b_i = 1) = |v_i| / s
  *
  * The mean over keys is v. Since one large element makes all others rare, v is first clipped at c
- * standard deviations of the layer (clip; 0: not at all, then it is unbiased). The paper shares one
- * s among all workers, so that their sum needs few bits; here each sends its own.
+ * standard deviations of the layer (clip; 0: not at all, then it is unbiased). With share=yes
+ * the workers of a sum agree on the largest s among them: the sum of P of them is then a whole
+ * number from -P to P times s, and needs few bits. Each still clips by its own deviation.
  *
  *     block   s (float), then with pack=bits 2 bits an element: bit 0 tells whether b is 1, bit 1
  *             the sign; with pack=base3 5 elements a byte, d_0 + 3 d_1 + ... + 81 d_4, with
@@ -29,6 +30,7 @@ static const float ONE = 0x1p24f; /* above all draws; a clipped element may be b
 typedef struct tern_config {
     double clip; /* standard deviations; 0: none */
     int pack;    /* 0 bits, 1 base3 */
+    bool share;  /* all workers of a sum have one scale */
 } tern_config;
 
 static const fast_option options[] = {
@@ -36,6 +38,8 @@ static const fast_option options[] = {
                   "largest magnitude, in standard deviations of the layer; 0: no limit"),
     FAST_OPT_CHOICE(tern_config, pack, "bits", "bits|base3",
                     "2 bits an element, or 5 elements a byte"),
+    FAST_OPT_BOOL(tern_config, share, "no",
+                  "workers agree on the largest scale of a layer, so that sums are exact"),
     FAST_OPT_END,
 };
 
@@ -57,12 +61,15 @@ static size_t bound(const void *config, const fast_block *block)
 /* Clipping biases the mean. */
 static unsigned more(const void *config)
 {
-    return ((const tern_config *)config)->clip > 0 ? 0 : FAST_CODEC_UNBIASED;
+    const tern_config *c = config;
+
+    return (c->clip > 0 ? 0 : FAST_CODEC_UNBIASED) | (c->share ? FAST_CODEC_SHARES : 0);
 }
 
 /* The largest magnitude after clipping; NaN where an element is not finite. */
-static float scale_of(const tern_config *c, int64_t n, const float *x)
+static float scale_of(const void *config, int64_t n, const float *x)
 {
+    const tern_config *c = config;
     float most;
     const double square = fast__vector_norm2_max(n, x, &most);
 
@@ -78,13 +85,13 @@ static float scale_of(const tern_config *c, int64_t n, const float *x)
     return most;
 }
 
-/* Bit 0: not zero; bit 1: negative. A draw below 2^24 |v| / s; a clipped one always is. */
-static inline __attribute__((always_inline)) uint32_t draw(float x, float inverse, uint64_t key,
-                                                           uint32_t i)
+/* Bit 0: not zero; bit 1: negative. A draw below 2^24 |v| / s, where |v| ends at top s / 2^24. */
+static inline __attribute__((always_inline)) uint32_t draw(float x, float inverse, float top,
+                                                           uint64_t key, uint32_t i)
 {
     uint32_t bits;
     const float part = __builtin_fabsf(x) * inverse;
-    const int32_t threshold = (int32_t)(part < ONE ? part : ONE);
+    const int32_t threshold = (int32_t)(part < top ? part : top);
     const int32_t noise = (int32_t)(fast__noise(key, i) >> 8);
 
     memcpy(&bits, &x, sizeof bits);
@@ -92,15 +99,15 @@ static inline __attribute__((always_inline)) uint32_t draw(float x, float invers
 }
 
 /* From element i on. */
-FAST_CLONES static void put_bits(int64_t i, int64_t n, const float *x, float inverse, uint64_t key,
-                                 uint8_t *out)
+FAST_CLONES static void put_bits(int64_t i, int64_t n, const float *x, float inverse, float top,
+                                 uint64_t key, uint8_t *out)
 {
     for (; i + WORD <= n; i += WORD, out += sizeof(uint32_t)) {
         uint32_t codes[WORD];
         uint32_t word = 0;
 
         for (int j = 0; j < WORD; j++)
-            codes[j] = draw(x[i + j], inverse, key, (uint32_t)i + (uint32_t)j) << 2 * j;
+            codes[j] = draw(x[i + j], inverse, top, key, (uint32_t)i + (uint32_t)j) << 2 * j;
         for (int j = 0; j < WORD; j++)
             word |= codes[j];
         memcpy(out, &word, sizeof word);
@@ -109,17 +116,17 @@ FAST_CLONES static void put_bits(int64_t i, int64_t n, const float *x, float inv
         uint32_t word = 0;
 
         for (int j = 0; i + j < n; j++)
-            word |= draw(x[i + j], inverse, key, (uint32_t)i + (uint32_t)j) << 2 * j;
+            word |= draw(x[i + j], inverse, top, key, (uint32_t)i + (uint32_t)j) << 2 * j;
         memcpy(out, &word, sizeof word);
     }
 }
 
 #ifdef FAST_HAS_WIDE
 /* Whole words. */
-FAST_WIDE static void put_bits_wide(int64_t n, const float *x, float inverse, uint64_t key,
-                                    uint8_t *out)
+FAST_WIDE static void put_bits_wide(int64_t n, const float *x, float inverse, float top,
+                                    uint64_t key, uint8_t *out)
 {
-    const __m512 one = _mm512_set1_ps(ONE);
+    const __m512 one = _mm512_set1_ps(top);
     __m512i at = fast__wide_noise_begin(key, 0);
 
     for (int64_t i = 0; i + WORD <= n; i += WORD, out += sizeof(uint32_t)) {
@@ -137,7 +144,7 @@ FAST_WIDE static void put_bits_wide(int64_t n, const float *x, float inverse, ui
 #endif
 
 /* The five digits' codes of a byte, so that a loop over elements may stay simple. */
-FAST_CLONES static void put_trits(int64_t n, const float *x, float inverse, uint64_t key,
+FAST_CLONES static void put_trits(int64_t n, const float *x, float inverse, float top, uint64_t key,
                                   uint8_t *out)
 {
     static const uint8_t weights[TRITS] = { 1, 3, 9, 27, 81 };
@@ -146,7 +153,7 @@ FAST_CLONES static void put_trits(int64_t n, const float *x, float inverse, uint
         uint32_t byte = 0;
 
         for (int j = 0; j < TRITS && i + j < n; j++) {
-            const uint32_t code = draw(x[i + j], inverse, key, (uint32_t)i + (uint32_t)j);
+            const uint32_t code = draw(x[i + j], inverse, top, key, (uint32_t)i + (uint32_t)j);
 
             byte += weights[j] * (code & 1 ? 1 + (code >> 1) : 0);
         }
@@ -160,8 +167,10 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const tern_config *c = config;
     const int64_t n = e->block.count;
-    const float scale = scale_of(c, n, e->x);
+    const float own = scale_of(c, n, e->x);
+    const float scale = e->shared == 0 || !isfinite(own) ? own : e->shared;
     const float inverse = 0x1p24f / scale;
+    const float top = scale == own ? ONE : fminf(own * inverse, ONE);
     const size_t size = size_of(c, n);
 
     memcpy(out, &scale, sizeof scale);
@@ -175,13 +184,13 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 
 #ifdef FAST_HAS_WIDE
         if (fast__is_wide()) {
-            put_bits_wide(n, e->x, inverse, e->key, out + sizeof scale);
+            put_bits_wide(n, e->x, inverse, top, e->key, out + sizeof scale);
             done = n / WORD * WORD;
         }
 #endif
-        put_bits(done, n, e->x, inverse, e->key, out + size_of(c, done));
+        put_bits(done, n, e->x, inverse, top, e->key, out + size_of(c, done));
     } else {
-        put_trits(n, e->x, inverse, e->key, out + sizeof scale);
+        put_trits(n, e->x, inverse, top, e->key, out + sizeof scale);
     }
     return size;
 }
@@ -246,4 +255,5 @@ const fast_codec fast__codec_terngrad = {
     .bound = bound,
     .encode = encode,
     .decode = decode,
+    .scale = scale_of,
 };

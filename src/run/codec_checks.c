@@ -14,6 +14,7 @@
  *
  *     uses_codec     workers share memory, or send nothing, or send it as it is
  *     momentum       only for gradients, and in one of codec, codec_down and the optimizer
+ *     shared scales  only for sums over all workers
  *     signs alone    only for gradients that all workers vote on
  *     answers        "nothing": workers send each other messages through flows
  *                    "slices": weights are read as they are, so codec_down must be none
@@ -70,6 +71,11 @@ fast_err fast__codec_check(const fast_run *run)
         return fast__fail(FAST_EINVAL,
                           "codec_down=%s compares changes with the weights that they change, which "
                           "the sender of answers does not know; take topk, or skip",
+                          fast__chain_text(run->codecs.down));
+    if (run->codecs.down && (fast__chain_traits(run->codecs.down) & FAST_CODEC_LOSS))
+        return fast__fail(FAST_EINVAL,
+                          "codec_down=%s chooses by the loss, which the sender of answers does not "
+                          "have; leave out choose",
                           fast__chain_text(run->codecs.down));
     return is_coded(run) ? fast__coded_check_coder(&options) : FAST_OK;
 }
@@ -162,6 +168,22 @@ static fast_err check_votes(const fast_run *run, const fast_strategy *strategy, 
     return FAST_OK;
 }
 
+/* Workers agree on scales before a sum of all of them; other messages go when they are ready. */
+static fast_err check_shares(const fast_run *run, const fast_strategy *strategy, bool sums)
+{
+    const bool up = (fast__chain_traits(run->codecs.up) & FAST_CODEC_SHARES) != 0;
+    const bool down = (fast__chain_traits(run->codecs.down) & FAST_CODEC_SHARES) != 0;
+
+    if (down || (up && !sums))
+        return fast__fail(FAST_EINVAL,
+                          "%s=%s: the workers of a sum share a scale, and strategy %s does not sum "
+                          "%s; use it as codec of allreduce or local, or leave out share",
+                          down ? "codec_down" : "codec",
+                          fast__chain_text(down ? run->codecs.down : run->codecs.up),
+                          strategy->name, down ? "its answers" : "over all workers");
+    return FAST_OK;
+}
+
 /* Strategies whose workers send each other messages, through flows. */
 static fast_err check_peers(const fast_run *run, const fast_strategy *strategy, const char *what)
 {
@@ -236,6 +258,7 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
                           strategy->name);
     FAST_TRY(check_momentum(run, strategy, what));
     FAST_TRY(check_votes(run, strategy, what));
+    FAST_TRY(check_shares(run, strategy, !answers));
     return answers ? check_answers(run, strategy, what, answers) : fast__coded_check(&options);
 }
 

@@ -57,16 +57,19 @@ const fast_system fast__systems_codec[] = {
                    "steps.",
     },
     {
+        /* The sums of stripes are those of parameter servers, one at each worker; ps itself lets
+         * workers write when they are ready, before they could agree on a scale. */
         .name = "terngrad",
         .title = "TernGrad: gradients of three values",
         .by = "Wen et al. 2017",
         .row = 73,
-        .flags = "strategy=ps:slack=0 codec=terngrad:clip=2.5",
-        COLUMNS("sync.", "ad hoc", "single PS", "synchronous"),
-        .remarks = "Layer by layer, cut at 2.5 deviations first: the largest element is the "
-                   "scale.",
-        .missing = "a scale that all workers share, by which the server could answer in three "
-                   "values as well",
+        .flags = "strategy=allreduce codec=terngrad:clip=2.5,share=yes codec_sum=stripes "
+                 "codec_down=entropy",
+        COLUMNS("sync.", "ad hoc", "distributed PS", "synchronous"),
+        .remarks = "Layer by layer, cut at 2.5 deviations first; workers agree on the largest "
+                   "scale, so that a sum of P of them is one of 2 P + 1 values, exactly. Each "
+                   "worker is the server of a slice, and answers in an entropy code of those.",
+        .missing = "servers besides the workers",
     },
     {
         .name = "dgc",
@@ -83,17 +86,18 @@ const fast_system fast__systems_codec[] = {
         .missing = "the threshold of a sample: the selection is exact here",
     },
     {
+        /* The codec is that of dgc, without its warm-up and with another choice. */
         .name = "esgd",
         .title = "eSGD: edge devices send important coordinates, the residual has momentum",
         .by = "Tao and Li 2018",
         .row = 75,
-        .flags =
-            "strategy=ps:slack=0 codec=dgc:ratio=0.1,momentum=0.9,warmup=0 optimizer=sgd lr=0.4",
+        .flags = "strategy=ps:slack=0 codec=dgc:ratio=0.1,momentum=0.9,warmup=0,choose=loss "
+                 "optimizer=sgd lr=0.4",
         COLUMNS("sync.", "ad hoc", "star", "synchronous"),
-        .remarks = "One of ten coordinates is sent by its accumulated size; the residual of the "
-                   "others has momentum, so that coordinates that stay small are sent as well.",
-        .missing = "the paper chooses coordinates that were important when the loss fell before; "
-                   "here the largest are",
+        .remarks = "One of ten coordinates is sent: those of the step before if the worker's loss "
+                   "has fallen, otherwise the largest; the residual of the others has momentum, "
+                   "so that coordinates that stay small are sent as well.",
+        .missing = "weights of importance that last for more than a step",
     },
     {
         .name = "tictac",
@@ -147,26 +151,30 @@ const fast_system fast__systems_codec[] = {
         .missing = "arithmetic in fixed point: only messages are rounded",
     },
     {
+        /* The paper has 32 centroids for dense layers and 256 for convolutions. */
         .name = "deep-compression",
-        .title = "Deep compression: pruned, quantised, entropy coded",
+        .title = "Deep compression: pruned, values shared by k-means, entropy coded",
         .by = "Han et al. 2016",
         .row = 82,
-        .flags = "strategy=allreduce codec=topk:ratio=0.1,value=fp16+entropy lr=0.1",
+        .flags = "strategy=allreduce codec=kmeans:ratio=0.1,clusters=32+entropy lr=0.1",
         COLUMNS("sync.", "any", "any", "synchronous"),
-        .remarks = "Its three steps as a chain over what is sent: a tenth, of half floats, with an "
-                   "entropy code.",
-        .missing = "it compresses the weights of a trained model; clusters of k-means instead of "
-                   "half floats",
+        .remarks = "Its three steps as a chain over what is sent: a tenth of each layer, as the "
+                   "number of one of 32 centroids, which start evenly spaced, with an entropy "
+                   "code.",
+        .missing = "compressed files of trained models, whose centroids are trained further by "
+                   "the sums of their gradients; a Huffman code, for which a range code stands",
     },
     {
+        /* Measured exponents are exact, and codec=flexpoint has them; the paper predicts. */
         .name = "flexpoint",
         .title = "Flexpoint: a shared exponent for each tensor",
         .by = "Koester et al. 2017",
         .row = 85,
-        .flags = "strategy=allreduce codec=flexpoint:bits=16 lr=0.1",
+        .flags = "strategy=allreduce codec=flexpoint:bits=16,exponent=predicted lr=0.1",
         COLUMNS("sync.", "any", "any", "synchronous"),
-        .remarks = "16 bits an element and an exponent for a layer.",
-        .missing = "exponents that are predicted from earlier ones; arithmetic in that format",
+        .remarks = "16 bits an element and an exponent for a layer, which Autoflex predicts from "
+                   "the maxima of the 16 vectors before; larger elements saturate.",
+        .missing = "arithmetic in that format, and weights and activations in it",
     },
     {
         .name = "ef-signsgd",

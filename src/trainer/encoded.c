@@ -8,6 +8,8 @@
  */
 #include "trainer/context.h"
 
+#include <math.h>
+
 /* Does a direction change its messages at all? */
 static bool is_encoded(const fast_chain *chain)
 {
@@ -63,6 +65,7 @@ void fast__context_look(void *context, fast_codec_model *out)
     out->taken = taken > 0 ? taken : 1;
     out->rate = c->options.phase.gradients ? (float)fast_trainer_lr(t, out->taken - 1) : 1;
     out->last = taken >= t->step_count;
+    out->loss = t->step > 0 ? t->loss : NAN;
 }
 
 /* Return the options of this actor's encoded sums and flows; `rank` separates their random numbers.

@@ -51,7 +51,7 @@ fast_err fast__coded_cut(fast_coded *c, fast_group *group, int64_t least, fast_c
     *out = NULL;
     *count_out = 0;
     if (fast__coded_estimates(c) || fast__coded_way(c) != FAST_CODED_GATHER ||
-        fast__coder_block_count(coder) < 2)
+        (fast__chain_traits(chain) & FAST_CODEC_SHARES) || fast__coder_block_count(coder) < 2)
         return FAST_OK;
     const int64_t count = cut(coder, least, NULL);
     FAST_TRY(fast__alloc("pieces of a coded sum", count, sizeof *pieces, &pieces));
