@@ -72,8 +72,8 @@ static fast_err open_strategy(fast_team *team)
     FAST_TRY(fast__phases_open(team));
     for (int64_t i = 0; i < team->phases.count; i++)
         whole = whole || can_resume(team->phases.list[i].strategy);
-    if (!whole && (c->checkpoint[0] || c->resume[0]))
-        FAST_TRY(fast__team_can_resume(team, c->checkpoint[0] ? "checkpoint" : "resume"));
+    if (!whole && c->checkpoint[0]) /* to resume the model of another strategy's is possible */
+        FAST_TRY(fast__team_can_resume(team, "checkpoint"));
     return FAST_OK;
 }
 
@@ -286,7 +286,8 @@ static fast_err check_cut(const fast_team *team, const char *option)
         if (s->resumable && !s->synchronous)
             return fast__fail(FAST_ENOTSUP,
                               "strategy %s has messages in flight between processes at any moment, "
-                              "and worker 0 cannot see them: leave out %s, or use threads or sim",
+                              "and worker 0 cannot see them: leave out %s, or use threads or sim; "
+                              "save=FILE saves the weights, also of a run that is stopped",
                               s->name, option);
     }
     return FAST_OK;

@@ -59,9 +59,9 @@ static fast_err host_next(void *host, bool *more_out)
     self->err = settle_if_due(self);
     if (self->err)
         snprintf(self->why, sizeof self->why, "%s", fast_error_detail());
-    const int64_t begin = fast_now(actor);
+    const int64_t begin = fast__steady_now(actor);
     *more_out = !self->err && fast__monitor_next(self);
-    fast__count(&self->measures.pause_ns, fast_now(actor) - begin);
+    fast__count(&self->measures.pause_ns, fast__steady_now(actor) - begin);
     take_first(self);
     if (!*more_out)
         fast__measure_leave(self);

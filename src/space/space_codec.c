@@ -88,7 +88,7 @@ void fast__space_select(fast_space *space, const float **x)
     FAST_ASSERT(x != NULL);
     if (!*x || !codec || !codec->selects)
         return;
-    const int64_t begin = fast_now(space->actor), count = space->map.counts[0];
+    const int64_t begin = fast__steady_now(space->actor), count = space->map.counts[0];
     fast__coder_set_due(codec->coders[FAST_SPACE_UP][0], codec->due, 1e-9 * (double)begin);
     fast__coder_select(codec->coders[FAST_SPACE_UP][0], *x, codec->x);
     *x = codec->x;
@@ -96,7 +96,7 @@ void fast__space_select(fast_space *space, const float **x)
     const int64_t sent = entries < count / 2 ? 2 * entries : count;
     fast__count(&codec->figures->bytes_in, count * (int64_t)sizeof **x);
     fast__count(&codec->figures->bytes_out, sent * (int64_t)sizeof **x);
-    fast__count(&codec->figures->encode_ns, fast_now(space->actor) - begin);
+    fast__count(&codec->figures->encode_ns, fast__steady_now(space->actor) - begin);
 }
 
 /* Set at open, by the traits of the codec of reads. */
@@ -295,7 +295,7 @@ static fast_err encode(fast_space *space, fast_space_way way, int64_t owner, fas
                        const float *x, uint8_t *out, size_t *size_out)
 {
     fast_space_codec *codec = space->codec;
-    const int64_t begin = fast_now(space->actor);
+    const int64_t begin = fast__steady_now(space->actor);
     const double progress = fast__space_progress(space);
     int64_t offset, count;
     fast__space_range(space, owner, 0, &offset, &count);
@@ -313,8 +313,9 @@ static fast_err encode(fast_space *space, fast_space_way way, int64_t owner, fas
     FAST_TRY(fast__charge_encode(space->actor, codec->chains[way], begin, count, *size_out,
                                  codec->figures));
     /* The sender decodes as well, and compares. */
-    return shadow ? fast__charge_decode(space->actor, codec->chains[way], fast_now(space->actor),
-                                        count, *size_out, codec->figures)
+    return shadow ? fast__charge_decode(space->actor, codec->chains[way],
+                                        fast__steady_now(space->actor), count, *size_out,
+                                        codec->figures)
                   : FAST_OK;
 }
 
@@ -372,10 +373,10 @@ static bool decode(fast_space *space, fast_space_way way, int64_t owner, const v
     FAST_ASSERT(in && x_out);
     fast_space_codec *codec = space->codec;
     fast_coder *coder = codec->coders[way][owner];
-    const int64_t begin = fast_now(space->actor);
+    const int64_t begin = fast__steady_now(space->actor);
     if (!coder || fast__coder_decode(coder, in, size, FAST_DECODE_SET, 1, codec->x) != FAST_OK)
         return false;
-    fast__count(&codec->figures->decode_ns, fast_now(space->actor) - begin);
+    fast__count(&codec->figures->decode_ns, fast__steady_now(space->actor) - begin);
     *x_out = codec->x;
     return true;
 }
@@ -484,11 +485,11 @@ bool fast__space_take(fast_space *space, int64_t owner, const void *in, size_t s
     FAST_ASSERT(in);
     FAST_ASSERT(space->codec && space->codec->shadows);
     fast_space_codec *codec = space->codec;
-    const int64_t begin = fast_now(space->actor);
+    const int64_t begin = fast__steady_now(space->actor);
     if (!codec->shadows[owner] ||
         fast__shadow_take(codec->shadows[owner], &codec->held[owner], in, size) != FAST_OK)
         return false;
-    fast__count(&codec->figures->decode_ns, fast_now(space->actor) - begin);
+    fast__count(&codec->figures->decode_ns, fast__steady_now(space->actor) - begin);
     return true;
 }
 
@@ -501,8 +502,8 @@ fast_err fast__space_pay(fast_space *space, fast_space_way way, int64_t owner, s
     int64_t offset, count;
     fast__space_range(space, owner, 0, &offset, &count);
     fast__count(&codec->figures->bytes_dec, count * (int64_t)sizeof *codec->x);
-    return fast__charge_decode(space->actor, codec->chains[way], fast_now(space->actor), count,
-                               size, codec->figures);
+    return fast__charge_decode(space->actor, codec->chains[way], fast__steady_now(space->actor),
+                               count, size, codec->figures);
 }
 
 /* A reader of differences holds the owner's values already: both ends share one shadow. */

@@ -100,7 +100,7 @@ static fast_err post_blocks(fast_space *space, int64_t owner, const float *x, in
     FAST_ASSERT(first >= 0 && count > 0);
     fast_coded_figures *figures;
     fast_coder *coder = fast__space_coder(space, owner, NULL, &figures);
-    const int64_t begin = fast_now(space->actor);
+    const int64_t begin = fast__steady_now(space->actor);
     int64_t floats = 0, at, size;
     fast_buffer *buffer;
     FAST_TRY(fast_buffer_new(space->actor, fast__coder_bound(coder), &buffer));
@@ -111,7 +111,7 @@ static fast_err post_blocks(fast_space *space, int64_t owner, const float *x, in
         fast__coder_block_at(coder, i, &at, &size);
     fast__count(&figures->bytes_in, floats * (int64_t)sizeof *x);
     fast__count(&figures->bytes_out, (int64_t)bytes);
-    space->pieces.spent_ns += fast_now(space->actor) - begin;
+    space->pieces.spent_ns += fast__steady_now(space->actor) - begin;
     space->pieces.spent_floats += floats;
     space->pieces.spent_bytes += bytes;
     return post(space, owner, first, count, &buffer, bytes);
@@ -183,9 +183,10 @@ fast_err fast__space_pieces_end(fast_space *space)
     reset(space);
     space->pieces.spent_ns = space->pieces.spent_floats = 0;
     space->pieces.spent_bytes = 0;
-    return floats > 0 ? fast__charge_encode(space->actor, chain, fast_now(space->actor) - ns,
-                                            floats, bytes, figures)
-                      : FAST_OK;
+    return floats > 0
+               ? fast__charge_encode(space->actor, chain, fast__steady_now(space->actor) - ns,
+                                     floats, bytes, figures)
+               : FAST_OK;
 }
 
 /* Offsets and counts come from a message: compared without overflow. */
@@ -228,7 +229,7 @@ fast_err fast__space_take_piece(fast_space *space, const fast_msg *msg, float *s
                                 int64_t *floats_out)
 {
     FAST_ASSERT(stage && floats_out);
-    const int64_t at = msg->words[FAST_SPACE_W_A], begin = fast_now(space->actor);
+    const int64_t at = msg->words[FAST_SPACE_W_A], begin = fast__steady_now(space->actor);
     const size_t bytes = msg->parts[0].size;
     const fast_chain *chain;
     fast_coded_figures *figures;

@@ -147,7 +147,7 @@ fast_err fast_trainer_multiply_factors(fast_trainer *t, int64_t i, const float *
 {
     fast_factored_layer layer;
     fast_outer parts[COMPOSE_MAX];
-    const int64_t begin = fast_now(t->actor);
+    const int64_t begin = fast__steady_now(t->actor);
     double remote = 0; /* rows of other workers */
 
     FAST_ASSERT(y != NULL);
@@ -165,6 +165,6 @@ fast_err fast_trainer_multiply_factors(fast_trainer *t, int64_t i, const float *
     fast__factors_compose(parts, count, layer.inputs, 0, size, y);
     if (count > 1)
         fast__context_summed(fast__context_of(t), t->g);
-    fast__count(&t->actor->counters.compute_ns, fast_now(t->actor) - begin);
+    fast__count(&t->actor->counters.compute_ns, fast__steady_now(t->actor) - begin);
     return fast_charge(t->actor, 2 * remote * (double)size, (double)sizeof(float) * (double)size);
 }

@@ -55,7 +55,7 @@ fast_err fast__context_update(fast_context *context, const float *x, const doubl
 {
     fast_trainer *t = &context->trainer;
     const int64_t step = t->step > 0 ? t->step : 1;
-    const int64_t begin = fast_now(t->actor);
+    const int64_t begin = fast__steady_now(t->actor);
 
     FAST_ASSERT(x != NULL);
     FAST_ASSERT(t->w != NULL);
@@ -63,7 +63,7 @@ fast_err fast__context_update(fast_context *context, const float *x, const doubl
         context->shares.w[i] += (double)scale * shares[i];
     if (!is_applied(context, step, 0))
         fast__optimizer_apply_scaled(context->optimizer, step, t->lr, t->w, x, scale);
-    fast__count(&t->actor->counters.compute_ns, fast_now(t->actor) - begin);
+    fast__count(&t->actor->counters.compute_ns, fast__steady_now(t->actor) - begin);
     if (t->staleness >= 0)
         fast__context_stale(context, t->staleness);
     t->staleness = -1;
@@ -97,7 +97,7 @@ void fast__context_update_range(fast_context *c, int64_t step, double lr, float 
 {
     const fast_trainer *t = &c->trainer;
     const bool timed = c->learner && !c->work.computing;
-    const int64_t begin = timed ? fast_now(t->actor) : 0;
+    const int64_t begin = timed ? fast__steady_now(t->actor) : 0;
 
     FAST_ASSERT(w != NULL && g != NULL);
     FAST_ASSERT(offset >= 0 && count >= 0 && offset + count <= t->count);
@@ -106,7 +106,7 @@ void fast__context_update_range(fast_context *c, int64_t step, double lr, float 
     if (c->learner)
         c->work.uncharged += (double)count;
     if (timed)
-        fast__count(&t->actor->counters.compute_ns, fast_now(t->actor) - begin);
+        fast__count(&t->actor->counters.compute_ns, fast__steady_now(t->actor) - begin);
 }
 
 void fast_trainer_update_range(fast_trainer *t, int64_t step, double lr, float *w, const float *g,

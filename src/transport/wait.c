@@ -186,8 +186,16 @@ void fast__progress(fast_actor *actor)
         advance(actor);
 }
 
+/* Return how far the actor's clock has jumped until now; 0 where clocks do not jump. */
+static int64_t jumped(fast_actor *actor)
+{
+    const fast_transport *inner = actor->world->inner;
+    return inner->steady ? inner->now(actor) - inner->steady(actor) : 0;
+}
+
 /* Count a wait from `begin` to `now`, `weight` times. From the moment when the message
- * that ended it was sent, it waited for the network instead of its peer. */
+ * that ended it was sent, it waited for the network instead of its peer. Both
+ * times are by the clock as it is at the end of the wait, after its jumps. */
 static void count_wait(fast_actor *actor, int64_t whom, int64_t begin, int64_t now, int64_t weight)
 {
     const int64_t sent = actor->waiting.sent > begin ? actor->waiting.sent : begin;
@@ -211,14 +219,16 @@ static fast_err block(fast_actor *actor, const fast_wait *wait, int64_t now, int
     fast__count(&actor->counters.waits, 1);
     actor->waiting.brief = false;
     actor->waiting.sent = INT64_MAX;
+    const int64_t before = jumped(actor);
     const fast_err err = poll(actor, until);
+    const int64_t jump = jumped(actor) - before; /* of the clock, in this wait */
     actor->wait.waiting = false;
     /* Reading the clock takes long compared with a brief wait: one wait is timed for many. */
     if (!actor->waiting.brief) {
         const int64_t looked = fast_now(actor);
         const bool stood = until < looked && looked - until > late_ns(actor->world);
         actor->waiting.looked = looked;
-        count_wait(actor, wait->whom, now, stood ? until : looked, 1);
+        count_wait(actor, wait->whom, now + jump, stood && jump == 0 ? until : looked, 1);
         if (stood)
             stood_still(actor, looked);
     } else if (fast__counted(&actor->counters.waits) % BRIEF_EVERY == 0) {

@@ -42,13 +42,16 @@ static fast_err charge(fast_actor *actor, double operations, double bytes)
     return err;
 }
 
-/* Add the time since `begin` to a counter, and a span to the timeline. */
+/* Add the time since `begin` to a counter, and a span to the timeline. `begin` and the counter are
+ * by the clock without jumps, the timeline is by the actor's own. */
 static void account(fast_actor *actor, fast_span span, const char *name, int64_t begin,
                     fast_counter *spent)
 {
-    fast__count(spent, fast_now(actor) - begin);
+    const int64_t ns = fast__steady_now(actor) - begin;
+
+    fast__count(spent, ns);
     if (actor->seen)
-        fast__timeline_add(actor, span, name, begin, -1, 0);
+        fast__timeline_add(actor, span, name, fast__record_peek_now(actor) - ns, -1, 0);
 }
 
 fast_err fast__charge_codec(fast_actor *actor, const char *name, int64_t begin, double operations,
@@ -69,7 +72,7 @@ fast_err fast_charge(fast_actor *actor, double operations, double bytes)
         return fast__fail(FAST_ECANCELED, "this actor was stopped");
     if (!actor->world->transport->charge) /* real time passes by itself */
         return FAST_OK;
-    const int64_t begin = fast_now(actor);
+    const int64_t begin = fast__steady_now(actor);
     const fast_err err = charge(actor, operations, bytes);
     account(actor, FAST_SPAN_COMPUTE, "charge", begin, &actor->counters.compute_ns);
     return err;
@@ -91,7 +94,7 @@ fast_err fast_compute(fast_actor *actor, fast_work *work)
     if (actor->stopped)
         return fast__fail(FAST_ECANCELED, "this actor was stopped");
     const fast_transport *transport = actor->world->transport;
-    const int64_t begin = fast_now(actor);
+    const int64_t begin = fast__steady_now(actor);
     const fast_err err =
         transport->compute ? transport->compute(actor, work) : fast__compute_direct(actor, work);
     account(actor, FAST_SPAN_COMPUTE, work->name ? work->name : "compute", begin,

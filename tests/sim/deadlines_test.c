@@ -88,6 +88,32 @@ static void rounds_end_with_the_worker_that_left(void **state)
     fast_run_close(run);
 }
 
+/* A jump in a gradient, an update, an encoding or a wait is no part of the measures. */
+static void a_jump_is_not_measured(void **state)
+{
+    static const char *const members[] = { "gossip_async", "ps:slack=3", "allreduce" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof members / sizeof *members * 12; i++) {
+        char faults[80];
+        story s;
+        fast_err err;
+
+        snprintf(faults, sizeof faults, "jump 1 at %dus by %s100s", (int)(700 + i / 3 * 171),
+                 i % 2 ? "-" : "");
+        fast_run *run = run_with(members[i % 3], faults, &s, &err);
+        const fast_result *r = fast_run_result(run);
+
+        if (err)
+            fail_msg("%s: %s", members[i % 3], fast_error_detail());
+        if (!(r->step_s < 0.01 && r->wait_s < 1 && r->compute_s < 1 && r->compute_s > 0 &&
+              r->wait_s + r->compute_s < r->time_s))
+            fail_msg("%s, %s: step %g s, wait %g s, compute %g s of %g s", members[i % 3], faults,
+                     r->step_s, r->wait_s, r->compute_s, r->time_s);
+        fast_run_close(run);
+    }
+}
+
 /* A clock that jumps ends nothing, whoever waits. */
 static void a_jump_ends_nothing(void **state)
 {
@@ -205,6 +231,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounds_end_with_the_worker_that_left),
         cmocka_unit_test(a_jump_ends_nothing),
+        cmocka_unit_test(a_jump_is_not_measured),
         cmocka_unit_test(a_worker_that_is_back_is_told_of),
         cmocka_unit_test(the_healthy_ones_continue),
         cmocka_unit_test(most_workers_are_lost),

@@ -384,7 +384,7 @@ static fast_err encode(coded_call *k, const fast_chain *chain, fast_coder *coder
 {
     fast_coded_figures *f = k->c->figures;
     fast_actor *actor = k->group->actor;
-    const int64_t begin = fast_now(actor);
+    const int64_t begin = fast__steady_now(actor);
     fast_buffer *buffer = NULL;
 
     FAST_ASSERT(out->buffer == NULL);
@@ -408,7 +408,7 @@ static fast_err decode(coded_call *k, const fast_chain *chain, fast_coder *coder
     FAST_ASSERT(from->buffer);
     fast_coded_figures *f = k->c->figures;
     fast_actor *actor = k->group->actor;
-    const int64_t begin = fast_now(actor);
+    const int64_t begin = fast__steady_now(actor);
     const size_t size = from->size;
 
     FAST_TRY(fast__coder_decode(coder, from->data, from->size, mode, 1, y));
@@ -497,13 +497,13 @@ static fast_err sum_rounds(coded_call *k, float *x)
 
     for (int r = 0; r < count; r++) {
         const int64_t size = fast__coder_round_size(c->up, r);
-        int64_t begin = fast_now(actor);
+        int64_t begin = fast__steady_now(actor);
 
         fast__coder_round_send(c->up, k->step, k->progress, r, x, c->value);
         FAST_TRY(fast__charge_codec(actor, "encode", begin, operations, 16 * (double)c->count,
                                     &f->encode_ns));
         FAST_TRY(fast_allreduce(k->group, c->value, size, k->deadline));
-        begin = fast_now(actor);
+        begin = fast__steady_now(actor);
         fast__vector_scale(size, 1.0f / (float)c->size, c->value);
         fast__coder_round_take(c->up, r, c->value, x);
         fast__count(&f->bytes_out, size * (int64_t)sizeof *x);
@@ -525,7 +525,7 @@ static fast_err sum_sparse(coded_call *k, float *x)
     fast_sparse s = { c->count, 0, c->count, c->index, c->value };
 
     FAST_TRY(encode(k, c->chains[0], c->up, c->count, x, own));
-    const int64_t begin = fast_now(k->group->actor);
+    const int64_t begin = fast__steady_now(k->group->actor);
     FAST_TRY(fast__coder_pairs(c->up, own->data, own->size, s.index, s.value, &s.count));
     FAST_TRY(fast__charge_codec(k->group->actor, "decode", begin,
                                 SPARSE_OPERATIONS * (double)own->size, 3 * (double)own->size,

@@ -84,7 +84,7 @@ fast_err fast__coded_start(fast_coded *c, fast_coded_piece *p, int64_t step, dou
     fast_coded_figures *f;
     fast_coder *coder = fast__coded_whole(c, &chain, &f);
     fast_actor *actor = p->spread.collective.group->actor;
-    const int64_t begin = fast_now(actor);
+    const int64_t begin = fast__steady_now(actor);
     fast_buffer *buffer = NULL;
 
     FAST_TRY(fast_buffer_new(actor, fast__coder_bound(coder), &buffer));
@@ -92,7 +92,7 @@ fast_err fast__coded_start(fast_coded *c, fast_coded_piece *p, int64_t step, dou
                                       fast_buffer_data(buffer));
     fast__count(&f->bytes_in, p->count * (int64_t)sizeof *x);
     fast__count(&f->bytes_out, (int64_t)p->size);
-    p->spent_ns = fast_now(actor) - begin;
+    p->spent_ns = fast__steady_now(actor) - begin;
     return fast__allgatherv_start(&p->spread, &buffer, p->size);
 }
 
@@ -106,13 +106,13 @@ fast_err fast__coded_finish(fast_coded *c, fast_coded_piece *p, float *x, int64_
     fast_group *group = p->spread.collective.group;
     fast_actor *actor = group->actor;
 
-    FAST_TRY(
-        fast__charge_encode(actor, chain, fast_now(actor) - p->spent_ns, p->count, p->size, f));
+    FAST_TRY(fast__charge_encode(actor, chain, fast__steady_now(actor) - p->spent_ns, p->count,
+                                 p->size, f));
     for (int64_t r = 0; r < group->size; r++) {
         const fast_allgatherv_part *part = NULL;
 
         FAST_TRY(fast__allgatherv_wait(&p->spread, r, deadline, &part));
-        const int64_t begin = fast_now(actor);
+        const int64_t begin = fast__steady_now(actor);
         FAST_TRY(fast__coder_decode_part(coder, p->first, p->block_count, part->data, part->size,
                                          r ? FAST_DECODE_ADD : FAST_DECODE_SET, 1, x));
         fast__count(&f->bytes_dec, p->count * (int64_t)sizeof *x);

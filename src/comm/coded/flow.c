@@ -301,7 +301,7 @@ void fast_flow_reset(fast_flow *flow)
 fast_err fast__flow_encode(fast_flow *flow, fast_actor *actor, int64_t step, double progress,
                            const float *x, uint8_t *out, size_t *size_out)
 {
-    const int64_t begin = fast_now(actor);
+    const int64_t begin = fast__steady_now(actor);
     const int64_t work = flow->shadows ? 2 * flow->count : flow->count;
 
     FAST_ASSERT(!flow->options.decodes && x != NULL);
@@ -326,7 +326,7 @@ static fast_err count_decoding(const fast_flow *flow, fast_actor *actor, int64_t
 fast_err fast__flow_decode(fast_flow *flow, fast_actor *actor, const uint8_t *in, size_t size,
                            float scale, float *y)
 {
-    const int64_t begin = fast_now(actor);
+    const int64_t begin = fast__steady_now(actor);
 
     FAST_ASSERT(!flow->options.values && !flow->options.raw);
     FAST_TRY(fast__coder_decode(flow->coder, in, size, FAST_DECODE_ADD, scale, y));
@@ -337,7 +337,7 @@ fast_err fast__flow_decode(fast_flow *flow, fast_actor *actor, const uint8_t *in
 fast_err fast__flow_follow(fast_flow *flow, fast_actor *actor, const uint8_t *in, size_t size,
                            const float **out)
 {
-    const int64_t begin = fast_now(actor);
+    const int64_t begin = fast__steady_now(actor);
 
     FAST_ASSERT((flow->options.values || flow->options.raw) && flow->options.decodes);
     if (flow->shadows)

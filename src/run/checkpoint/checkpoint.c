@@ -547,8 +547,8 @@ static bool exchanges_at_end(const fast_run *run)
            (strcmp(sends, "weights") == 0 || strcmp(sends, "differences") == 0);
 }
 
-/* Say what keeps the resumed run from repeating to the bit: another engine, other measured choices,
- * another length. */
+/* Say why the resumed run does not repeat to the bit: another engine, other measured choices,
+ * another length, faults; or why it trains nothing. */
 static void note_changes(fast_run *run, const fast_tensors *tensors, const saved *s, bool changed)
 {
     char plan[32];
@@ -564,6 +564,11 @@ static void note_changes(fast_run *run, const fast_tensors *tensors, const saved
             run->text.resume_note, sizeof run->text.resume_note,
             "the engine's measured choices are not those of the checkpoint: the run continues, "
             "but not to the bit");
+    else if (run->step >= run->step_count && s->step_count != run->step_count)
+        snprintf(run->text.resume_note, sizeof run->text.resume_note,
+                 "the checkpoint is at step %lld and this run ends at step %lld: nothing is "
+                 "trained; give more steps or epochs to continue",
+                 (long long)run->step, (long long)run->step_count);
     else if (changed)
         snprintf(
             run->text.resume_note, sizeof run->text.resume_note,
@@ -580,6 +585,10 @@ static void note_changes(fast_run *run, const fast_tensors *tensors, const saved
             s->step == s->step_count && exchanges_at_end(run)
                 ? ", and the exchange of workers at the former end, inside a period, stays"
                 : "");
+    else if (run->config.faults[0])
+        snprintf(run->text.resume_note, sizeof run->text.resume_note,
+                 "the schedule of faults starts again, at time 0 of this run: it continues, but "
+                 "not to the bit where faults change the model");
 }
 
 /* The step of this run at which as many samples were seen as in `step` steps of the file's: with

@@ -397,6 +397,8 @@ fast_err fast__cut_next(fast_team_actor *self, bool canceled)
     fast__team_unlock(self);
     if (!join)
         return FAST_OK;
+    self->preprocess.next =
+        -1; /* batches are not saved: request them again, as a resumed run does */
     return t->rank == 0 ? lead(self) : follow(self, number);
 }
 

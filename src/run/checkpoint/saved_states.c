@@ -278,6 +278,12 @@ static fast_err take_all(fast_team *team)
         if (o->states[i].step == team->run->step && !team->actors[i])
             continue;
         name_of(team, i, ' ', name);
+        if (begun && !team->actors[i] && !team->strategy->synchronous)
+            return fast__fail(FAST_ENOTSUP,
+                              "strategy %s cannot be checkpointed in several processes: give "
+                              "save=FILE, which saves the weights also of a run that is stopped, "
+                              "or use threads or sim",
+                              team->strategy->name);
         if (begun && !team->actors[i])
             return fast__fail(FAST_EINVAL,
                               "%s is in another process, which did not send its state: give "
