@@ -219,6 +219,10 @@ static void failed_runs_name_who_crashed(void **state)
     assert_non_null(strstr(fast_run_json(run), "\"lost\": \"worker 1, worker 2\""));
     assert_non_null(strstr(fast_run_json(run), "\"params_hash\": null"));
     fast_run_close(run);
+    run = run_with("ps:slack=0,backup=1", "partition 0,1|2,3 at 1ms; crash 3 at 2s", &s, &err);
+    assert_int_not_equal(err, FAST_OK);
+    assert_non_null(strstr(fast_run_json(run), "\"lost\": \"worker 2, worker 3\""));
+    fast_run_close(run);
 }
 
 /* Users of a strategy know no groups: the error names the worker and what to use instead. */
