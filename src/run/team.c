@@ -589,8 +589,8 @@ static void note_unborn(fast_team *team)
     }
 }
 
-/* Did a worker of a run that failed end it? It crashed, or the failure that is told is its own or
- * names it; the others ended because of that. */
+/* Did a worker of a run that failed end it? It crashed, or it is missing to the actor whose failure
+ * is told, or blamed by it; the others ended because of that. */
 static bool is_cause(const fast_team *team, int64_t i)
 {
     const fast_actor *actor = team->place.world->actors[i];
@@ -601,7 +601,12 @@ static bool is_cause(const fast_team *team, int64_t i)
         return i == broken;
     if (actor && actor->err == FAST_ECANCELED)
         return true;
-    return failed >= 0 && team->place.world->actors[failed]->culprit == i;
+    if (failed < 0 || i == failed)
+        return false;
+    const fast_actor *witness = team->place.world->actors[failed];
+    const fast_peer *peer = fast__peer(witness, i);
+
+    return witness->culprit == i || peer->silent || (peer->down && !peer->ended);
 }
 
 /* Count the workers that were lost, and list as many as there is room for. */

@@ -21,6 +21,7 @@
  * whose id is not that of the get under way belongs to a get that was given up, and is dropped.
  */
 #include "space/space_form.h"
+#include "space/space_store.h"
 
 #include "tensor/vector.h"
 #include "transport/peers.h"
@@ -38,11 +39,8 @@ static fast_err check_owner(const fast_space *space, int64_t owner)
             "actor %lld refuses: it opened space \"%s\" with other tensors, owners or "
             "writers, or this actor opened it before",
             (long long)o->id, space->name);
-    if (o->gone) {
-        space->actor->culprit = fast__peers_culprit(space->actor, o->id);
-        return fast__fail(FAST_EPEER, "actor %lld, an owner of space \"%s\", has left it",
-                          (long long)o->id, space->name);
-    }
+    if (o->gone)
+        return fast__space_owner_left(space, owner);
     return space->task.err;
 }
 

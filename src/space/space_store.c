@@ -214,14 +214,15 @@ static fast_err wait_open(fast_space *space, int64_t owner, int64_t deadline)
     }
 }
 
-/* Fail because a local owner closed the space or ended. */
-static fast_err owner_left(fast_space *space, int64_t owner)
+fast_err fast__space_owner_left(const fast_space *space, int64_t owner)
 {
     const int64_t id = space->map.owners[owner].id;
+    char name[64];
+
     FAST_ASSERT(id >= 0 && id < fast_actor_count(space->actor));
     space->actor->culprit = fast__peers_culprit(space->actor, id);
-    return fast__fail(FAST_EPEER, "actor %lld, an owner of space \"%s\", has left it",
-                      (long long)id, space->name);
+    fast__actor_name(space->actor->world, id, name, sizeof name);
+    return fast__fail(FAST_EPEER, "%s, an owner of space \"%s\", has left it", name, space->name);
 }
 
 /* A local owner opens in its own time; after that the head does not change until it closes. */
@@ -245,7 +246,7 @@ fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline)
                           (long long)id, space->name);
     return state == FAST_SPACE_CLOSED ||
                    (owner != space->map.me && fast_member_is_down(space->actor, id))
-               ? owner_left(space, owner)
+               ? fast__space_owner_left(space, owner)
                : FAST_OK;
 }
 
@@ -337,7 +338,7 @@ fast_err fast__space_lock_update(fast_space *space, int64_t owner, int64_t tenso
     if (atomic_load(&head->state) == FAST_SPACE_OPEN)
         return FAST_OK;
     fast__space_unlock(space, owner, tensor, true);
-    return owner_left(space, owner);
+    return fast__space_owner_left(space, owner);
 }
 
 /* The wake-up is outside the lock: the next actor finds it free. */

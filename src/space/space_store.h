@@ -41,6 +41,8 @@ float *fast__space_values(const fast_space *space, int64_t owner, int64_t tensor
 /* Wait until a local owner has opened its store. FAST_EPEER if it left or ended, FAST_EINVAL if it
  * opened another space by that name, FAST_ETIMEDOUT. */
 fast_err fast__space_ready(fast_space *space, int64_t owner, int64_t deadline);
+/* Fail with FAST_EPEER because an owner closed the space or ended, and name it. */
+fast_err fast__space_owner_left(const fast_space *space, int64_t owner);
 
 /* Which of an actor's two parts waits for a lock. */
 enum { FAST_SPACE_PROGRAM = 0, FAST_SPACE_SERVICE = 1 };

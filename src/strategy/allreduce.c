@@ -20,10 +20,12 @@
  */
 #include "base/err.h"
 #include "comm/allreduces.h"
+#include "comm/collective.h"
 #include "strategy/overlap.h"
 #include "strategy/priority.h"
 #include "tensor/vector.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { OVERLAP_AUTO = 0, OVERLAP_YES = 1 };
@@ -163,8 +165,8 @@ static fast_err train_alone(fast_trainer *t)
     return fast_trainer_end(t);
 }
 
-/* The program of a worker: choose the variant, which all workers choose alike. */
-static fast_err worker(fast_trainer *t, const void *config)
+/* Choose the variant, which all workers choose alike, and train. */
+static fast_err train_chosen(fast_trainer *t, const void *config)
 {
     const allreduce_options *c = config;
     const bool coded = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
@@ -189,6 +191,23 @@ static fast_err worker(fast_trainer *t, const void *config)
     if (share_wanted(c, t->workers) && !coded)
         FAST_TRY(fast_trainer_share(t, &shared));
     return train(t, shared);
+}
+
+/* The program of a worker. After the loss of another it fails with the first error of the group,
+ * which is the cause, and says which strategies continue. */
+static fast_err worker(fast_trainer *t, const void *config)
+{
+    const fast_err err = train_chosen(t, config);
+    char why[FAST_DETAIL_MAX];
+
+    FAST_ASSERT(t->group != NULL);
+    if ((err != FAST_EPEER && err != FAST_ETIMEDOUT) || t->workers == 1)
+        return err;
+    snprintf(why, sizeof why, "%s", t->group->err ? t->group->detail : fast_error_detail());
+    return fast__fail(err,
+                      "%s; allreduce needs every worker: to continue without one use "
+                      "quorum:backup=1, ps or gossip",
+                      why);
 }
 
 /* Layers that travel as factors arrive from all other workers; sums are counted by the trainer. */

@@ -245,6 +245,28 @@ static void failed_runs_name_who_crashed(void **state)
     assert_non_null(strstr(fast_run_json(run), "\"lost\": \"worker 1, worker 2\""));
     assert_non_null(strstr(fast_run_json(run), "\"params_hash\": null"));
     fast_run_close(run);
+    run = run_with("ps:slack=0,backup=1", "partition 0,1|2,3 at 1ms; crash 3 at 2s", &s, &err);
+    assert_int_not_equal(err, FAST_OK);
+    assert_non_null(strstr(fast_run_json(run), "\"lost\": \"worker 2, worker 3\""));
+    fast_run_close(run);
+}
+
+/* Users of a strategy know no groups: the error names the worker and what to use instead. */
+static void allreduce_says_what_continues(void **state)
+{
+    static const char *const members[] = { "allreduce", "allreduce:overlap=yes,bucket=64",
+                                           "allreduce:priority=yes,bucket=64" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        story s;
+        fast_err err;
+        fast_run *run = run_with(members[i], "crash 2 at 1ms", &s, &err);
+
+        if (err != FAST_EPEER || !strstr(fast_error_detail(), "worker 2 is down; allreduce needs"))
+            fail_msg("%s: %s", members[i], fast_error_detail());
+        fast_run_close(run);
+    }
 }
 
 static int begin(void **state)
@@ -275,6 +297,7 @@ int main(void)
         cmocka_unit_test(backup_workers_name_the_missing),
         cmocka_unit_test(backup_workers_do_not_end_silently),
         cmocka_unit_test(failed_runs_name_who_crashed),
+        cmocka_unit_test(allreduce_says_what_continues),
     };
 
     return cmocka_run_group_tests(tests, begin, end);
