@@ -87,7 +87,8 @@ typedef struct fast_result {
                                strategy does not tell */
     double momentum_error; /* its standard error */
     int64_t workers_lost;  /* workers that did not come to the end: they crashed, failed, or no
-                               longer answer; where they are most, the model is of little use */
+                               longer answer; where they are most, the model is of little use. Of a
+                               run that failed: those that crashed and the one it blames */
     bool canceled;         /* fast_run_cancel() ended it; a checkpoint was saved where asked */
     const char *stop; /* why it ended: "done", "target","patience" (no better model for that many
                                 evaluations), "canceled", "diverged" (the loss is not a finite

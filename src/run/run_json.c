@@ -165,7 +165,7 @@ static void put_verdict(json_t **o, const fast_run *run, const fast_result *r)
     fast__json_set(o, "usable", json_boolean(!why));
     if (why)
         put_text(o, "unusable", why);
-    if (run->text.lost[0] && r->stop[0]) /* in a run that failed all end, and the error names one */
+    if (run->text.lost[0])
         put_text(o, "lost", run->text.lost);
 }
 
@@ -241,7 +241,8 @@ fast_err fast__run_json_result(const fast_run *run, char **out)
 
     FAST_ASSERT(out != NULL);
     put_job(&o, run, r);
-    fast__json_set(&o, "params_hash", fast__json_hash(r->params_hash));
+    /* A run that failed has no trained model: its replicas are lost. */
+    fast__json_set(&o, "params_hash", fast__json_hash(r->stop[0] ? r->params_hash : 0));
     fast__json_set(&o, "plan_hash", fast__json_hash(r->plan_hash));
     put_int(&o, "memory_peak", r->memory_peak);
     put_text(&o, "stop", r->stop[0] ? r->stop : "failed");

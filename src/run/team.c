@@ -589,12 +589,25 @@ static void note_unborn(fast_team *team)
     }
 }
 
-/* Count the workers that did not come to the end, and list as many as there is room for. Those that
- * are not told as failures of this process are told here. */
-static void count_lost(fast_team *team)
+/* Did a worker of a run that failed end it? It crashed, or the failure that is told is its own or
+ * names it; the others ended because of that. */
+static bool is_cause(const fast_team *team, int64_t i)
+{
+    const fast_actor *actor = team->place.world->actors[i];
+    const int64_t failed = first_failure(team);
+    const long long broken = atomic_load(&team->stop.broken);
+
+    if (broken >= 0)
+        return i == broken;
+    if (actor && actor->err == FAST_ECANCELED)
+        return true;
+    return failed >= 0 && team->place.world->actors[failed]->culprit == i;
+}
+
+/* Count the workers that were lost, and list as many as there is room for. */
+static void count_lost(fast_team *team, bool (*is_one)(const fast_team *team, int64_t i))
 {
     fast_run *run = team->run;
-    char text[sizeof run->text.lost + 64];
     size_t used = 0;
 
     run->result.workers_lost = 0;
@@ -602,7 +615,7 @@ static void count_lost(fast_team *team)
     for (int64_t i = 0; i < team->workers; i++) {
         char name[64];
 
-        if (!is_lost(team, i))
+        if (!is_one(team, i))
             continue;
         run->result.workers_lost++;
         fast__actor_name(team->place.world, i, name, sizeof name);
@@ -610,7 +623,15 @@ static void count_lost(fast_team *team)
             used += (size_t)snprintf(run->text.lost + used, sizeof run->text.lost - used, "%s%s",
                                      used ? ", " : "", name);
     }
-    if (!used || first_failure(team) >= 0)
+}
+
+/* Tell which workers did not come to the end, where no failure of this process tells it. */
+static void tell_missing(fast_team *team)
+{
+    fast_run *run = team->run;
+    char text[sizeof run->text.lost + 64];
+
+    if (!run->text.lost[0] || first_failure(team) >= 0)
         return;
     snprintf(text, sizeof text, "workers that did not come to the end: %s", run->text.lost);
     fast__run_tell(run, FAST_EVENT_NOTE, text);
@@ -637,7 +658,8 @@ static fast_err run_world(fast_team *team)
         err = fast__world_run(team->place.world, &result);
         ran = true;
         note_unborn(team);
-        count_lost(team);
+        count_lost(team, is_lost);
+        tell_missing(team);
         run->progress.times.start_ns = 0;
         run->progress.times.total_ns += result.time_ns;
         fast__run_forecast(run);
@@ -656,6 +678,8 @@ static fast_err run_world(fast_team *team)
         fast__run_tell(run, FAST_EVENT_NOTE, fast_error_detail());
         err = FAST_OK;
     }
+    if (ran && err)
+        count_lost(team, is_cause);
     close_world(team);
     return err;
 }

@@ -205,11 +205,12 @@ static fast_err model_of(fast_trainer *t, const tree_node *p, const fast_msg *ms
     return FAST_OK;
 }
 
-/* Refuse a message that is no neighbour's model: one of a snapshot may be forged. */
+/* Refuse a message that is no model: one of a snapshot may be forged. Where edges have a direction
+ * it may come from any worker, and only flows tell senders apart. */
 static fast_err check_model(const fast_trainer *t, const tree_node *p, const fast_msg *msg)
 {
     const int64_t rank = fast_actor_index(t->actor, msg->from);
-    bool known = false;
+    bool known = !p->to;
 
     FAST_ASSERT(t->count > 0);
     for (int64_t i = 0; i < p->degree; i++)

@@ -154,7 +154,8 @@ static fast_err find_receivers(fast_partial *sh, int64_t round, const int64_t **
     n->count = fast_topology_out(t->topology, round, t->rank, n->ranks, n->weights, &n->self);
     *ranks_out = n->ranks;
     *count_out = n->count;
-    /* A worker that has finished is no crashed one: the graph needs it no more. */
+    /* A worker that has finished is no crashed one; until its last message arrives it looks so,
+     * and is sent past too. */
     for (int64_t i = 0; i < n->count; i++)
         crashed = crashed || (fast_member_is_down(t->actor, t->worker_ids[n->ranks[i]]) &&
                               !sh->in.last[n->ranks[i]]);

@@ -42,6 +42,7 @@
 #include "space/space.h"
 #include "strategy/ps.h"
 #include "tensor/vector.h"
+#include "transport/mailbox.h"
 #include "transport/transport.h"
 
 #include <math.h>
@@ -116,38 +117,51 @@ fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c)
 }
 
 /* With backup workers, when too few are left for an update: true if a missing worker crashed, and
- * may restart; otherwise all missing workers have stopped. */
+ * may restart, or if the news of their ends are not here yet; otherwise all missing workers have
+ * stopped. */
 static bool may_come_back(ps_writer *wr)
 {
+    const fast_trainer *t = wr->t;
+    int64_t ended = 0;
     fast_member member;
 
     FAST_ASSERT(wr->too_few);
-    while (fast_member_next(wr->t->actor, &member))
-        wr->lost = wr->lost || (member.down && !member.ended && member.id < wr->t->workers);
-    return wr->lost;
+    while (fast_member_next(t->actor, &member))
+        wr->lost = wr->lost || (member.down && !member.ended && member.id < t->workers);
+    for (int64_t i = 0; i < t->workers; i++)
+        ended += i != t->rank && fast__peer(t->actor, t->worker_ids[i])->ended;
+    return wr->lost || ended <= wr->c->backup;
 }
 
-/* With backup workers, after a read that waited in vain for a missing worker: name that one, since
- * all that are left wait for each other. */
+/* With backup workers, when too few are left for an update and those that are left would wait for
+ * each other: name one that is missing and did not come to its end. */
 static fast_err name_missing(const ps_writer *wr)
 {
     fast_trainer *t = wr->t;
     const int64_t n = fast__ps_batch(wr->c, wr->writer_count);
     int64_t missing = 0, first = -1;
+    bool left = false;
 
     FAST_ASSERT(wr->c->backup > 0);
-    for (int64_t i = t->workers - 1; i >= 0; i--)
-        if (i != t->rank && fast_member_is_down(t->actor, t->worker_ids[i])) {
-            first = i;
-            missing++;
-        }
-    if (first < 0)
+    for (int64_t i = t->workers - 1; i >= 0; i--) {
+        if (i == t->rank || !fast_member_is_down(t->actor, t->worker_ids[i]))
+            continue;
+        const fast_peer *peer = fast__peer(t->actor, t->worker_ids[i]);
+
+        if (peer->ended && peer->err == FAST_OK)
+            continue;
+        first = i;
+        left = peer->ended;
+        missing++;
+    }
+    if (missing <= wr->c->backup)
         return FAST_OK;
     t->actor->culprit = t->worker_ids[first];
     return fast__fail(FAST_ETIMEDOUT,
                       "a round takes the gradients of %lld of %lld workers, and %lld are missing: "
-                      "worker %lld is down",
-                      (long long)n, (long long)t->workers, (long long)missing, (long long)first);
+                      "worker %lld %s",
+                      (long long)n, (long long)t->workers, (long long)missing, (long long)first,
+                      left ? "has left" : "is down");
 }
 
 fast_err fast__ps_set_clock(ps_writer *wr, int64_t clock)
@@ -216,6 +230,8 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
         *out = PS_STEP;
     else if (may_come_back(wr))
         *out = PS_WAIT;
+    else
+        return name_missing(wr); /* those that stopped leave nobody missing */
     return FAST_OK;
 }
 

@@ -86,16 +86,21 @@ job.send_signal(signal.SIGINT)
 out, said = job.communicate(timeout=QUICK)
 check(job.returncode == 75, "the script: exit code", job.returncode, said)
 
-# A rank that hangs for good: the others of an asynchronous run come to the end, with the result and its exit code.
-job = start([*launcher, "3", fast, *SMALL, "--workers", "3", "--transport", "mpi", "--strategy", "gossip_async",
-             "--steps", "4000", "--evaluate", "no", "--timeout", "1.5", "--json"])
-ranks = []
-while len(ranks) < 3 and job.poll() is None:
-    ranks = [int(pid) for pid in open(f"/proc/{job.pid}/task/{job.pid}/children").read().split()]
+# A rank that hangs for good, in the middle: the others of an asynchronous run come to the end, with the result and its
+# exit code.
+with open("hang.err", "w") as errors:
+    job = subprocess.Popen([*launcher, "3", fast, *SMALL, "--workers", "3", "--transport", "mpi", "--strategy",
+                            "gossip_async", "--steps", "16000", "--evaluate", "500steps", "--timeout", "1.5", "--json"],
+                           env=env, text=True, stdout=subprocess.PIPE, stderr=errors)
+for _ in range(QUICK * 50):
+    if "step 500/" in open("hang.err").read():
+        break
     time.sleep(0.02)
-time.sleep(1)
+ranks = [int(pid) for pid in open(f"/proc/{job.pid}/task/{job.pid}/children").read().split()]
+check(len(ranks) == 3, "the ranks of mpirun:", ranks, open("hang.err").read())
 os.kill(ranks[2], signal.SIGSTOP)
-out, said = job.communicate(timeout=QUICK)
+out, _ = job.communicate(timeout=QUICK)
+said = open("hang.err").read()
 check(job.returncode == 0 and json.loads(out)["workers_lost"] == 1, "a hung rank: exit code", job.returncode, said)
 check("worker 2 does not answer" in said, said)
 

@@ -210,6 +210,43 @@ static void backup_workers_name_the_missing(void **state)
     fast_run_close(run);
 }
 
+/* Messages of a server do not arrive at two workers, which give up; the others are too few. */
+static void backup_workers_do_not_end_silently(void **state)
+{
+    static const char *const members[] = { "ps:slack=0,backup=1", "ps:slack=0,backup=1,servers=2",
+                                           "ps:slack=0,backup=1,servers=2" };
+    static const char *const faults[] = { "partition 0>2,3 at 1ms", "partition 0>2,3 at 1ms",
+                                          "partition 1>2,3 at 1ms" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        story s;
+        fast_err err;
+        fast_run *run = run_with(members[i], faults[i], &s, &err);
+
+        if (!err || !strstr(fast_error_detail(), i == 0 ? "2 are missing: worker 2 " : "worker 2"))
+            fail_msg("%s, %s: %s", members[i], faults[i], err ? fast_error_detail() : s.notes);
+        assert_non_null(strstr(fast_run_json(run), "\"usable\": false"));
+        fast_run_close(run);
+    }
+}
+
+/* A run that failed counts and names those that crashed, not all that ended because of them; it
+ * has no model whose hash could be compared. */
+static void failed_runs_name_who_crashed(void **state)
+{
+    story s;
+    fast_err err;
+    fast_run *run = run_with("allreduce", "crash 1 at 1ms; crash 2 at 1ms", &s, &err);
+
+    (void)state;
+    assert_int_not_equal(err, FAST_OK);
+    assert_int_equal(fast_run_result(run)->workers_lost, 2);
+    assert_non_null(strstr(fast_run_json(run), "\"lost\": \"worker 1, worker 2\""));
+    assert_non_null(strstr(fast_run_json(run), "\"params_hash\": null"));
+    fast_run_close(run);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -236,6 +273,8 @@ int main(void)
         cmocka_unit_test(the_healthy_ones_continue),
         cmocka_unit_test(most_workers_are_lost),
         cmocka_unit_test(backup_workers_name_the_missing),
+        cmocka_unit_test(backup_workers_do_not_end_silently),
+        cmocka_unit_test(failed_runs_name_who_crashed),
     };
 
     return cmocka_run_group_tests(tests, begin, end);

@@ -30,24 +30,18 @@ typedef struct worker_cost {
     double completeness; /* as measured, not divided */
 } worker_cost;
 
-/* Train three steps; the data is the same for all numbers of workers. */
+/* Train three steps; each worker has eight samples, whatever their number. */
 static worker_cost train(const char *system, int64_t workers)
 {
-    char name[64], count[32];
-    const char *options[] = { "model=mlp:hidden=4",
-                              "data=digits:train=2400,test=16",
-                              "engine=ref",
-                              "plan=no",
-                              "transport=sim",
-                              "batch=2",
-                              "steps=3",
-                              "evaluate=end",
-                              name,
-                              count,
-                              NULL };
+    char name[64], count[32], data[64];
+    const char *options[] = {
+        "model=mlp:hidden=4", data, "engine=ref", "plan=no", "transport=sim", "batch=2", "steps=3",
+        "evaluate=end",       name, count,        NULL
+    };
     fast_run *run = NULL;
 
     snprintf(name, sizeof name, "system=%s", system);
+    snprintf(data, sizeof data, "data=digits:train=%lld,test=16", (long long)(8 * workers));
     snprintf(count, sizeof count, "workers=%lld", (long long)workers);
     if (fast_run_open(options, &run))
         fail_msg("%s: %s", system, fast_error_detail());

@@ -101,14 +101,23 @@ void fast_topology_free(fast_topology *topology)
 
 /* Circulant. */
 
+/* Return the numbers of ranks in the pass that a step belongs to, then the ranks of numbers; NULL
+ * where a rank is its own number. */
+static const uint32_t *numbers_of(const fast_topology *topology, int64_t step)
+{
+    FAST_ASSERT(topology->steps > 0);
+    const int64_t pass = topology->numberings ? step / topology->steps % topology->numberings : 0;
+
+    return topology->number ? topology->number + 2 * pass * topology->size : NULL;
+}
+
 /* The peers of a rank: at the offsets of the step, from its number in this pass. */
 static int64_t circulant_peers(const fast_topology *topology, int64_t step, int64_t rank, bool in,
                                int64_t *ranks, double *weights, double *self_out)
 {
     FAST_ASSERT(topology->period > 0);
     const int64_t t = step % topology->steps;
-    const int64_t pass = topology->numberings ? step / topology->steps % topology->numberings : 0;
-    const uint32_t *number = topology->number ? topology->number + 2 * pass * topology->size : NULL;
+    const uint32_t *number = numbers_of(topology, step);
     const int64_t own = number ? number[rank] : rank;
     const int64_t *offset = topology->offset + topology->offset_start[t];
     const int64_t count = topology->offset_start[t + 1] - topology->offset_start[t];
@@ -126,17 +135,22 @@ static int64_t circulant_peers(const fast_topology *topology, int64_t step, int6
     return count;
 }
 
-/* Peer i of a rank: its own number plus offset i of the step, in the order of circulant_peers().
- * Constant time, however many peers the rank has. */
+/* Peer i of a rank, in the order of circulant_peers(). Constant time, however many peers the rank
+ * has. */
 static int64_t circulant_out_at(const fast_topology *topology, int64_t step, int64_t rank,
                                 int64_t i, int64_t *count_out)
 {
     FAST_ASSERT(topology->period > 0);
-    const int64_t *start = topology->offset_start + step % topology->period;
+    const uint32_t *number = numbers_of(topology, step);
+    const int64_t *start = topology->offset_start + step % topology->steps;
     const int64_t count = start[1] - start[0];
 
     *count_out = count;
-    return count ? (rank + topology->offset[start[0] + i % count]) % topology->size : -1;
+    if (count == 0)
+        return -1;
+    const int64_t peer = (number ? number[rank] : rank) + topology->offset[start[0] + i % count];
+
+    return number ? number[topology->size + peer % topology->size] : peer % topology->size;
 }
 
 static const fast_shape circulant = { circulant_peers, circulant_out_at };

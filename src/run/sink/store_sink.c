@@ -500,7 +500,7 @@ static void fill_last(fast_run *run, fast_err err)
     row->divergence = r->divergence;
     snprintf(sink->end.params_hash, sizeof sink->end.params_hash, "%016llx",
              (unsigned long long)r->params_hash);
-    row->params_hash = sink->end.params_hash;
+    row->params_hash = r->stop[0] ? sink->end.params_hash : NULL; /* failed: no trained model */
     row->weights = find_file(run->config.save, sink->end.weights);
     row->trace = find_file(run->config.trace, sink->end.trace);
     row->dropped = sink->feed.dropped;
