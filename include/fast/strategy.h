@@ -357,7 +357,7 @@ typedef struct fast_strategy {
                                    the run may have a codec */
     const char *topology; /* default topology; NULL if it uses none */
     const char *sends;    /* "gradients", "weights" or "differences"; "values": weights in
-                                   messages that may be lost; "nothing" */
+                                   messages that may be lost; "fragments": no codec; "nothing" */
     const char *answers;  /* kind of the replies, encoded by codec_down: "weights", "slices" of
                                    weights, "values", "sums" of the vectors sent, or "nothing".
                                    NULL: replies are sums over all workers */

@@ -425,8 +425,7 @@ static int finish_canceled(train_show *show, int argc, char **argv)
         if (err == FAST_ENOTSUP) { /* nobody asked for one */
             fprintf(show->progress.file,
                     "stopped after step %lld; the strategy has more state than a checkpoint holds: "
-                    "the run "
-                    "cannot be resumed\n",
+                    "the run cannot be resumed; --save FILE saves the weights of a stopped run\n",
                     (long long)r->steps);
             return CLI_CANCELED;
         }

@@ -46,15 +46,25 @@ static void print_flag(cli_page *page, const fast_option *option)
     cli_page_row(page, 2, 26, flag, text);
 }
 
-/* Print the options of a run, group by group; groups without any are left out. The last group,
- * whose names are NULL, takes the options that no other group names. */
-static void print_groups(cli_page *page, const fast_option *options)
+/* Is an option of this name one of the command's own flags, which win? */
+static bool is_own_flag(const fast_option *flags, const char *name)
+{
+    for (; flags && flags->name; flags++)
+        if (strcmp(flags->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Print the options of a run, group by group, without those that are `flags` of the command too;
+ * groups without any are left out. The last group, whose names are NULL, takes the options that no
+ * other group names. */
+static void print_groups(cli_page *page, const fast_option *options, const fast_option *flags)
 {
     for (const cli_group *group = cli_groups;; group++) {
         bool titled = false;
 
         for (const fast_option *option = options; option->name; option++) {
-            if (cli_group_of(option) != group)
+            if (cli_group_of(option) != group || is_own_flag(flags, option->name))
                 continue;
             if (!titled)
                 cli_page_title(page, group->title);
@@ -91,7 +101,7 @@ static void print_command(cli_page *page, const cli_command *command)
             print_flag(page, option);
     }
     if (part && part->options)
-        print_groups(page, part->options);
+        print_groups(page, part->options, command->flags);
     if (command->kind) {
         fputc('\n', page->out);
         const bool simulates = strcmp(command->kind, "simulate") == 0;

@@ -99,8 +99,8 @@ void fast__run_codec_close(fast_run *run)
     run->codecs.up = run->codecs.down = NULL;
 }
 
-/* A strategy that has nothing to do with codecs. */
-static fast_err refuse(const fast_run *run, const fast_strategy *strategy)
+/* Refuse codecs with a strategy that does not encode `what` it sends. */
+static fast_err refuse(const fast_run *run, const fast_strategy *strategy, const char *what)
 {
     const bool up = is_coded(run);
     const char *option = up ? "codec" : "codec_down";
@@ -117,7 +117,7 @@ static fast_err refuse(const fast_run *run, const fast_strategy *strategy)
                           strategy->name, option, text);
     return fast__fail(FAST_EINVAL,
                       "strategy %s does not encode the %s that it sends; leave out %s=%s",
-                      strategy->name, strategy->sends ? strategy->sends : "vectors", option, text);
+                      strategy->name, what ? what : "vectors", option, text);
 }
 
 /* Momentum is for gradients, and of the codecs and the rule one has it. */
@@ -244,8 +244,8 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
 
     if (!encodes(run))
         return FAST_OK;
-    if (!strategy->uses_codec)
-        return refuse(run, strategy);
+    if (!strategy->uses_codec || (what && strcmp(what, "fragments") == 0))
+        return refuse(run, strategy, what);
     if (answers && strcmp(run->config.codec_sum, "auto") != 0)
         return fast__fail(FAST_EINVAL,
                           "codec_sum=%s is how workers sum their messages, and those of strategy "
@@ -260,6 +260,21 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
     FAST_TRY(check_votes(run, strategy, what));
     FAST_TRY(check_shares(run, strategy, !answers));
     return answers ? check_answers(run, strategy, what, answers) : fast__coded_check(&options);
+}
+
+fast_err fast__codec_check_directed(const fast_run *run, const fast_strategy *strategy,
+                                    const void *config)
+{
+    const char *what = strategy->sends_by ? strategy->sends_by(config) : strategy->sends;
+
+    if (!encodes(run) || run->config.workers == 1 || !what || strcmp(what, "weights") != 0 ||
+        (fast__chain_traits(run->codecs.up) & fast__chain_traits(run->codecs.down) &
+         FAST_CODEC_LOSSLESS))
+        return FAST_OK;
+    return fast__fail(FAST_EINVAL,
+                      "%s: a lossy codec conserves the mean on a directed graph only with masses; "
+                      "give push=yes or an undirected topology",
+                      strategy->name);
 }
 
 fast_err fast__codec_sum_new(const fast_run *run, int64_t rank, fast_coded **out)

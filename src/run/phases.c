@@ -146,8 +146,10 @@ static fast_err open_phase(fast_team *team, const char *spec, const char *topolo
                                    c->workers, (uint64_t)c->seed, &phase->topology));
     /* The weights of undirected graphs are right by construction. */
     if (strategy->mixes && strategy->mixes(phase->config) &&
-        fast_topology_is_directed(phase->topology))
+        fast_topology_is_directed(phase->topology)) {
         FAST_TRY(fast_topology_check(phase->topology));
+        FAST_TRY(fast__codec_check_directed(team->run, strategy, phase->config));
+    }
     if (phase->servers > team->servers)
         team->servers = phase->servers;
     return FAST_OK;

@@ -238,6 +238,9 @@ fast_err fast__run_codec_open(fast_run *run);
 void fast__run_codec_close(fast_run *run);
 /* The codecs of the current phase. */
 fast_codec_pair fast__run_codecs(const fast_run *run);
+/* FAST_EINVAL where mixing over a directed graph would not conserve the mean with these codecs. */
+fast_err fast__codec_check_directed(const fast_run *run, const fast_strategy *strategy,
+                                    const void *config);
 /* FAST_EINVAL, with the reason, where the codecs do not fit the messages of a strategy. */
 fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *strategy,
                                     const void *config);

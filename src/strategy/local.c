@@ -504,6 +504,15 @@ static fast_err worker(fast_trainer *t, const void *config)
     return train(t, c, &o);
 }
 
+/* Weights, or fragments of them, which are sent without a codec. */
+static const char *sends(const void *config)
+{
+    const local_config *c = config;
+
+    FAST_ASSERT(c != NULL && c->fragments >= 1);
+    return c->fragments > 1 ? "fragments" : "weights";
+}
+
 const fast_strategy fast__strategy_local = {
     .name = "local",
     .summary = "periodic averaging: local steps, then the mean of all models",
@@ -514,6 +523,7 @@ const fast_strategy fast__strategy_local = {
     .uses_codec = true,
     .sends = "weights",
     .exclusions = exclusions,
+    .sends_by = sends,
     .check = check,
     .worker = worker,
 };

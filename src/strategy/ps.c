@@ -73,6 +73,7 @@
 #include "tensor/vector.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const fast_option options[] = {
@@ -228,7 +229,30 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
     return FAST_OK;
 }
 
-/* Refuse periods that do not fit each other, and numbers that do not fit the workers. */
+/* Does a rule of this library need whole layers, or the norm of the whole gradient? */
+static bool needs_whole(const char *optimizer)
+{
+    static const char *const rules[] = { "lars", "lamb", "muon" };
+    const char *clip = strstr(optimizer, "clip_norm=");
+    const size_t length = strcspn(optimizer, ":");
+
+    FAST_ASSERT(length > 0);
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (strlen(rules[i]) == length && strncmp(rules[i], optimizer, length) == 0)
+            return true;
+    return clip && strtod(clip + strlen("clip_norm="), NULL) > 0;
+}
+
+/* FAST_EINVAL: servers cannot apply the rule to gradients. */
+static fast_err refuse_rule(void)
+{
+    return fast__fail(FAST_EINVAL, "ps: a server holds a range of the model, and this optimizer "
+                                   "needs whole layers or the whole gradient; use "
+                                   "send=differences, or another one, like momentum or adam");
+}
+
+/* Refuse periods that do not fit each other, numbers that do not fit the workers, and rules that
+ * servers cannot apply. */
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
     const ps_config *c = config;
@@ -249,18 +273,19 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
                           "ps: differences are to the weights that were read: fetch=%lld and "
                           "push=%lld must be equal",
                           (long long)c->fetch, (long long)c->push);
+    if (c->send == PS_SEND_GRADIENTS && optimizer && needs_whole(optimizer))
+        return refuse_rule();
     return check_counts(c, workers);
 }
 
-/* Refuse a rule that needs norms of more than the range of the model that a server holds. */
+/* Refuse a rule that needs more than the range of the model that a server holds: one of the caller,
+ * whose name check() does not know. */
 static fast_err check_rule(const fast_trainer *t, const ps_config *c)
 {
     FAST_ASSERT(t->count > 0);
     if (c->send != PS_SEND_GRADIENTS || fast_trainer_can_update_range(t))
         return FAST_OK;
-    return fast__fail(FAST_EINVAL, "ps: a server holds a range of the model, and this optimizer "
-                                   "needs norms of whole layers or of all; use send=differences, "
-                                   "or one without norms");
+    return refuse_rule();
 }
 
 /* Refuse a value bound where gradients or weights are not sent as they are. */

@@ -289,6 +289,8 @@ fast_err fast__coded_check(const fast_coded_options *o)
         fast_sparse_plan plan;
 
         FAST_TRY(fast__coded_way_parse(o->sum, &way, &plan));
+        if (way >= FAST_CODED_SPARSE && way <= FAST_CODED_MERGED)
+            FAST_TRY(check_way(o, way, codec && codec->pairs));
     }
     if (o->feedback == FAST_FEEDBACK_EF21 &&
         ((codec && codec->rounds) || (fast__chain_traits(o->up) & FAST_CODEC_VOTES) ||
