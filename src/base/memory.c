@@ -79,7 +79,7 @@ int64_t fast__alloc_largest(void)
 static void count_request(int64_t bytes)
 {
     fault_count++;
-    size_sum += bytes;
+    size_sum = bytes > INT64_MAX - size_sum ? INT64_MAX : size_sum + bytes;
     size_largest = bytes > size_largest ? bytes : size_largest;
 }
 

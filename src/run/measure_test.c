@@ -382,6 +382,8 @@ static void free_links_are_forecast(void **state)
                                            "quorum", "gossip",     "allreduce:overlap=no" };
 
     (void)state;
+    if (BRIEF) /* latency is too much of a small model's step */
+        skip();
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
         forecast(members[i], "cluster=ethernet-1g:contention=no", 0.15);
     forecast("elastic", "cluster=ethernet-1g:contention=no", 0.3);

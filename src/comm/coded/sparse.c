@@ -170,7 +170,8 @@ static void add_dense(int64_t size, const sparse_stream *a, const sparse_stream 
 {
     FAST_ASSERT(size >= 0 && y);
     if (a->dense && b->dense) {
-        memcpy(y, a->value, (size_t)size * sizeof *y);
+        if (size > 0)
+            memcpy(y, a->value, (size_t)size * sizeof *y);
         fast__vector_add(size, b->value, y);
     } else if (a->dense || b->dense) {
         add_entries(size, a->dense ? a->value : b->value, a->dense ? b : a, y);

@@ -170,10 +170,14 @@ static uint64_t bits_of(fast_isa isa)
     return hash(hash(hash(h, N, z), C, one), C * C, sum);
 }
 
-/* Registers of 4, 8 and 16 floats, on any processor, sum in one order. */
+/* Registers of 4, 8 and 16 floats, on any processor, sum in one order. Builds that optimise less
+ * contract other products and sums, and have other bits. */
 static void test_same_bits(void **state)
 {
     (void)state;
+#if !defined __OPTIMIZE__ || (defined FAST_SLOW && !defined __aarch64__)
+    skip();
+#endif
 #ifdef __aarch64__
     assert_int_equal(bits_of(FAST_ISA_BASE), SAME_BITS);
 #endif
