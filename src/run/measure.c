@@ -81,7 +81,7 @@ void fast__measure_begin(fast_team *team)
         atomic_store(&self->measures.pause_ns, 0);
         atomic_store(&self->measures.end_ns, 0);
     }
-    team->measures.pause_before_ns = team->run->progress.times.pause_ns;
+    team->measures.pause_before_ns = fast__counted(&team->run->progress.times.pause_ns);
     team->measures.live = true;
 }
 
@@ -149,7 +149,8 @@ fast_tally fast__measure_tally(const fast_team *team, int64_t i)
     const fast_counters *c = &actor->counters;
     const int64_t end = fast__counted(&self->measures.end_ns);
     const int64_t pause = fast__counted(&self->measures.pause_ns);
-    const int64_t evaluation = run->progress.times.pause_ns - team->measures.pause_before_ns;
+    const int64_t evaluation =
+        fast__counted(&run->progress.times.pause_ns) - team->measures.pause_before_ns;
 
     const fast_counters *times = end ? &self->measures.end : c;
 

@@ -40,7 +40,7 @@ void fast__run_measure(fast_run *run)
     int64_t total = times->total_ns;
     if (times->start_ns)
         total += fast__run_now(run) - times->start_ns;
-    const int64_t training = total - times->pause_ns;
+    const int64_t training = total - fast__counted(&times->pause_ns);
     r->time_s = (double)total * 1e-9;
     r->compute_s = (double)times->compute_ns * 1e-9;
     r->virtual_time_s = run->clock.is_virtual ? r->time_s : NAN;

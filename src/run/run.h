@@ -13,6 +13,7 @@
 #include "rule/rule.h"
 #include "rule/schedule.h"
 #include "run/run_evaluation.h"
+#include "transport/transport.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -173,15 +174,15 @@ typedef struct fast_run_sums {
 
 /* Where the time of this process went. */
 typedef struct fast_run_times {
-    int64_t start_ns;    /* of the current call of fast_run_train(); 0 between calls */
-    int64_t compute_ns;  /* in gradients and updates */
-    int64_t pause_ns;    /* evaluation and saving, which samples_per_s leaves out */
-    int64_t evaluate_ns; /* the part of it that is evaluation */
-    int64_t evaluations; /* their number */
-    int64_t tested_ns;   /* that the last of them took, by the machine's clock */
-    int64_t total_ns;    /* of finished calls of fast_run_train() */
-    int64_t samples;     /* trained by this process */
-    int64_t wall_ns;     /* of finished calls, by the machine's clock */
+    int64_t start_ns;      /* of the current call of fast_run_train(); 0 between calls */
+    int64_t compute_ns;    /* in gradients and updates */
+    fast_counter pause_ns; /* evaluation and saving, which samples_per_s leaves out */
+    int64_t evaluate_ns;   /* the part of it that is evaluation */
+    int64_t evaluations;   /* their number */
+    int64_t tested_ns;     /* that the last of them took, by the machine's clock */
+    int64_t total_ns;      /* of finished calls of fast_run_train() */
+    int64_t samples;       /* trained by this process */
+    int64_t wall_ns;       /* of finished calls, by the machine's clock */
 } fast_run_times;
 
 /* Texts that a run owns. */

@@ -147,7 +147,7 @@ static fast_err save(fast_run *run, const char *path)
 {
     const int64_t begin_ns = fast__run_now(run);
     const fast_err err = fast__checkpoint_save(run, path);
-    run->progress.times.pause_ns += fast__run_now(run) - begin_ns;
+    fast__count(&run->progress.times.pause_ns, fast__run_now(run) - begin_ns);
     if (err)
         return err;
     run->progress.step_saved = run->step;

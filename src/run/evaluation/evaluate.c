@@ -121,7 +121,7 @@ static fast_err evaluate_set(fast_run *run, bool validation)
         FAST_TRY(run->learner->ops->evaluate(run->learner, &evaluation));
     const int64_t spent_ns = fast__run_now(run) - begin_ns;
     times->tested_ns = fast__run_wall() - wall_ns;
-    times->pause_ns += spent_ns;
+    fast__count(&times->pause_ns, spent_ns);
     times->evaluate_ns += spent_ns;
     times->evaluations++;
     run->evaluation.validated = validation;
