@@ -3,6 +3,8 @@
 
 #include "fast/comm.h"
 
+#include <stdatomic.h>
+
 /*
  * Cuts: consistent snapshots of asynchronous teams, and their resume. cut.c has the protocol.
  */
@@ -11,16 +13,16 @@ struct fast_team_actor;
 
 /* The cut of a team, guarded by its mutex but for `on`. */
 typedef struct fast_cut {
-    bool on;        /* the actors of this world can be cut; constant while they run */
-    bool open;      /* workers join before their next step */
-    bool resuming;  /* the first one of a resumed run: actors take over their state */
-    bool last;      /* a canceled run was cut, and stops */
-    bool failed;    /* a note has said that a cut was given up */
-    int64_t at;     /* steps that a worker has taken when it joins, at least */
-    int64_t dues;   /* checkpoints that were due so far */
-    int64_t number; /* of the cut, from 1 */
-    int64_t begun;  /* workers that have come to their first step */
-    int64_t left;   /* workers that take no further step */
+    bool on;          /* the actors of this world can be cut; constant while they run */
+    atomic_bool open; /* workers join before their next step; written under the mutex */
+    bool resuming;    /* the first one of a resumed run: actors take over their state */
+    bool last;        /* a canceled run was cut, and stops */
+    bool failed;      /* a note has said that a cut was given up */
+    int64_t at;       /* steps that a worker has taken when it joins, at least */
+    int64_t dues;     /* checkpoints that were due so far */
+    int64_t number;   /* of the cut, from 1 */
+    int64_t begun;    /* workers that have come to their first step */
+    int64_t left;     /* workers that take no further step */
 } fast_cut;
 
 /* The actors of a world are about to start. */
