@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "fast/comm.h"
 #include "fast/lab.h"
 
 /*
@@ -12,6 +13,18 @@
 
 /* The options of fast_bench_allreduce(). */
 extern const fast_part fast__bench_allreduce_part;
+
+/* Where the workers of a measurement run, as its options say. */
+typedef struct fast_bench_place {
+    const char *transport; /* a name */
+    const char *cluster;   /* sim: a preset or a file; "": the standard one */
+    double timeout;        /* seconds that a wait takes at most */
+    int64_t seed;          /* of sim */
+} fast_bench_place;
+
+/* Run `program` with `ctx` in that many workers. Fails as fast_actors_run(). */
+fast_err fast__bench_actors(const fast_bench_place *place, int64_t workers, fast_actor_fn *program,
+                            void *ctx);
 
 /* Measure the multiply-adds that this core does at most, in operations (two each) per second.
  * Runs 13 loops of 2.4 million vector instructions: 5 ms at 3 GHz and two a cycle. */

@@ -289,16 +289,10 @@ static fast_err bench_worker(fast_actor *actor, void *ctx)
 /* Run the workers. */
 static fast_err bench_run(allreduce_bench *b)
 {
-    const bench_allreduce_config *config = b->config;
-    char transport[64], cluster[4112], timeout[64], seed[64], number[48];
-    fast__real_text(config->timeout, number, sizeof number);
-    snprintf(transport, sizeof transport, "transport=%s", config->transport);
-    snprintf(timeout, sizeof timeout, "timeout=%s", number);
-    snprintf(seed, sizeof seed, "seed=%lld", (long long)config->seed);
-    snprintf(cluster, sizeof cluster, "cluster=%s", config->cluster);
-    const char *options[] = { transport, timeout, seed, config->cluster[0] ? cluster : NULL, NULL };
-    const fast_role roles[] = { { "worker", config->workers, bench_worker, b } };
-    return fast_actors_run(options, roles, 1, NULL);
+    const fast_bench_place place = { b->config->transport, b->config->cluster, b->config->timeout,
+                                     b->config->seed };
+
+    return fast__bench_actors(&place, b->config->workers, bench_worker, b);
 }
 
 fast_err fast_bench_allreduce(const char *const *options, fast_allreduce_measure_fn *report,

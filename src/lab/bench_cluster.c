@@ -363,17 +363,10 @@ static fast_err training_speed(const bench_cluster_config *config, double *out)
 /* Run the workers. */
 static fast_err bench_run(cluster_bench *b)
 {
-    const bench_cluster_config *config = b->config;
-    char transport[64], cluster[4112], timeout[64], seed[64], number[48];
+    const fast_bench_place place = { b->config->transport, b->config->cluster, b->config->timeout,
+                                     b->config->seed };
 
-    fast__real_text(config->timeout, number, sizeof number);
-    snprintf(transport, sizeof transport, "transport=%s", config->transport);
-    snprintf(timeout, sizeof timeout, "timeout=%s", number);
-    snprintf(seed, sizeof seed, "seed=%lld", (long long)config->seed);
-    snprintf(cluster, sizeof cluster, "cluster=%s", config->cluster);
-    const char *options[] = { transport, timeout, seed, config->cluster[0] ? cluster : NULL, NULL };
-    const fast_role roles[] = { { "worker", config->workers, bench_worker, b } };
-    return fast_actors_run(options, roles, 1, NULL);
+    return fast__bench_actors(&place, b->config->workers, bench_worker, b);
 }
 
 /* Make the file and report it, where this process has rank 0. */
