@@ -120,6 +120,24 @@ fast_data *test_points(int64_t count, uint64_t stream)
     return data;
 }
 
+fast_data *test_train_points, *test_test_points;
+
+int test_points_begin(void **state)
+{
+    (void)state;
+    test_train_points = test_points(192, 1);
+    test_test_points = test_points(64, 2);
+    return 0;
+}
+
+int test_points_end(void **state)
+{
+    (void)state;
+    fast_data_free(test_train_points);
+    fast_data_free(test_test_points);
+    return 0;
+}
+
 /* The settings of a rule that suit the small job; one that is not here takes its standard ones. */
 typedef struct rule_settings {
     const char *rule; /* by name */

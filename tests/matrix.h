@@ -30,6 +30,11 @@ typedef struct test_dimension {
 enum { TEST_POINTS_MAX = 256 };
 fast_data *test_points(int64_t count, uint64_t stream);
 
+/* 192 and 64 of these points, between the setup and the teardown of a group of tests. */
+extern fast_data *test_train_points, *test_test_points;
+int test_points_begin(void **state);
+int test_points_end(void **state);
+
 /* The dimensions; the same list at each call. Lists of values are constant from the first on. */
 const test_dimension *test_matrix(void);
 

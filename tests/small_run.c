@@ -45,3 +45,17 @@ fast_result test_small_run(const char *strategy, int workers, const char *const 
     fast_run_close(run);
     return result;
 }
+
+void test_copy_file(const char *from, const char *to)
+{
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    char bytes[65536];
+    size_t size;
+
+    assert_non_null(in);
+    assert_non_null(out);
+    while ((size = fread(bytes, 1, sizeof bytes, in)) > 0)
+        assert_int_equal(fwrite(bytes, 1, size, out), size);
+    fclose(in);
+    fclose(out);
+}

@@ -9,3 +9,6 @@
  * run that does not come to its end with a finite loss fails the test.
  */
 fast_result test_small_run(const char *strategy, int workers, const char *const *more);
+
+/* Copy a file, such as a checkpoint that the run is about to replace. */
+void test_copy_file(const char *from, const char *to);

@@ -17,8 +17,6 @@
 
 #include <cmocka.h>
 
-static fast_data *train_data, *test_data;
-
 /* The notes of a run, in order. */
 typedef struct story {
     char notes[4096]; /* one a line */
@@ -66,7 +64,7 @@ static fast_run *run_with(const char *strategy, const char *faults, story *s, fa
     snprintf(cluster, sizeof cluster, "cluster=ethernet-10g:detection=%s",
              faults && strstr(faults, "crash") ? "100ms" : "1000000s");
     snprintf(plan, sizeof plan, "faults=%s", faults ? faults : "");
-    if (fast_run_open_with(options, NULL, train_data, test_data, &run))
+    if (fast_run_open_with(options, NULL, test_train_points, test_test_points, &run))
         fail_msg("%s %s: %s", strategy, plan, fast_error_detail());
     fast_run_watch(run, watch, s);
     *err_out = fast_run_train(run);
@@ -269,22 +267,6 @@ static void allreduce_says_what_continues(void **state)
     }
 }
 
-static int begin(void **state)
-{
-    (void)state;
-    train_data = test_points(192, 1);
-    test_data = test_points(64, 2);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    fast_data_free(train_data);
-    fast_data_free(test_data);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,5 +282,5 @@ int main(void)
         cmocka_unit_test(allreduce_says_what_continues),
     };
 
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, test_points_begin, test_points_end);
 }

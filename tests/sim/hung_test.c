@@ -29,7 +29,6 @@ static const double TIMEOUT_S = 0.5;
 
 static int64_t schedule_count = COUNT;
 static int64_t schedule_seed = 1;
-static fast_data *train_data, *test_data;
 
 static const char *const members[] = { "gossip_async",
                                        "gossip_async:overlap=no",
@@ -132,7 +131,7 @@ static fast_run *open_run(const schedule *s, int64_t seed, const char *faults)
     snprintf(workers, sizeof workers, "workers=%" PRId64, s->workers);
     snprintf(text, sizeof text, "seed=%" PRId64, seed);
     snprintf(timeout, sizeof timeout, "timeout=%g", TIMEOUT_S);
-    if (fast_run_open_with(options, NULL, train_data, test_data, &run))
+    if (fast_run_open_with(options, NULL, test_train_points, test_test_points, &run))
         fail_msg("%s %s: %s", strategy, s->faults, fast_error_detail());
     return run;
 }
@@ -215,22 +214,6 @@ static void a_hung_peer_costs_two_timeouts_at_most(void **state)
     assert_int_equal(broken, 0);
 }
 
-static int begin(void **state)
-{
-    (void)state;
-    train_data = test_points(192, 1);
-    test_data = test_points(64, 2);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    fast_data_free(train_data);
-    fast_data_free(test_data);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -241,5 +224,5 @@ int main(int argc, char **argv)
         schedule_count = strtoll(argv[1], NULL, 10);
     if (argc > 2)
         schedule_seed = strtoll(argv[2], NULL, 10);
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, test_points_begin, test_points_end);
 }

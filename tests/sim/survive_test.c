@@ -34,7 +34,6 @@ enum { WORKERS_MAX = 7, FAULTS_MAX = 3, SPAN_US = 4000 };
 
 static int64_t schedule_count = COUNT;
 static int64_t schedule_seed = 1;
-static fast_data *train_data, *test_data;
 static double first_loss;
 
 static const char *const asynchronous[] = { "ps",
@@ -193,7 +192,7 @@ static fast_run *open_run(const schedule *s, int64_t seed, const char *more)
     snprintf(strategy, sizeof strategy, "strategy=%s", s->strategy);
     snprintf(workers, sizeof workers, "workers=%" PRId64, s->workers);
     snprintf(text, sizeof text, "seed=%" PRId64, seed);
-    if (fast_run_open_with(options, NULL, train_data, test_data, &run))
+    if (fast_run_open_with(options, NULL, test_train_points, test_test_points, &run))
         fail_msg("%s %s: %s", strategy, s->faults, fast_error_detail());
     return run;
 }
@@ -297,22 +296,12 @@ static int begin(void **state)
     const schedule still = { .strategy = "allreduce", .workers = 1, .faults = "faults=" };
     fast_run *run;
 
-    (void)state;
-    train_data = test_points(192, 1);
-    test_data = test_points(64, 2);
+    (void)test_points_begin(state);
     run = open_run(&still, 1, "lr=0");
     if (fast_run_train(run))
         return 1;
     first_loss = fast_run_result(run)->test_loss;
     fast_run_close(run);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    fast_data_free(train_data);
-    fast_data_free(test_data);
     return 0;
 }
 
@@ -327,5 +316,5 @@ int main(int argc, char **argv)
         schedule_count = strtoll(argv[1], NULL, 10);
     if (argc > 2)
         schedule_seed = strtoll(argv[2], NULL, 10);
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, begin, test_points_end);
 }

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "fast/learner.h"
 #include "run/team.h"
+#include "small_run.h"
 #include "tensor/vector.h"
 
 #include <math.h>
@@ -211,20 +212,6 @@ static void path_of(const char *option, const char *name, int64_t number, char p
     snprintf(path, PATH, "%s%s/%s%lld.safetensors", option, folder, name, (long long)number);
 }
 
-static void copy_file(const char *from, const char *to)
-{
-    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
-    char bytes[65536];
-    size_t size;
-
-    assert_non_null(in);
-    assert_non_null(out);
-    while ((size = fread(bytes, 1, sizeof bytes, in)) > 0)
-        assert_int_equal(fwrite(bytes, 1, size, out), size);
-    fclose(in);
-    fclose(out);
-}
-
 static void look(void *ctx, const fast_event *event)
 {
     watcher *v = ctx;
@@ -238,7 +225,7 @@ static void look(void *ctx, const fast_event *event)
     count(v);
     if (v->copies && v->inside < COPIES) {
         path_of("", "copy", v->inside, copy);
-        copy_file(event->text, copy);
+        test_copy_file(event->text, copy);
     }
     if (++v->inside == v->cancel)
         fast_run_cancel(v->run);
@@ -384,7 +371,7 @@ static void copy_first(void *ctx, const fast_event *event)
     if (event->kind != FAST_EVENT_SAVE || v->count++ > 0)
         return;
     path_of("", "batches", 0, copy);
-    copy_file(event->text, copy);
+    test_copy_file(event->text, copy);
 }
 
 /* Batches that preprocessing actors made ahead are not in a snapshot, and change no bits where

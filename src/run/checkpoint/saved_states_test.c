@@ -8,6 +8,7 @@
  */
 #include "base/memory.h"
 #include "fast/run.h"
+#include "small_run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,20 +38,6 @@ typedef struct watcher {
     int64_t saved_step; /* of the last file */
 } watcher;
 
-static void copy_file(const char *from, const char *to)
-{
-    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
-    char bytes[65536];
-    size_t size;
-
-    assert_non_null(in);
-    assert_non_null(out);
-    while ((size = fread(bytes, 1, sizeof bytes, in)) > 0)
-        assert_int_equal(fwrite(bytes, 1, size, out), size);
-    fclose(in);
-    fclose(out);
-}
-
 static void watch(void *ctx, const fast_event *event)
 {
     watcher *w = ctx;
@@ -59,7 +46,7 @@ static void watch(void *ctx, const fast_event *event)
         return;
     w->saved_step = event->step;
     if (event->step == w->at && w->copy)
-        copy_file(event->text, w->copy);
+        test_copy_file(event->text, w->copy);
     if (event->step == w->at && w->cancel)
         fast_run_cancel(w->run);
 }

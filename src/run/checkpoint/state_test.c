@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "fast/run.h"
 #include "run/team.h"
+#include "small_run.h"
 #include "strategy/strategy.h"
 
 #include <setjmp.h>
@@ -176,20 +177,6 @@ typedef struct copier {
     int64_t saved_step; /* of the last one */
 } copier;
 
-static void copy_file(const char *from, const char *to)
-{
-    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
-    char bytes[65536];
-    size_t size;
-
-    assert_non_null(in);
-    assert_non_null(out);
-    while ((size = fread(bytes, 1, sizeof bytes, in)) > 0)
-        assert_int_equal(fwrite(bytes, 1, size, out), size);
-    fclose(in);
-    fclose(out);
-}
-
 static void copy_at(void *ctx, const fast_event *event)
 {
     copier *c = ctx;
@@ -198,7 +185,7 @@ static void copy_at(void *ctx, const fast_event *event)
         return;
     c->saved_step = event->step;
     if (event->step == c->at)
-        copy_file(event->text, c->copy);
+        test_copy_file(event->text, c->copy);
     if (event->step == c->at && c->cancel)
         fast_run_cancel(c->run);
 }
