@@ -425,7 +425,7 @@ static fast_err remember(fast_trainer *t, dogwild_worker *k)
     FAST_TRY(fast__trainer_remember(t, 1, k->sent, (size_t)k->chunks.count * sizeof *k->sent));
     FAST_TRY(fast__trainer_remember(t, 2, &t->centre_version, sizeof t->centre_version));
     for (int64_t i = 0; i < k->chunks.count; i++)
-        FAST_TRY(fast__trainer_believe(t, k->sent[i] >= 0 && k->sent[i] <= t->step));
+        FAST_TRY(fast__trainer_check_saved(t, k->sent[i] >= 0 && k->sent[i] <= t->step));
     return FAST_OK;
 }
 

@@ -565,8 +565,8 @@ static fast_err agent_init(fast_trainer *t, const async_config *c, agent *a)
         memset(a->own, 0, size);
         a->own->mass = fast_actor_life(t->actor) > 0 ? 0 : 1 / (double)t->workers;
     }
-    FAST_TRY(
-        fast__trainer_believe(t, a->own->mass >= 0 && a->own->mass <= 2 && a->own->question >= 0));
+    FAST_TRY(fast__trainer_check_saved(t, a->own->mass >= 0 && a->own->mass <= 2 &&
+                                              a->own->question >= 0));
     for (int64_t i = 0; i < 2 * t->workers; i++) /* of a checkpoint, which may be forged */
         a->own->flags[i] = ((const uint8_t *)a->own->flags)[i] == 1 && i != t->workers + t->rank;
     a->lost = a->own->flags;

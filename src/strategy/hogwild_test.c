@@ -152,7 +152,7 @@ static void members_learn(void **state)
 /* A sparse model that counts: each gradient adds 1 to few of its weights. */
 enum { WEIGHTS = 2048, TOUCHED = 16 };
 typedef struct counting {
-    bool apart;        /* workers touch different weights of the same chunks */
+    bool disjoint;     /* workers touch different weights of the same chunks */
     atomic_llong sent; /* increments of all gradients */
     double received;   /* sum of the weights at the last evaluation */
 } counting;
@@ -168,7 +168,7 @@ static fast_err count_gradient(void *ctx, fast_learner_request *request)
     for (int i = 0; i < TOUCHED; i++) {
         uint64_t at = fast__rng_below(&rng, WEIGHTS / 4) * 4;
 
-        if (c->apart)
+        if (c->disjoint)
             at += (uint64_t)request->worker;
         atomic_fetch_add(&c->sent, request->g[at] == 0);
         request->g[at] = -1;
@@ -203,7 +203,7 @@ static void sparse_updates_are_not_lost(void **state)
                                   "steps=400",        "batch=1",     "evaluate=end",
                                   "store=none",       NULL };
         const fast_learner_tensor weights = { .name = "w", .rank = 1, .shape = { WEIGHTS } };
-        counting c = { .apart = k < 2 };
+        counting c = { .disjoint = k < 2 };
         const fast_learner_kind kind = { .name = "counting",
                                          .params = &weights,
                                          .param_count = 1,

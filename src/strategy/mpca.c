@@ -373,7 +373,7 @@ static fast_err remember_worker(fast_trainer *t, mpca_worker *p)
     FAST_TRY(fast__trainer_remember(t, 2, p->z, (size_t)t->count * sizeof *p->z));
     FAST_TRY(fast__trainer_remember(t, 3, &t->centre_version, sizeof t->centre_version));
     FAST_TRY(fast__trainer_remember(t, 4, p->shares, 2 * shares_size(t)));
-    return fast__trainer_believe(t, p->sent >= 0 && p->sent <= t->step && p->answers >= 0);
+    return fast__trainer_check_saved(t, p->sent >= 0 && p->sent <= t->step && p->answers >= 0);
 }
 
 /* The worker's program. */

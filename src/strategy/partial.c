@@ -572,8 +572,8 @@ static fast_err remember(fast_partial *sh)
     FAST_TRY(fast__trainer_remember(t, 6, &sh->parts, sizeof sh->parts));
     FAST_TRY(fast__trainer_remember(t, 7, &sh->gamma, sizeof sh->gamma));
     FAST_TRY(fast__trainer_remember(t, 8, sh->round, (size_t)t->workers * sizeof *sh->round));
-    return fast__trainer_believe(t, sh->due_count >= 0 && sh->gamma >= 0 && sh->gamma <= 1 &&
-                                        sh->parts >= 0 && sh->parts <= sh->parts_max);
+    return fast__trainer_check_saved(t, sh->due_count >= 0 && sh->gamma >= 0 && sh->gamma <= 1 &&
+                                            sh->parts >= 0 && sh->parts <= sh->parts_max);
 }
 
 /* Free everything; members that the strategy does not use are NULL. */

@@ -391,7 +391,7 @@ static fast_err remember(ps_owner *o)
     FAST_TRY(fast__trainer_remember(o->t, 5, past->square, size));
     for (int64_t i = 0; past->models && i < past->room; i++)
         FAST_TRY(fast__trainer_remember(o->t, FIRST_PAST + i, past->models[i], size));
-    return fast__trainer_believe(
+    return fast__trainer_check_saved(
         o->t, o->pending >= 0 && o->pending < fast__ps_batch(o->config, o->writer_count) &&
                   o->begun >= 0 && o->updates >= 0 && past->begin >= -1);
 }

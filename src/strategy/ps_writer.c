@@ -366,9 +366,9 @@ static fast_err remember(ps_writer *wr)
     FAST_TRY(fast__trainer_remember(t, 3, wr->sum, size));
     FAST_TRY(fast__trainer_remember(t, 4, wr->base, size));
     FAST_TRY(fast__trainer_remember(t, 5, wr->state_read, (size_t)t->state_count * sizeof(float)));
-    return fast__trainer_believe(t, wr->step == t->step && wr->pushed >= 0 &&
-                                        wr->pushed <= wr->step && wr->round >= 0 &&
-                                        wr->version >= 0);
+    return fast__trainer_check_saved(t, wr->step == t->step && wr->pushed >= 0 &&
+                                            wr->pushed <= wr->step && wr->round >= 0 &&
+                                            wr->version >= 0);
 }
 
 fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_writer *out)

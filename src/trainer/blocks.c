@@ -144,7 +144,7 @@ fast_err fast__trainer_remember(fast_trainer *t, int64_t number, void *x, size_t
     return FAST_OK;
 }
 
-fast_err fast__trainer_believe(const fast_trainer *t, bool sane)
+fast_err fast__trainer_check_saved(const fast_trainer *t, bool sane)
 {
     const fast_context *c = fast__context_of(t);
 

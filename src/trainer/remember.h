@@ -25,4 +25,4 @@ FAST_MUST_CHECK fast_err fast__trainer_remember(fast_trainer *t, int64_t number,
 
 /* FAST_EFORMAT, with the strategy's name, unless the numbers of a snapshot are `sane`: a file may
  * be forged. */
-FAST_MUST_CHECK fast_err fast__trainer_believe(const fast_trainer *t, bool sane);
+FAST_MUST_CHECK fast_err fast__trainer_check_saved(const fast_trainer *t, bool sane);
