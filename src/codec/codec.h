@@ -107,6 +107,7 @@ enum {
     FAST_CODEC_MODEL = 1 << 11,   /* compares with the weights: the sender must know them */
     FAST_CODEC_DEFERS = 1 << 12, /* holds elements back for a while: sends them when they are due */
     FAST_CODEC_LOSS = 1 << 14,   /* looks at the sender's loss */
+    FAST_CODEC_RULE = 1 << 15,   /* does part of an update rule's work: for gradients alone */
     FAST_CODEC_SHARES = 1 << 13, /* all senders of a sum agree on the largest scale() of a block */
 };
 
