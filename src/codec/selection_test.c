@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Selections: significance, budget, skip and kkt; decay. Goal: of every vector the elements that are
- * sent and those that wait are the whole, to the bit; exactly the right ones are sent, none waits at
- * the last step, and options that select everything are lossless; residuals fade by their formula.
- * Method: random vectors of odd sizes with ties, zeros and weights of 0, against sorting; every
- * chain of selections against its parts.
+ * Selections: significance, budget, skip and kkt; decay. Goal: of every vector the elements that
+ * are sent and those that wait are the whole, to the bit; exactly the right ones are sent, none
+ * waits at the last step, and options that select everything are lossless; residuals fade by their
+ * formula. Method: random vectors of odd sizes with ties, zeros and weights of 0, against sorting;
+ * every chain of selections against its parts.
  */
 #include "base/rng.h"
 #include "codec/codec.h"

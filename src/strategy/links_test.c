@@ -446,8 +446,8 @@ static void a_ring_learns(void **state)
     (void)state;
 }
 
-/* On a cluster with slow nodes no worker of Strom's waits for another, and late updates are applied;
- * a sum of the same messages waits. */
+/* On a cluster with slow nodes no worker of Strom's waits for another, and late updates are
+ * applied; a sum of the same messages waits. */
 static void peers_do_not_wait(void **state)
 {
     static const char *const systems[] = { "system=strom", "system=deeplearning4j-sharing" };
