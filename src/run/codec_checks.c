@@ -186,19 +186,21 @@ static fast_err check_votes(const fast_run *run, const fast_strategy *strategy, 
     return FAST_OK;
 }
 
-/* Workers agree on scales before a sum of all of them; other messages go when they are ready. */
+/* Workers agree on scales before a sum of all of them, which servers may make; other messages go
+ * when they are ready. */
 static fast_err check_shares(const fast_run *run, const fast_strategy *strategy, bool sums)
 {
     const bool up = (fast__chain_traits(run->codecs.up) & FAST_CODEC_SHARES) != 0;
     const bool down = (fast__chain_traits(run->codecs.down) & FAST_CODEC_SHARES) != 0;
 
     if (down || (up && !sums))
-        return fast__fail(FAST_EINVAL,
-                          "%s=%s: the workers of a sum share a scale, and strategy %s does not sum "
-                          "%s; use it as codec of allreduce or local, or leave out share",
-                          down ? "codec_down" : "codec",
-                          fast__chain_text(down ? run->codecs.down : run->codecs.up),
-                          strategy->name, down ? "its answers" : "over all workers");
+        return fast__fail(
+            FAST_EINVAL,
+            "%s=%s: the workers of a sum share a scale, and strategy %s does not sum "
+            "%s; use it as codec of allreduce, local or ps:slack=0, or leave out share",
+            down ? "codec_down" : "codec",
+            fast__chain_text(down ? run->codecs.down : run->codecs.up), strategy->name,
+            down ? "its answers" : "over all workers");
     return FAST_OK;
 }
 
@@ -277,7 +279,9 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
     FAST_TRY(check_momentum(run, strategy, what));
     FAST_TRY(check_rule(run, strategy, what));
     FAST_TRY(check_votes(run, strategy, what));
-    FAST_TRY(check_shares(run, strategy, !answers));
+    FAST_TRY(check_shares(run, strategy,
+                          !answers || (strategy->synchronous && strategy->servers && what &&
+                                       strcmp(what, "gradients") == 0)));
     return answers ? check_answers(run, strategy, what, answers) : fast__coded_check(&options);
 }
 

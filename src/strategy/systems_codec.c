@@ -58,19 +58,17 @@ const fast_system fast__systems_codec[] = {
                    "steps.",
     },
     {
-        /* The sums of stripes are those of parameter servers, one at each worker; ps itself lets
-         * workers write when they are ready, before they could agree on a scale. */
         .name = "terngrad",
         .title = "TernGrad: gradients of three values",
         .by = "Wen et al. 2017",
         .row = 73,
-        .flags = "strategy=allreduce codec=terngrad:clip=2.5,share=yes codec_sum=stripes "
-                 "codec_down=entropy",
+        .flags = "strategy=ps:slack=0,servers=2 codec=terngrad:clip=2.5,share=yes",
         COLUMNS("sync.", "ad hoc", "distributed PS", "synchronous"),
         .remarks = "Layer by layer, cut at 2.5 deviations first; workers agree on the largest "
-                   "scale, so that a sum of P of them is one of 2 P + 1 values, exactly. Each "
-                   "worker is the server of a slice, and answers in an entropy code of those.",
-        .missing = "servers besides the workers",
+                   "scale, so that the sum of P of them at a server is one of 2 P + 1 values, "
+                   "exactly. Servers answer with weights; with --strategy allreduce --codec-sum "
+                   "stripes --codec-down entropy each worker is the server of a slice, and answers "
+                   "with those sums in few bits.",
     },
     {
         .name = "dgc",
