@@ -257,12 +257,54 @@ static void rotation_is_orthonormal(void **state)
     }
 }
 
+/* A vector in the space of the next encoding, which a projection finds, is encoded without loss;
+ * the encoding of any other is its projection. */
+static void projections_are_encoded(void **state)
+{
+    static const char *const specs[] = { "structured:ratio=0.3",
+                                         "structured:kind=lowrank,ratio=0.3" };
+    static const fast_segment matrix = {
+        .name = "x", .count = 600, .shape = { 20, 30 }, .rank = 2
+    };
+    static const fast_layout layout = { &matrix, 1, 600 };
+    float x[600], p[600], y[600];
+
+    (void)state;
+    draw(4, 1, 600, x);
+    for (int k = 0; k < 2; k++)
+        for (int inside = 0; inside < 2; inside++) {
+            fast_chain *chain = NULL;
+            fast_coder *coder = NULL;
+            double out = 0;
+
+            assert_int_equal(fast__chain_open(specs[k], &chain), FAST_OK);
+            const fast_coder_options o = {
+                .chain = chain, .layout = &layout, .count = 600, .feedback = 2, .seed = 3
+            };
+            assert_int_equal(fast__coder_new(&o, &coder), FAST_OK);
+            uint8_t *bytes = malloc(fast__coder_bound(coder));
+            memcpy(p, x, sizeof p);
+            assert_true(fast__coder_project(coder, p));
+            const size_t size = fast__coder_encode(coder, 0, 0, inside ? p : x, bytes);
+            assert_int_equal(fast__coder_decode(coder, bytes, size, FAST_DECODE_SET, 1, y),
+                             FAST_OK);
+            for (int i = 0; i < 600; i++) {
+                assert_true(fabsf(y[i] - p[i]) < 1e-5f);
+                out += fabs((double)x[i] - (double)p[i]);
+            }
+            assert_true(out > 100);
+            free(bytes);
+            fast__coder_free(coder);
+            fast__chain_close(chain);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elements_keep_their_bounds), cmocka_unit_test(means_are_right),
         cmocka_unit_test(adagrad_comes_first),        cmocka_unit_test(limits_hold),
-        cmocka_unit_test(rotation_is_orthonormal),
+        cmocka_unit_test(rotation_is_orthonormal),    cmocka_unit_test(projections_are_encoded),
     };
     return devices_run(tests, sizeof tests / sizeof tests[0], NULL, NULL);
 }

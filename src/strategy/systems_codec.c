@@ -313,14 +313,25 @@ const fast_system fast__systems_codec[] = {
         .title = "Sketched updates of federated clients",
         .by = "Konecny et al. 2016",
         .row = 93,
-        .flags = "strategy=local:period=20,state=reset codec=sketch:bits=2,rotate=yes "
-                 "optimizer=sgd lr=0.2 batch=4",
+        .flags = "strategy=federated:part=0.75,over=1,epochs=1 codec=sketch:bits=2,keep=0.5 "
+                 "shard=contiguous optimizer=sgd lr=0.2 batch=4",
         COLUMNS("sync.", "reduce", "star", "periodic"),
-        .remarks = "A worker's update of the round is rotated and quantised at random: no state "
-                   "between rounds.",
-        .missing = "a server, and clients that it samples or that come and go: all workers average "
-                   "in every round; subsampling is sketch:keep, structured updates are "
-                   "codec=structured, projected instead of trained in their space",
+        .remarks = "A server samples clients for each round; the update of a client is subsampled, "
+                   "rotated and quantised at random: no state between rounds.",
+    },
+    {
+        .name = "konecny-structured",
+        .title = "Structured updates of federated clients",
+        .by = "Konecny et al. 2016",
+        .row = 93,
+        .flags = "strategy=federated:part=0.75,over=1,epochs=1,subspace=yes "
+                 "codec=structured:kind=lowrank,ratio=0.25 shard=contiguous optimizer=sgd lr=0.2 "
+                 "batch=4",
+        COLUMNS("sync.", "reduce", "star", "periodic"),
+        .remarks =
+            "Clients train the right factor of updates of low rank, whose left factor is "
+            "random; codec=structured:kind=mask has a random mask instead. The space changes "
+            "with each round.",
     },
     { .name = NULL },
 };
