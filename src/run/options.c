@@ -79,9 +79,8 @@ const fast_option fast__run_options[] = {
                   "test every N epochs, like 2, or steps, like 500steps; end; no"),
     FAST_OPT_TEXT(C, save, "", "file",
                   "save the weights to this file at the end (safetensors; .onnx: the network too)"),
-    FAST_OPT_TEXT(
-        C, save_codec, "none", "codec",
-        "compress the weights that save writes, like kmeans:ratio=0.1,clusters=32+huffman"),
+    FAST_OPT_TEXT(C, save_codec, "none", "codec",
+                  "compress the weights that save writes, like kmeans:ratio=0.1+huffman"),
     FAST_OPT_TEXT(C, load, "", "file", "start with the weights of this file (safetensors)"),
     FAST_OPT_CHOICE(C, tied, "no", "no|yes",
                     "weights that are equal in a tensor at the start stay equal, and zeros stay 0: "
