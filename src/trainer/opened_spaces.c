@@ -227,7 +227,7 @@ fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, 
     /* The space calls apply_counted(), which calls the strategy's own function. */
     counted.apply = apply_counted;
     counted.ctx = o.entry;
-    if (options->cache_indices && !(up && fast__chain_only_selects(up)))
+    if (options->cache_indices && !(up && fast__chain_selects_exactly(up)))
         fast_trainer_note(t, "no indices are cached: give a codec that only selects, like kkt");
     err = open_encoded(&o, &counted, out);
     if (err)
