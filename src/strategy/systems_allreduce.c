@@ -29,8 +29,7 @@ const fast_system fast__systems_allreduce[] = {
         FAST_TAXONOMY("MP + DP", "central", "sync.", "allreduce", "single or replicated PS",
                       "synchronous"),
         .remarks = "Buckets of gradients are reduced during the backward pass; the optimizer is "
-                   "replicated.",
-        .missing = "model parallelism",
+                   "replicated. Model parallelism of PyTorch is not part of DDP.",
     },
     {
         .name = "poseidon",

@@ -87,8 +87,9 @@ const fast_system fast__systems_local[] = {
         FAST_TAXONOMY("DP", "decentral", "sync.", "reduce", "star", "periodic"),
         .remarks = "1.3 times as many devices are selected as reports are needed; those that "
                    "report late, or after federated:window seconds, are left out, and a round with "
-                   "too few reports is abandoned. Pace steering tells devices when to come back.",
-        .missing = "secure aggregation",
+                   "too few reports is abandoned. Pace steering tells devices when to come back. "
+                   "Reports are not encrypted: the paper's secure aggregation is an option of its "
+                   "system.",
     },
     /* Updates by several gradients: batches that are fixed or grow. */
     {
@@ -110,8 +111,8 @@ const fast_system fast__systems_local[] = {
         .flags = "strategy=local:period=1,delay=yes,grow=1,longest=16 schedule=constant",
         FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "any", "synchronous"),
         .remarks = "The number of gradients in an update doubles with every epoch, up to 16 "
-                   "(local:grow, factor); the learning rate is constant.",
-        .missing = "growth at epochs of unequal distances",
+                   "(local:grow, factor); the learning rate is constant. "
+                   "local:milestones=2+5+7 grows it at epochs of unequal distances.",
     },
     {
         .name = "variance-batch",
@@ -134,8 +135,8 @@ const fast_system fast__systems_local[] = {
                  "schedule=constant batch=8",
         FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "any", "synchronous"),
         .remarks = "The batch grows when the deviation of the mean gradient exceeds its norm, and "
-                   "shrinks when that of half the batch would not.",
-        .missing = "an estimate and a batch size for each weight",
+                   "shrinks when that of half the batch would not. One estimate and one batch size "
+                   "serve all weights; the paper has one of each for every weight.",
     },
     /* Means over time and outer optimizers. */
     {

@@ -56,7 +56,7 @@ static const job jobs[] = {
     { "strategy=elastic:period=2", "seed=1", SUM_CENTRE },
     { "strategy=elastic:servers=2,period=3", "optimizer=momentum", SUM_NONE },
     { "strategy=elastic:servers=2", "codec=topk:ratio=0.3", SUM_NONE },
-    { "strategy=elastic_tree:up=2,down=1", "seed=1", SUM_NONE },
+    { "strategy=elastic_tree:up=2,down=1,slack=1", "seed=1", SUM_NONE },
     { "strategy=elastic_tree", "codec=topk:ratio=0.3", SUM_NONE },
     { "strategy=mpca:period=2", "optimizer=momentum", SUM_NONE },
     { "strategy=mpca", "codec=qsgd", SUM_NONE },
