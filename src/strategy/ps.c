@@ -51,6 +51,9 @@
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
  *   factors      dense layers are sent to the servers as factors, which multiply them out:
  *                ps_factors.c
+ *   hybrid       a dense layer goes to the other workers as factors, and each updates its own copy,
+ *                where that is fewer bytes than by the servers (Poseidon: Zhang et al. 2017):
+ *                ps_hybrid.c
  *   overlap      gradients are sent while earlier layers are computed, and become one update when
  *                all have arrived (wait-free back-propagation: Zhang et al. 2017); with a codec in
  *                pieces of whole layers
@@ -137,6 +140,9 @@ static const fast_option options[] = {
                   "momentum of the model's changes at the servers, besides the optimizer's; may "
                   "be negative"),
     FAST_OPT_FACTORS(ps_config),
+    FAST_OPT_BOOL(ps_config, hybrid, "no",
+                  "send a dense layer to the other workers as factors where that is fewer bytes "
+                  "than by the servers (Poseidon)"),
     FAST_OPT_BOOL(ps_config, overlap, "no",
                   "send gradients of late layers while those of earlier layers are computed"),
     FAST_OPT_BOOL(ps_config, priority, "no",
@@ -188,6 +194,9 @@ static const fast_exclusion exclusions[] = {
     { "factors=yes", "fetch", NULL, "a local step between two reads needs the gradient itself" },
     { "priority", "replicas|proxies|eager|value|backup|barrier", NULL,
       "it reads the model layer by layer from its first copy" },
+    { "hybrid", "factors|priority|replicas|proxies|eager|backup|value|barrier", "slack=0",
+      "every worker updates the layers that workers send each other in each round" },
+    { "hybrid", NULL, "overlap", "layers are sent as they become final" },
     /* Placement. */
     { "proxies", "fetch|push|send|backup|epochs", NULL,
       "workers of a proxy read and write gradients in every round" },
@@ -319,11 +328,13 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
     const ps_config *c = config;
     const double reads = 1 / (double)c->fetch, writes = 1 / (double)c->push;
 
-    (void)t;
+    const double part = fast__ps_hybrid_cost(c, t, out); /* of the model, that servers hold */
+
     FAST_ASSERT(c->fetch > 0 && c->push > 0);
-    out->round_trips = 2 * reads;
-    out->waits = reads + fmin(reads, writes);
-    out->served = fmax(reads, writes);
+    FAST_ASSERT(part > 0 && part <= 1);
+    out->round_trips += 2 * reads;
+    out->waits += part * (reads + fmin(reads, writes));
+    out->served = part * fmax(reads, writes);
     out->barrier = c->slack < 0 ? 0 : (double)c->slack + 1;
 }
 
@@ -354,6 +365,7 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
         FAST_TRY(fast__ps_push(wr));                           /* add(g_i) */
         FAST_TRY(fast__ps_tick(wr));                           /* tick(c + 1) */
         FAST_TRY(fast__ps_read(wr, t->step >= t->step_count)); /* w <- get(w) of this round */
+        FAST_TRY(fast__ps_hybrid_finish(wr));                  /* the layers sent as factors */
         fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .age = -1 });
     }
     fast_trainer_settle(t, NULL, NULL);

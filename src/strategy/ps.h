@@ -17,7 +17,8 @@
  *   ps_writer.c       reads and writes of the model by a worker, or by a proxy for its workers
  *   ps_unseen.c       a worker's own updates that the values it reads lack: read-my-writes
  *   ps_owner.c        the update of a range at its server
- *   ps_factors.c      dense layers that are sent as factors
+ *   ps_factors.c      dense layers that are sent to the servers as factors
+ *   ps_hybrid.c       dense layers that workers send each other as factors, beside the servers
  *   ps_proxy.c        proxies between groups of workers and the servers
  *   ps_momentum.c     measures the momentum that asynchrony adds
  *
@@ -58,6 +59,7 @@ typedef struct ps_config {
     double decay;      /* 0: lambda is constant */
     double momentum;   /* explicit, at the servers; 0: none */
     int factors;       /* FAST_FACTORS_*: dense layers, from workers to servers */
+    bool hybrid;       /* dense layers go to the other workers as factors where that is shorter */
     bool overlap;      /* gradients are sent as they become final */
     bool priority;     /* the model is read in the order in which the next step needs it */
 } ps_config;
@@ -79,8 +81,27 @@ typedef struct ps_tensors {
     int64_t epochs_len;    /* length of `epochs` */
 } ps_tensors;
 
-/* Layers whose gradients are sent to the servers as factors; equal at all actors. */
+/* A range of the model that the servers hold. */
+typedef struct ps_segment {
+    int64_t offset; /* its first element in the model */
+    int64_t count;  /* its elements */
+    int64_t packed; /* its first element in the servers' vector */
+} ps_segment;
+
+/* With `hybrid`: the layers that workers send each other, and the rest of the model, which the
+ * servers hold as one packed vector. */
+typedef struct ps_hybrid {
+    int64_t count;          /* number of segments; 0: the servers hold the whole model */
+    ps_segment *segments;   /* of the rest, in the order of their offsets; equal at all actors */
+    int64_t floats;         /* of all segments */
+    float *w;               /* [floats] their weights: as they were read; initial ones at owners */
+    float *g;               /* [floats] their newest gradient, at workers; else NULL */
+    fast_factoring factors; /* the layers of the other workers, at workers */
+} ps_hybrid;
+
+/* Layers whose gradients are sent as factors; equal at all actors. */
 typedef struct ps_layers {
+    ps_hybrid hybrid;         /* those that workers send each other; the others go to servers */
     int64_t count;            /* number of layers */
     fast_space_layer *layers; /* as the space has them */
     int64_t *numbers;         /* as the trainer counts them */
@@ -100,6 +121,7 @@ void fast__ps_layers_take(const fast_trainer *t, ps_layers *l);
 typedef struct ps_owner {
     fast_trainer *t;                /* the server's */
     const ps_config *config;        /* the run's */
+    const ps_layers *layers;        /* of its space */
     const int64_t *writers;         /* actor numbers of the writers, consecutive */
     int64_t writer_count;           /* length of writers */
     ps_tensors tensors;             /* of its space */
@@ -297,6 +319,26 @@ fast_err fast__ps_bound_value(ps_writer *wr, const float *x);
 void fast__ps_unseen(ps_writer *wr, int sign, const float *x);
 /* FAST_EPEER if a worker crashed that this run cannot continue without. */
 fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c);
+
+/* ps_hybrid.c */
+/* Choose the layers that workers send each other. At workers also prepare their exchange.
+ * FAST_ENOMEM: the caller frees. */
+fast_err fast__ps_hybrid_init(fast_trainer *t, const ps_config *c, ps_hybrid *out);
+/* Add the factors that a worker waits for to a forecast, and return the fraction of the model that
+ * the servers hold. */
+double fast__ps_hybrid_cost(const ps_config *c, const fast_trainer *t, fast_cost *out);
+/* Free everything. All 0 is allowed. */
+void fast__ps_hybrid_fini(ps_hybrid *h);
+/* A range of the gradient is final. True if it is a layer of the other workers, whose factors are
+ * sent now, or *err_out says why not; else it is packed, and *offset becomes its place there. */
+bool fast__ps_hybrid_report(ps_writer *wr, int64_t *offset, int64_t count, fast_err *err_out);
+/* Copy the segments that were read to t->w. */
+void fast__ps_hybrid_unpack(const ps_writer *wr);
+/* Wait for the factors of this step's layers, and update these layers. */
+fast_err fast__ps_hybrid_finish(ps_writer *wr);
+/* Update a range of the servers' packed vector, segment by segment. */
+void fast__ps_hybrid_update(const ps_owner *o, const fast_space_update *u, double lr, float *w,
+                            const float *x, float scale);
 
 /* Programs with proxies: of a worker, and of proxy number `proxy`. */
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c);

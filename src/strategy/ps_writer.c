@@ -37,15 +37,25 @@ static fast_err add(ps_writer *wr, int64_t tensor, const float *x)
 
 /* Pieces. */
 
+/* Return the vector that the servers get pieces of. */
+static const float *sent_vector(const ps_writer *wr)
+{
+    const ps_hybrid *h = &wr->layers.hybrid;
+
+    FAST_ASSERT(h->count == 0 || h->g);
+    return h->count > 0 ? h->g : wr->g;
+}
+
 /* Send the waiting range to every copy. Called in reports, which return no error: it is stored. */
 static void send_piece(ps_writer *wr)
 {
     ps_pieces *p = &wr->pieces;
+    const float *x = sent_vector(wr);
 
     FAST_ASSERT(p->low <= p->high);
     for (int64_t i = 0; i < wr->copies.count && !p->err && p->low < p->high; i++)
         if (wr->copies.spaces[i])
-            p->err = fast_space_add_piece(wr->copies.spaces[i], wr->g, p->low, p->high - p->low);
+            p->err = fast_space_add_piece(wr->copies.spaces[i], x, p->low, p->high - p->low);
     if (p->err)
         snprintf(p->why, sizeof p->why, "%s", fast_error_detail());
     p->low = p->high = 0;
@@ -56,9 +66,14 @@ static void report_range(void *ctx, int64_t offset, int64_t count)
 {
     ps_writer *wr = ctx;
     ps_pieces *p = &wr->pieces;
+    const bool factors = fast__ps_hybrid_report(wr, &offset, count, &p->err);
     const bool below = offset + count == p->low, above = offset == p->high;
 
     FAST_ASSERT(count >= 0);
+    if (p->err && p->why[0] == 0)
+        snprintf(p->why, sizeof p->why, "%s", fast_error_detail());
+    if (factors)
+        return;
     if (p->low != p->high && !below && !above)
         send_piece(wr);
     if (p->low == p->high) {
@@ -136,6 +151,7 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     }
     if (!condition->full_values)
         fast__ps_add_own(wr);
+    fast__ps_hybrid_unpack(wr);
     wr->fetched = false;
     /* The other copies must count this version as read too: staleness is relative to it. */
     FAST_TRY(fast__ps_copies_follow(&wr->copies, wr->c->slack == 0, condition));
@@ -240,7 +256,8 @@ static fast_err write_model(ps_writer *wr, const float *x)
     send_piece(wr);
     if (p->err)
         return fast__fail(p->err, "%s", p->why);
-    return fast__ps_copies_write(&wr->copies, &(ps_operation){ .kind = PS_WRITE_END, .x = wr->g });
+    return fast__ps_copies_write(&wr->copies,
+                                 &(ps_operation){ .kind = PS_WRITE_END, .x = sent_vector(wr) });
 }
 
 /* Add this writer's change of the state; each writer's counts 1/P. */
