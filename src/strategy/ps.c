@@ -57,8 +57,8 @@
  *   overlap      gradients are sent while earlier layers are computed, and become one update when
  *                all have arrived (wait-free back-propagation: Zhang et al. 2017); with a codec in
  *                pieces of whole layers
- *   priority     the model is read in slices in the order of its layers, and the next step starts
- *                when its first layer has arrived
+ *   priority     the model is read in slices in the order of its layers, or in TicTac's orders
+ *                (ps_order.c), and the next step starts when its first layer has arrived
  *
  * With s = 0 and n = workers the gradients of a round are summed in the canonical order: it is
  * `allreduce` to the bit. With backup workers those that arrived in time are summed in the order of
@@ -145,8 +145,10 @@ static const fast_option options[] = {
                   "than by the servers (Poseidon)"),
     FAST_OPT_BOOL(ps_config, overlap, "no",
                   "send gradients of late layers while those of earlier layers are computed"),
-    FAST_OPT_BOOL(ps_config, priority, "no",
-                  "read the first layers' weights first, and start the next step with them"),
+    FAST_OPT_CHOICE(ps_config, priority, "no", "no|yes|tic|tac",
+                    "read weights in slices, and start the next step with those that came; yes: in "
+                    "the order of the layers, tic: of the graph's dependencies, tac: of these and "
+                    "measured times (TicTac)"),
     FAST_OPT_END,
 };
 
@@ -197,6 +199,8 @@ static const fast_exclusion exclusions[] = {
     { "hybrid", "factors|priority|replicas|proxies|eager|backup|value|barrier", "slack=0",
       "every worker updates the layers that workers send each other in each round" },
     { "hybrid", NULL, "overlap", "layers are sent as they become final" },
+    { "priority=tic", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
+    { "priority=tac", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
     /* Placement. */
     { "proxies", "fetch|push|send|backup|epochs", NULL,
       "workers of a proxy read and write gradients in every round" },
@@ -353,7 +357,7 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
 {
     FAST_ASSERT(c->slack == 0);
     FAST_ASSERT(wr->model_step != NULL);
-    t->free_running = c->priority;
+    t->free_running = c->priority != PS_PRIORITY_NO;
     fast_trainer_settle(t, fast__ps_arrive, wr);
     if (*wr->model_step != t->step + 1)
         FAST_TRY(fast__ps_read(wr, false));

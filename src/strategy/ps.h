@@ -17,6 +17,7 @@
  *   ps_writer.c       reads and writes of the model by a worker, or by a proxy for its workers
  *   ps_unseen.c       a worker's own updates that the values it reads lack: read-my-writes
  *   ps_owner.c        the update of a range at its server
+ *   ps_order.c        the order in which the model is read
  *   ps_factors.c      dense layers that are sent to the servers as factors
  *   ps_hybrid.c       dense layers that workers send each other as factors, beside the servers
  *   ps_proxy.c        proxies between groups of workers and the servers
@@ -29,7 +30,8 @@ enum { PS_REPLICAS_MAX = 3, PS_TENSORS_MAX = 4 };
 
 enum { PS_SEND_GRADIENTS = 0, PS_SEND_DIFFERENCES, PS_SEND_MEAN };          /* option send */
 enum { PS_STALENESS_NONE = 0, PS_STALENESS_INVERSE, PS_STALENESS_WORKERS }; /* option staleness */
-enum { PS_PIECE = 32768 };                                                  /* floats of a piece */
+enum { PS_PRIORITY_NO = 0, PS_PRIORITY_YES, PS_PRIORITY_TIC, PS_PRIORITY_TAC }; /* priority */
+enum { PS_PIECE = 32768 }; /* floats of a piece */
 
 /* The options. */
 typedef struct ps_config {
@@ -61,7 +63,7 @@ typedef struct ps_config {
     int factors;       /* FAST_FACTORS_*: dense layers, from workers to servers */
     bool hybrid;       /* dense layers go to the other workers as factors where that is shorter */
     bool overlap;      /* gradients are sent as they become final */
-    bool priority;     /* the model is read in the order in which the next step needs it */
+    int priority;      /* PS_PRIORITY_*: order in which the model is read */
 } ps_config;
 
 /* Return the number of owners of one copy of the model. */
@@ -215,6 +217,20 @@ typedef struct ps_hold {
     int64_t complete; /* rounds whose updates have been sent whole */
 } ps_hold;
 
+/* Measured times for the order of reads, with priority=tac. */
+typedef struct ps_order {
+    bool sent;         /* the servers know the order, or need none */
+    int64_t gradients; /* gradients that were timed */
+    double gradient_s; /* seconds of the last of them */
+    double read_s;     /* seconds of the shortest whole read; 0: none was timed */
+} ps_order;
+
+/* Crashed workers, with backup workers. */
+typedef struct ps_losses {
+    bool too_few; /* too few workers are left for the awaited update */
+    bool lost;    /* a worker has crashed */
+} ps_losses;
+
 /* The decision of a worker before a step. */
 typedef enum ps_decision {
     PS_STEP, /* take the step */
@@ -237,6 +253,8 @@ typedef struct ps_writer {
     ps_layers layers;     /* sent as factors */
     ps_pieces pieces;     /* of the newest gradient */
     ps_recent recent;     /* its last writes, with `eager` */
+    ps_order order;       /* of reads, with `priority` */
+    ps_losses losses;     /* of workers, with `backup` */
     ps_hold hold;         /* bound of elements that a codec defers */
     float *sum;           /* gradients since the last write */
     float *base;          /* the weights that were read; differences are to them */
@@ -245,8 +263,6 @@ typedef struct ps_writer {
     float *state_read;    /* the state as it was read */
     int64_t *model_step;  /* slack 0, persistent: 1 + the step whose weights t->w holds */
     bool written;         /* it has written since it started */
-    bool too_few;         /* backup: too few workers are left for the awaited update */
-    bool lost;            /* backup: a worker has crashed */
     bool fused;           /* a write and the next read may be one visit of the model */
     bool fetched;         /* the last write fetched the next weights */
     bool arriving;        /* ranges of the model are still in transit to t->w */
@@ -319,6 +335,15 @@ fast_err fast__ps_bound_value(ps_writer *wr, const float *x);
 void fast__ps_unseen(ps_writer *wr, int sign, const float *x);
 /* FAST_EPEER if a worker crashed that this run cannot continue without. */
 fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c);
+
+/* ps_order.c */
+/* True if the next read is to arrive in slices. */
+bool fast__ps_reads_slices(const ps_writer *wr);
+/* Tell the servers the order of slices, once. */
+fast_err fast__ps_order(ps_writer *wr);
+/* Time a whole read, or a gradient that waits for no weights, which started at `begin`. */
+void fast__ps_time_read(ps_writer *wr, int64_t begin);
+void fast__ps_time_gradient(ps_writer *wr, int64_t begin);
 
 /* ps_hybrid.c */
 /* Choose the layers that workers send each other. At workers also prepare their exchange.

@@ -98,6 +98,7 @@ static fast_err start_read(ps_writer *wr, const fast_space_read *condition)
     fast_space_read read = *condition;
 
     FAST_ASSERT(!wr->arriving);
+    FAST_TRY(fast__ps_order(wr));
     fast_actor_at(t->actor, wr->step, "weights");
     if (wr->state_read) {
         FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.state, t->s, &read));
@@ -156,7 +157,7 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     /* The other copies must count this version as read too: staleness is relative to it. */
     FAST_TRY(fast__ps_copies_follow(&wr->copies, wr->c->slack == 0, condition));
     wr->version = read.version;
-    wr->too_few = condition->either && read.version < condition->version_min;
+    wr->losses.too_few = condition->either && read.version < condition->version_min;
     wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
     if (wr->base)
         fast__vector_copy(t->count, t->w, wr->base);
@@ -176,10 +177,13 @@ fast_err fast__ps_read(ps_writer *wr, bool last)
     FAST_ASSERT(condition.clock_min <= wr->step || wr->c->backup > 0);
     condition.full_values = last;
     wr->fetched = wr->fetched && !last;
-    if (wr->too_few && !last) /* a crashed worker has to restart */
+    if (wr->losses.too_few && !last) /* a crashed worker has to restart */
         condition = (fast_space_read){ .version_min = condition.version_min };
-    FAST_TRY(wr->c->priority && !last ? start_read(wr, &condition)
-                                      : fast__ps_read_model(wr, &condition));
+    const int64_t begin = fast_now(wr->t->actor);
+    FAST_TRY(!last && fast__ps_reads_slices(wr) ? start_read(wr, &condition)
+                                                : fast__ps_read_model(wr, &condition));
+    if (!wr->arriving)
+        fast__ps_time_read(wr, begin);
     if (wr->model_step)
         *wr->model_step = wr->step + 1;
     return FAST_OK;
@@ -202,12 +206,17 @@ fast_err fast__ps_gradient(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
 
+    const int64_t begin = fast_now(t->actor);
+    const bool waits = wr->arriving;
+
     FAST_ASSERT(wr->g == t->g);
     /* With `priority` each layer's forward pass waits for its weights; with `overlap` each layer's
      * gradient is sent when its backward pass ends. */
     FAST_TRY(fast_trainer_gradient_when(t, wr->arriving ? need_range : NULL,
                                         wr->pieces.on ? report_range : NULL, wr));
     FAST_TRY(fast__ps_arrive(wr));
+    if (!waits)
+        fast__ps_time_gradient(wr, begin);
     wr->step = t->step;
     fast__ps_collect(wr);
     if (wr->base)
