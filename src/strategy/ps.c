@@ -51,11 +51,14 @@
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
  *   factors      dense layers are sent to the servers as factors, which multiply them out:
  *                ps_factors.c
+ *   hybrid       a dense layer goes to the other workers as factors, and each updates its own copy,
+ *                where that is fewer bytes than by the servers (Poseidon: Zhang et al. 2017):
+ *                ps_hybrid.c
  *   overlap      gradients are sent while earlier layers are computed, and become one update when
  *                all have arrived (wait-free back-propagation: Zhang et al. 2017); with a codec in
  *                pieces of whole layers
- *   priority     the model is read in slices in the order of its layers, and the next step starts
- *                when its first layer has arrived
+ *   priority     the model is read in slices in the order of its layers, or in TicTac's orders
+ *                (ps_order.c), and the next step starts when its first layer has arrived
  *
  * With s = 0 and n = workers the gradients of a round are summed in the canonical order: it is
  * `allreduce` to the bit. With backup workers those that arrived in time are summed in the order of
@@ -137,10 +140,15 @@ static const fast_option options[] = {
                   "momentum of the model's changes at the servers, besides the optimizer's; may "
                   "be negative"),
     FAST_OPT_FACTORS(ps_config),
+    FAST_OPT_BOOL(ps_config, hybrid, "no",
+                  "send a dense layer to the other workers as factors where that is fewer bytes "
+                  "than by the servers (Poseidon)"),
     FAST_OPT_BOOL(ps_config, overlap, "no",
                   "send gradients of late layers while those of earlier layers are computed"),
-    FAST_OPT_BOOL(ps_config, priority, "no",
-                  "read the first layers' weights first, and start the next step with them"),
+    FAST_OPT_CHOICE(ps_config, priority, "no", "no|yes|tic|tac",
+                    "read weights in slices, and start the next step with those that came; yes: in "
+                    "the order of the layers, tic: of the graph's dependencies, tac: of these and "
+                    "measured times (TicTac)"),
     FAST_OPT_END,
 };
 
@@ -188,6 +196,11 @@ static const fast_exclusion exclusions[] = {
     { "factors=yes", "fetch", NULL, "a local step between two reads needs the gradient itself" },
     { "priority", "replicas|proxies|eager|value|backup|barrier", NULL,
       "it reads the model layer by layer from its first copy" },
+    { "hybrid", "factors|priority|replicas|proxies|eager|backup|value|barrier", "slack=0",
+      "every worker updates the layers that workers send each other in each round" },
+    { "hybrid", NULL, "overlap", "layers are sent as they become final" },
+    { "priority=tic", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
+    { "priority=tac", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
     /* Placement. */
     { "proxies", "fetch|push|send|backup|epochs", NULL,
       "workers of a proxy read and write gradients in every round" },
@@ -319,11 +332,13 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
     const ps_config *c = config;
     const double reads = 1 / (double)c->fetch, writes = 1 / (double)c->push;
 
-    (void)t;
+    const double part = fast__ps_hybrid_cost(c, t, out); /* of the model, that servers hold */
+
     FAST_ASSERT(c->fetch > 0 && c->push > 0);
-    out->round_trips = 2 * reads;
-    out->waits = reads + fmin(reads, writes);
-    out->served = fmax(reads, writes);
+    FAST_ASSERT(part > 0 && part <= 1);
+    out->round_trips += 2 * reads;
+    out->waits += part * (reads + fmin(reads, writes));
+    out->served = part * fmax(reads, writes);
     out->barrier = c->slack < 0 ? 0 : (double)c->slack + 1;
 }
 
@@ -342,7 +357,7 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
 {
     FAST_ASSERT(c->slack == 0);
     FAST_ASSERT(wr->model_step != NULL);
-    t->free_running = c->priority;
+    t->free_running = c->priority != PS_PRIORITY_NO;
     fast_trainer_settle(t, fast__ps_arrive, wr);
     if (*wr->model_step != t->step + 1)
         FAST_TRY(fast__ps_read(wr, false));
@@ -354,6 +369,7 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
         FAST_TRY(fast__ps_push(wr));                           /* add(g_i) */
         FAST_TRY(fast__ps_tick(wr));                           /* tick(c + 1) */
         FAST_TRY(fast__ps_read(wr, t->step >= t->step_count)); /* w <- get(w) of this round */
+        FAST_TRY(fast__ps_hybrid_finish(wr));                  /* the layers sent as factors */
         fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .age = -1 });
     }
     fast_trainer_settle(t, NULL, NULL);

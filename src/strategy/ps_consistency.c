@@ -125,12 +125,13 @@ static bool may_come_back(ps_writer *wr)
     int64_t ended = 0;
     fast_member member;
 
-    FAST_ASSERT(wr->too_few);
+    FAST_ASSERT(wr->losses.too_few);
     while (fast_member_next(t->actor, &member))
-        wr->lost = wr->lost || (member.down && !member.ended && member.id < t->workers);
+        wr->losses.lost =
+            wr->losses.lost || (member.down && !member.ended && member.id < t->workers);
     for (int64_t i = 0; i < t->workers; i++)
         ended += i != t->rank && fast__peer(t->actor, t->worker_ids[i])->ended;
-    return wr->lost || ended <= wr->c->backup;
+    return wr->losses.lost || ended <= wr->c->backup;
 }
 
 /* With backup workers, when too few are left for an update and those that are left would wait for
@@ -226,7 +227,7 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
     }
     if (c->backup > 0 && wr->round >= t->step_count)
         return FAST_OK; /* other workers have made all updates; this worker missed some */
-    if (!wr->too_few)
+    if (!wr->losses.too_few)
         *out = PS_STEP;
     else if (may_come_back(wr))
         *out = PS_WAIT;

@@ -191,5 +191,6 @@ fast_err fast__ps_get_or_send(ps_writer *wr, fast_space_read *read)
         if (err == FAST_ETIMEDOUT && fast__space_is_idle(space))
             FAST_TRY(send_early(wr));
     }
-    return fast__ps_copies_get(&wr->copies, 0, t->w, read);
+    const ps_hybrid *h = &wr->layers.hybrid;
+    return fast__ps_copies_get(&wr->copies, 0, h->count > 0 ? h->w : t->w, read);
 }

@@ -32,19 +32,6 @@ const fast_system fast__systems_allreduce[] = {
                    "replicated. Model parallelism of PyTorch is not part of DDP.",
     },
     {
-        .name = "poseidon",
-        .title = "Poseidon",
-        .by = "Zhang et al. 2015, 2017",
-        .row = 91,
-        .flags = "strategy=allreduce:overlap=yes,factors=auto lr=0.1",
-        FAST_TAXONOMY("DP", "central", "sync.", "allreduce or factors", "hybrid", "synchronous"),
-        .remarks = "A layer is sent while earlier layers are still computed (wait-free "
-                   "backpropagation), as a gradient or as sufficient factors, whichever has "
-                   "fewer bytes.",
-        .missing =
-            "servers for layers that are not sent as factors; an allreduce moves as many bytes",
-    },
-    {
         .name = "sfb",
         .title = "sufficient factor broadcasting",
         .by = "Xie et al. 2015",

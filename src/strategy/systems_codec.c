@@ -101,14 +101,14 @@ const fast_system fast__systems_codec[] = {
     },
     {
         .name = "tictac",
-        .title = "TicTac: the layer that is needed first is sent first",
-        .by = "Hashemi et al. 2019; Jayarajan et al. 2019",
+        .title = "TicTac: parameters are sent in the order that the graph needs them",
+        .by = "Hashemi et al. 2019",
         .row = 77,
-        .flags = "strategy=allreduce:priority=yes lr=0.1",
-        COLUMNS("sync.", "ordered transfers", "any", "synchronous"),
-        .remarks = "Slices are summed in an order that follows from when they are ready and when "
-                   "the next step needs them; it begins with its first layer.",
-        .missing = "transfers from a parameter server, which preset p3 orders by layer (TIC)",
+        .flags = "strategy=ps:slack=0,overlap=yes,priority=tac lr=0.1",
+        COLUMNS("sync.", "ordered transfers", "single PS", "synchronous"),
+        .remarks = "A server sends weights in an order that follows from the graph of operators "
+                   "and measured times (TAC); priority=tic is that of the graph alone. The next "
+                   "step begins with those that came. Sums are ordered by allreduce:priority=yes.",
     },
     {
         .name = "strom",

@@ -92,6 +92,17 @@ const fast_system fast__systems_ps[] = {
                    "they become final",
     },
     {
+        .name = "poseidon",
+        .title = "Poseidon",
+        .by = "Zhang et al. 2015, 2017",
+        .row = 91,
+        .flags = "strategy=ps:servers=0,slack=0,overlap=yes,hybrid=yes lr=0.1",
+        COLUMNS("DP", "sync.", "servers or factors", "hybrid", "synchronous"),
+        .remarks = "A layer is sent while earlier layers are still computed (wait-free "
+                   "backpropagation): to the servers as a gradient, or to the other workers as "
+                   "sufficient factors, whichever has fewer bytes.",
+    },
+    {
         .name = "k-async",
         .title = "K-async SGD: an update is the mean of the first K gradients that arrive",
         .by = "Dutta et al. 2018",
