@@ -16,6 +16,9 @@
  *                takes the newest values that arrived, if they are new enough, and adds those of
  *                the worker's own last s updates that they lack (ESSP: Dai et al. 2015;
  *                ps_unseen.c)
+ *   cache_age a  a worker computes with the values of its last read, and its own updates since
+ *                then, for up to a rounds, while they are within the slack; then it asks the
+ *                servers again (the client's cache of SSP)
  *   stalest      a server answers the request of the worker that is furthest behind first
  *   value v      no worker computes with weights that differ from the true ones by more than
  *                v / sqrt(t): a worker waits before it sends an update that might (VAP:
@@ -119,6 +122,9 @@ static const fast_option options[] = {
                   "them"),
     FAST_OPT_BOOL(ps_config, eager, "no",
                   "servers send new values unasked whenever the slowest worker ends a round"),
+    FAST_OPT_INT(ps_config, cache_age, "0", 0, 1e12,
+                 "with slack: a worker uses the values of a read again for up to this many rounds, "
+                 "within the slack; 0: every step asks the servers"),
     FAST_OPT_BOOL(ps_config, stalest, "no",
                   "servers answer the worker that is furthest behind first"),
     FAST_OPT_REAL(ps_config, epochs, "1", 0.01, 1,
@@ -177,6 +183,9 @@ static const fast_exclusion exclusions[] = {
       "all workers take every round, and a round is one update of all their gradients" },
     { "backup", NULL, "slack=0", "backup workers are those that a round does not wait for" },
     { "eager", NULL, "slack", "eager values are as old as the slack allows" },
+    { "cache_age", NULL, "slack", "values of an earlier read are as old as the slack allows" },
+    { "cache_age", "eager|send|fetch|value|proxies|backup|barrier|priority|factors=yes", NULL,
+      "a worker adds the gradients of its own steps to the values that it read" },
     { "global", NULL, "slack", "workers wait for all others where the slack ends" },
     { "weak", NULL, "value", "it weakens the value bound" },
     { "value", "slack", NULL, "a bound on values and one on rounds may wait for each other" },
@@ -330,7 +339,10 @@ static fast_err server(fast_trainer *t, const void *config)
 static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 {
     const ps_config *c = config;
-    const double reads = 1 / (double)c->fetch, writes = 1 / (double)c->push;
+    /* Workers of equal speed read when the values have reached the age. */
+    const int64_t reused = c->cache_age < c->slack ? c->cache_age : c->slack > 0 ? c->slack : 0;
+    const double reads = 1 / (double)(reused > 0 ? 1 + reused : c->fetch);
+    const double writes = 1 / (double)c->push;
 
     const double part = fast__ps_hybrid_cost(c, t, out); /* of the model, that servers hold */
 
@@ -413,6 +425,7 @@ static fast_err train(fast_trainer *t, const ps_config *c, ps_writer *wr)
         if (t->step % c->push == 0 || t->step == t->step_count)
             FAST_TRY(fast__ps_push(wr)); /* add(g_i) */
         FAST_TRY(fast__ps_tick(wr));     /* tick(c + 1) */
+        FAST_TRY(fast__ps_cache_own(wr));
     }
     FAST_TRY(fast_trainer_end(t));
     if (c->backup == 0 || wr->round < t->step_count)

@@ -53,6 +53,7 @@ typedef struct ps_config {
     bool weak;         /* each worker bounds its own, after it has sent them */
     bool eager;        /* servers send new values without being asked */
     bool stalest;      /* servers answer the worker that is furthest behind first */
+    int64_t cache_age; /* rounds for which a worker uses the values of a read; 0: one read a step */
     double epochs;     /* fraction of the samples of an epoch after which it ends for all */
     int64_t barrier;   /* bytes above which a write is announced; 0: none is */
     double l1;         /* of the proximal step after each update; 0: none */
@@ -249,6 +250,7 @@ typedef struct ps_writer {
     int64_t pushed;       /* value of `step` at the last write */
     int64_t round;        /* rounds that the last read held */
     int64_t version;      /* of the last read */
+    int64_t cached;       /* with cache_age: rounds of all writers in t->w; -1: it must be read */
     float *g;             /* the newest gradient; not defined in layers sent as factors */
     ps_layers layers;     /* sent as factors */
     ps_pieces pieces;     /* of the newest gradient */
@@ -310,10 +312,14 @@ fast_err fast__ps_get_or_send(ps_writer *wr, fast_space_read *read);
 bool fast__ps_recent_lost(const ps_writer *wr);
 /* Add to t->w, which was read, this writer's updates that the values lack. */
 void fast__ps_add_own(ps_writer *wr);
+/* With cache_age, after a step: add this step's update to t->w if the next step uses it again. */
+fast_err fast__ps_cache_own(ps_writer *wr);
 
 /* ps_consistency.c */
 /* The condition of the next read. */
 fast_space_read fast__ps_condition(const ps_writer *wr);
+/* Return true if t->w is new enough for the next step: it is not read again. */
+bool fast__ps_is_cached(const ps_writer *wr);
 /* Let worker 0 train alone for the epochs of the warm start. */
 fast_err fast__ps_warm(ps_writer *wr);
 /* Before a step: read weights that are new enough, unless the epoch or the run is over. */

@@ -72,7 +72,7 @@ static fast_err choose_mode(fast_trainer *t, const ps_config *c, int *mode)
         return fast__fail(FAST_EINVAL, "ps: factors are sent as they are, and a codec encodes the "
                                        "whole gradient; leave out one of them");
     /* A local step needs the gradient that factors stand for. */
-    if (coded || !fast__ps_may_factor(c) || c->fetch > 1) {
+    if (coded || !fast__ps_may_factor(c) || c->fetch > 1 || c->cache_age > 0) {
         fast_trainer_note(t, coded ? "the codec encodes whole gradients: none is sent as factors"
                                    : "workers write no whole gradients: none is sent as factors");
         *mode = FAST_FACTORS_NO;

@@ -158,6 +158,7 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     FAST_TRY(fast__ps_copies_follow(&wr->copies, wr->c->slack == 0, condition));
     wr->version = read.version;
     wr->losses.too_few = condition->either && read.version < condition->version_min;
+    wr->cached = wr->c->cache_age > 0 ? read.clock : -1;
     wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
     if (wr->base)
         fast__vector_copy(t->count, t->w, wr->base);
@@ -379,14 +380,14 @@ static fast_err writer_init(ps_writer *wr)
     return FAST_OK;
 }
 
-/* Have snapshots include the writer's memory, with its numbers from `step` to `version`. */
+/* Have snapshots include the writer's memory, with its numbers from `step` to `cached`. */
 static fast_err remember(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
     const size_t size = (size_t)t->count * sizeof(float);
 
     FAST_ASSERT(!wr->arriving);
-    FAST_TRY(fast__trainer_remember(t, 0, &wr->step, 4 * sizeof wr->step));
+    FAST_TRY(fast__trainer_remember(t, 0, &wr->step, 5 * sizeof wr->step));
     FAST_TRY(fast__trainer_remember(t, 1, &wr->written, sizeof wr->written));
     FAST_TRY(fast__trainer_remember(t, 2, &wr->fetched, sizeof wr->fetched));
     FAST_TRY(fast__trainer_remember(t, 3, wr->sum, size));
@@ -394,7 +395,7 @@ static fast_err remember(ps_writer *wr)
     FAST_TRY(fast__trainer_remember(t, 5, wr->state_read, (size_t)t->state_count * sizeof(float)));
     return fast__trainer_check_saved(t, wr->step == t->step && wr->pushed >= 0 &&
                                             wr->pushed <= wr->step && wr->round >= 0 &&
-                                            wr->version >= 0);
+                                            wr->version >= 0 && wr->cached >= -1);
 }
 
 fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_writer *out)
@@ -403,7 +404,7 @@ fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_
     fast_err err;
 
     FAST_ASSERT(g != NULL);
-    *out = (ps_writer){ .t = t, .c = c, .g = g, .step = t->step, .pushed = t->step };
+    *out = (ps_writer){ .t = t, .c = c, .g = g, .step = t->step, .pushed = t->step, .cached = -1 };
     out->writer_count = fast__ps_writers(c, t, &ids);
     err = writer_init(out);
     if (!err)
