@@ -95,6 +95,9 @@ bool fast__space_defers(const fast_space *space);
 void fast__space_set_due(fast_space *space, bool due);
 /* Return true if the codec of adds holds elements back now. */
 bool fast__space_is_waiting(const fast_space *space);
+/* With a codec of adds whose writers share scales: agree on those of x, which is added next, with
+ * the group of all writers. A collective; otherwise nothing is done. */
+fast_err fast__space_agree(fast_space *space, fast_group *group, const float *x);
 /* Return true if all owners are remote and eager, and have sent values of the first tensor unasked
  * that satisfy the conditions: a get of them does not wait. */
 bool fast__space_has_pushed(const fast_space *space, const fast_space_read *read);

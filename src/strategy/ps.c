@@ -75,6 +75,7 @@
 
 #include "base/err.h"
 #include "base/memory.h"
+#include "space/space.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
 
@@ -377,7 +378,8 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
         fast__vector_copy(t->state_count, t->s, wr->state_read);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast__ps_check_lost(t, c));
-        FAST_TRY(fast__ps_gradient(wr));                       /* g_i <- gradient at w */
+        FAST_TRY(fast__ps_gradient(wr)); /* g_i <- gradient at w */
+        FAST_TRY(fast__space_agree(wr->copies.spaces[0], t->group, wr->g));
         FAST_TRY(fast__ps_push(wr));                           /* add(g_i) */
         FAST_TRY(fast__ps_tick(wr));                           /* tick(c + 1) */
         FAST_TRY(fast__ps_read(wr, t->step >= t->step_count)); /* w <- get(w) of this round */

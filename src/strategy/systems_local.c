@@ -29,9 +29,19 @@ const fast_system fast__systems_local[] = {
         .flags = "strategy=local:period=5,state=average lr=0.1",
         FAST_TAXONOMY("DP", "decentral", "sync.", "reduce", "dedicated master node", "periodic"),
         .remarks = "Parameter averaging under Spark every 5 steps, of the optimizer's state too.",
-        .missing = "a master node: workers average by an allreduce; its asynchronous mode with "
-                   "Strom's codec; use --strategy "
-                   "partial:how=parts,parts=1 --codec threshold",
+        .missing = "a master node: workers average by an allreduce",
+    },
+    {
+        .name = "deeplearning4j-sharing",
+        .title = "deeplearning4j: gradient sharing",
+        .by = "Eclipse 2017",
+        .row = 19,
+        .flags = "strategy=partial:how=parts,parts=1 codec=threshold:tau=0.01+entropy "
+                 "optimizer=sgd lr=0.4",
+        FAST_TAXONOMY("DP", "central", "async.", "ad hoc", "full mesh", "asynchronous"),
+        .remarks =
+            "Its asynchronous mode: updates of Strom's threshold to all other workers, which "
+            "apply them when they arrive.",
     },
     {
         .name = "parallel-sgd",
