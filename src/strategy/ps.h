@@ -6,6 +6,7 @@
 #include "strategy/factoring.h"
 #include "strategy/ps_momentum.h"
 #include "strategy/strategy.h"
+#include "strategy/via_master.h"
 
 /*
  * Inside the family ps:
@@ -20,6 +21,7 @@
  *   ps_factors.c      dense layers that are sent as factors
  *   ps_proxy.c        proxies between groups of workers and the servers
  *   ps_momentum.c     measures the momentum that asynchrony adds
+ *   ps_master.c       rounds in which the sum of gradients reaches the server by a collective
  *
  * The servers of a run are, in this order: the owners of the model, the owners of its first copy,
  * of its second copy, ..., and the proxies.
@@ -60,6 +62,8 @@ typedef struct ps_config {
     int factors;       /* FAST_FACTORS_*: dense layers, from workers to servers */
     bool overlap;      /* gradients are sent as they become final */
     bool priority;     /* the model is read in the order in which the next step needs it */
+    bool dedicated;    /* servers live on nodes of their own */
+    int path;          /* fast_via: the path of collectives; FAST_VIA_NONE: by the space */
 } ps_config;
 
 /* Return the number of owners of one copy of the model. */
@@ -301,3 +305,7 @@ fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c);
 /* Programs with proxies: of a worker, and of proxy number `proxy`. */
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c);
 fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy);
+
+/* Programs with a path: of a worker, and of the one server. */
+fast_err fast__ps_master_worker(fast_trainer *t, const ps_config *c);
+fast_err fast__ps_master(fast_trainer *t, const ps_config *c);

@@ -205,5 +205,17 @@ const fast_system fast__systems_gossip[] = {
             "With plain SGD and a constant learning rate all replicas are equal once every update "
             "has arrived, for any delay.",
     },
+    {
+        .name = "deeplearning4j-async",
+        .title = "deeplearning4j: asynchronous threshold updates",
+        .by = "Eclipse 2017; Strom 2015",
+        .row = 0,
+        .flags = "strategy=partial:how=parts,parts=1 codec=threshold:tau=0.004 optimizer=sgd "
+                 "lr=0.8",
+        FAST_TAXONOMY("DP", "decentral", "async.", "broadcast", "full mesh", "asynchronous"),
+        .remarks = "Every worker sends the entries of its residual that reach the threshold to "
+                   "all others, each as one index and a sign, and applies those that arrive; no "
+                   "worker waits. Its other mode is deeplearning4j.",
+    },
     { .name = NULL },
 };
