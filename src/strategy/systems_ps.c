@@ -21,6 +21,17 @@
 
 const fast_system fast__systems_ps[] = {
     {
+        .name = "firecaffe",
+        .title = "FireCaffe: gradients reduced on a binomial tree to one server",
+        .by = "Iandola et al. 2016",
+        .row = 10,
+        .flags = "strategy=ps:slack=0,path=tree lr=0.1",
+        COLUMNS("DP", "sync.", "binomial tree", "single PS", "synchronous"),
+        .remarks = "The sum of the gradients reaches the server, at a node of its own, after "
+                   "log2(P + 1) rounds; it makes the update, and the weights come back along the "
+                   "tree.",
+    },
+    {
         .name = "bigdl",
         .title = "BigDL: each worker serves a slice of the model",
         .by = "Dai et al. 2019",
