@@ -80,9 +80,26 @@ fast_err fast__codec_check(const fast_run *run)
     return is_coded(run) ? fast__coded_check_coder(&options) : FAST_OK;
 }
 
+/* Refuse a chain that cannot compress a file, which is one vector: codecs that add up, or vote. */
+static fast_err check_file_codec(const char *spec)
+{
+    const unsigned messages = FAST_CODEC_ACCUMULATES | FAST_CODEC_VOTES | FAST_CODEC_RULE;
+    fast_chain *chain = NULL;
+
+    FAST_TRY(fast__chain_open(spec, &chain));
+    const bool fits = !(fast__chain_traits(chain) & messages) && !fast__chain_selects(chain);
+    fast__chain_close(chain);
+    return fits ? FAST_OK
+                : fast__fail(FAST_EINVAL,
+                             "save_codec=%.100s is for messages, which follow one another; take "
+                             "kmeans, fp16 or a lossless stage",
+                             spec);
+}
+
 fast_err fast__run_codec_open(fast_run *run)
 {
     FAST_ASSERT(run->codecs.chains[0] == NULL && run->codecs.chains[1] == NULL);
+    FAST_TRY(check_file_codec(run->config.save_codec));
     FAST_TRY(fast__chain_open(run->config.codec, &run->codecs.chains[0]));
     FAST_TRY(fast__chain_open(run->config.codec_down, &run->codecs.chains[1]));
     run->codecs.up = run->codecs.chains[0];

@@ -155,16 +155,15 @@ const fast_system fast__systems_codec[] = {
     {
         /* The paper has 32 centroids for dense layers and 256 for convolutions. */
         .name = "deep-compression",
-        .title = "Deep compression: pruned, values shared by k-means, entropy coded",
+        .title = "Deep compression: pruned, values shared by k-means, Huffman coded",
         .by = "Han et al. 2016",
         .row = 82,
-        .flags = "strategy=allreduce codec=kmeans:ratio=0.1,clusters=32+entropy lr=0.1",
+        .flags = "strategy=allreduce codec=kmeans:ratio=0.1,clusters=32+huffman lr=0.1",
         COLUMNS("sync.", "any", "any", "synchronous"),
         .remarks = "Its three steps as a chain over what is sent: a tenth of each layer, as the "
-                   "number of one of 32 centroids, which start evenly spaced, with an entropy "
-                   "code.",
-        .missing = "compressed files of trained models, whose centroids are trained further by "
-                   "the sums of their gradients; a Huffman code, for which a range code stands",
+                   "number of one of 32 centroids, which start evenly spaced, with a Huffman code. "
+                   "--save-codec compresses the file of a trained model by the same chain, and "
+                   "--load FILE --tied yes trains its centroids by the sums of their gradients.",
     },
     {
         /* Measured exponents are exact, and codec=flexpoint has them; the paper predicts. */
