@@ -93,6 +93,8 @@ void fast__space_add_waiting(const fast_space *space, float scale, float *y);
 bool fast__space_defers(const fast_space *space);
 /* Let the next adds to the first tensor send all elements that have waited, or not. */
 void fast__space_set_due(fast_space *space, bool due);
+/* Return whether they are due, as it was set last. */
+bool fast__space_due(const fast_space *space);
 /* Return true if the codec of adds holds elements back now. */
 bool fast__space_is_waiting(const fast_space *space);
 /* With a codec of adds whose writers share scales: agree on those of x, which is added next, with
@@ -103,6 +105,8 @@ fast_err fast__space_agree(fast_space *space, fast_group *group, const float *x)
 bool fast__space_has_pushed(const fast_space *space, const fast_space_read *read);
 /* Return true if remote owners have acknowledged all updates of this actor. */
 bool fast__space_is_idle(const fast_space *space);
+/* At an owner: return whether every writer has finished `clock` rounds. */
+bool fast__space_reached(fast_space *space, int64_t clock);
 /* Count in `figures`, which is lent, what the space's codecs do. */
 void fast__space_figures(fast_space *space, fast_coded_figures *figures);
 

@@ -51,6 +51,7 @@ static fast_err copy_range(fast_space *space, int64_t tensor, int64_t reader,
     fast_buffer_free(shot->buffer);
     *shot = (fast_space_snapshot){ .buffer = packed.buffers[0],
                                    .size = packed.sizes[0],
+                                   .copied = true,
                                    .version =
                                        atomic_load(&fast__service_range(space, tensor)->version) };
     return FAST_OK;
@@ -81,11 +82,14 @@ fast_err fast__service_snapshot(fast_space *space, int64_t tensor, int64_t reade
     if (!locked)
         return FAST_OK;
     const bool wanted = !differs || reader >= 0;
+    /* The run that this one continues has copied this version, and was charged for it. */
+    const bool charged = !shot->buffer && shot->copied &&
+                         shot->version == atomic_load(&fast__service_range(space, tensor)->version);
     const fast_err err = wanted ? copy_range(space, tensor, reader, shot) : FAST_OK;
     fast__space_unlock(space, space->map.me, tensor, false);
     FAST_TRY(err);
     *out = shot;
-    return wanted && !fast__space_is_coded(space, FAST_SPACE_DOWN, tensor)
+    return wanted && !charged && !fast__space_is_coded(space, FAST_SPACE_DOWN, tensor)
                ? fast_charge(space->actor, 0, 2.0 * (double)shot->size)
                : FAST_OK;
 }

@@ -145,7 +145,9 @@ static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_
     if (life > 0) /* a restarted actor holds no values; a new one may hold a checkpoint's */
         fast__space_forget(space, op->from);
     fast__space_order_free(&c->order);
-    *c = (fast_space_caller){ .greeted = true, .unacked = c->unacked, .stage = c->stage };
+    *c = (fast_space_caller){
+        .greeted = true, .unacked = c->unacked, .stage = c->stage, .reads = life == 0 && c->reads
+    }; /* in a snapshot */
     atomic_store(&slot->clock, clock);
     atomic_store(&slot->member, 2 * ((uint32_t)life + 1));
     return FAST_OK;

@@ -78,7 +78,7 @@ fast_err fast__remote_update(fast_space *space, fast_space_operation *op)
     fast_space_owner *o = &space->map.owners[op->owner];
     fast_msg *msg;
     FAST_TRY(wait_for_room(space, op));
-    const int64_t words[3] = { o->sent + 1, op->clock, op->version_read };
+    const int64_t words[3] = { o->sent + 1 - o->base, op->clock, op->version_read };
     FAST_TRY(fast__space_message(space, op->kind, op->tensor, op->owner, words, &msg));
     if (op->kind != FAST_SPACE_TICK) {
         const fast_err err = fast__space_fill(space, op, msg);
@@ -131,21 +131,21 @@ fast_err fast__remote_flush(fast_space *space)
     return FAST_OK;
 }
 
-/* Record the range of the get under way that an answer brings. */
-static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg)
+/* Record the range of the get under way that an answer brings; `seen`: this actor's updates and
+ * ticks that it holds. */
+static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg, int64_t seen)
 {
     FAST_ASSERT(msg->words[FAST_SPACE_W_B] >= 0);
     fast_space_operation *get = &space->reader.get;
-    const int64_t version = msg->words[FAST_SPACE_W_B], id = msg->words[FAST_SPACE_W_A];
+    const int64_t version = msg->words[FAST_SPACE_W_B];
     fast_space_owner *o = &space->map.owners[owner];
     fast__space_saw(get, version, msg->words[FAST_SPACE_W_C]);
     space->reader.newest = version > space->reader.newest ? version : space->reader.newest;
     if (space->reader.peeks)
         return;
     *fast__space_at(space, space->clocks.read, owner, get->tensor) = version;
-    /* An answer holds all of this actor's updates, since an owner handles requests in order. */
     if (get->tensor == 0)
-        o->seen = id <= 0 && -id < o->sent ? -id : o->sent;
+        o->seen = seen < o->sent ? seen : o->sent;
 }
 
 /* Unpack an owner's range of the get under way from an answer; part->x is NULL if only its size
@@ -188,7 +188,7 @@ static bool take_pushed(fast_space *space, int64_t owner)
         return false;
     if (part.result)
         fast__vector_copy(part.count, part.x, part.result);
-    saw_answer(space, owner, msg);
+    saw_answer(space, owner, msg, space->map.owners[owner].base - msg->words[FAST_SPACE_W_A]);
     return true;
 }
 
@@ -197,7 +197,7 @@ static bool retain_pushed(fast_space *space, fast_msg *msg)
 {
     const int64_t *w = msg->words, owner = w[FAST_SPACE_W_OWNER];
     if (!space->reader.eager || w[FAST_SPACE_W_KIND] != FAST_SPACE_VALUE || w[FAST_SPACE_W_A] > 0 ||
-        w[FAST_SPACE_W_A] == INT64_MIN || w[FAST_SPACE_W_TENSOR] != 0 || owner < 0 ||
+        w[FAST_SPACE_W_A] < -INT64_MAX / 2 || w[FAST_SPACE_W_TENSOR] != 0 || owner < 0 ||
         owner >= space->map.owner_count || space->map.owners[owner].id != msg->from ||
         w[FAST_SPACE_W_B] < 0)
         return false;
@@ -330,7 +330,8 @@ static fast_err take_value(fast_space *space, int64_t owner, const fast_msg *msg
         return FAST_OK;
     if (!ends_slices && part.x && part.result)
         fast__vector_copy(part.count, part.x, part.result);
-    saw_answer(space, owner, msg);
+    /* It holds all of this actor's updates, since an owner handles requests in order. */
+    saw_answer(space, owner, msg, o->sent);
     space->reader.missing--;
     o->asked = 0;
     return FAST_OK;
@@ -357,8 +358,8 @@ static fast_err take_ack(fast_space *space, int64_t owner, const fast_msg *msg)
     FAST_ASSERT(space->map.owners[owner].acked <= space->map.owners[owner].sent);
     fast_space_owner *o = &space->map.owners[owner];
     const int64_t sequence = msg->words[FAST_SPACE_W_A];
-    if (sequence > o->acked && sequence <= o->sent)
-        o->acked = sequence;
+    if (sequence > o->acked - o->base && sequence <= o->sent - o->base)
+        o->acked = o->base + sequence;
     return FAST_OK;
 }
 

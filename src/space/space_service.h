@@ -27,6 +27,7 @@ typedef struct fast_space_snapshot {
     fast_buffer *buffer; /* frozen; or NULL */
     size_t size;         /* bytes of it that are used */
     int64_t version;     /* of the range when it was copied */
+    bool copied;         /* it was, here or in the run that this one continues */
 } fast_space_snapshot;
 
 /* Gets and watches whose conditions do not hold yet: fewest updates first, and of equally many the

@@ -149,18 +149,19 @@ typedef struct fast_space_store {
 typedef struct fast_space_owner {
     int64_t id;             /* its actor */
     fast_space_store store; /* its memory, if it is local */
-    int64_t sent;           /* updates and ticks sent */
-    int64_t acked;          /* updates and ticks that it has applied */
-    int64_t seen;           /* updates and ticks that the values last read of tensor 0 hold */
-    int64_t asked;          /* id of the get that it has not answered; or 0 */
-    int64_t received;       /* floats of that get that have arrived in slices */
-    int64_t clock;          /* clock of the space when it last notified this actor */
-    bool leaving;           /* LEAVE was sent */
-    bool left;              /* LEFT has arrived */
-    bool gone;              /* it closed before this actor did */
-    bool refused;           /* it opened the space with other options */
-    fast_msg *pushed;       /* eager: newest values of tensor 0 that it sent; or NULL */
-    fast_msg *ready;        /* announce: the add that is to be sent; or NULL */
+    int64_t base;     /* value of `sent` when a snapshot was restored: messages count from it */
+    int64_t sent;     /* updates and ticks sent */
+    int64_t acked;    /* updates and ticks that it has applied */
+    int64_t seen;     /* updates and ticks that the values last read of tensor 0 hold */
+    int64_t asked;    /* id of the get that it has not answered; or 0 */
+    int64_t received; /* floats of that get that have arrived in slices */
+    int64_t clock;    /* clock of the space when it last notified this actor */
+    bool leaving;     /* LEAVE was sent */
+    bool left;        /* LEFT has arrived */
+    bool gone;        /* it closed before this actor did */
+    bool refused;     /* it opened the space with other options */
+    fast_msg *pushed; /* eager: newest values of tensor 0 that it sent; or NULL */
+    fast_msg *ready;  /* announce: the add that is to be sent; or NULL */
 } fast_space_owner;
 
 /* Which owner has which range of which tensor. */

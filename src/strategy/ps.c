@@ -521,12 +521,13 @@ static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumable = 
 static const fast_strategy free_workers = { FAMILY, .resumable = true };
 const fast_strategy fast__strategy_ps = { FAMILY };
 
-/* True if a snapshot can be taken between steps: no worker waits in mid-step for an update or a
- * read that another one makes in its next step, and no values travel unasked. */
+/* True if a snapshot can be taken between steps: no actor waits in mid-step for something that
+ * another one does in its next step. With a value bound a proxy waits until the other groups have
+ * read its updates, which they do at the end of a step. */
 static bool can_be_cut(const ps_config *c)
 {
     FAST_ASSERT(c->slack >= -1);
-    return c->backup == 0 && c->replicas == 0 && c->proxies == 0 && c->value == 0 && !c->eager;
+    return c->proxies == 0 || c->value == 0;
 }
 
 static const fast_strategy *member_of(const void *config)

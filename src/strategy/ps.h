@@ -344,6 +344,9 @@ fast_err fast__ps_bound_next(ps_writer *wr, const float *x);
 /* With a weak bound, after a write of x: wait while updates that other writers have not read
  * exceed it. */
 fast_err fast__ps_bound_value(ps_writer *wr, const float *x);
+/* Value bound, at a worker that waits in a snapshot: let the other writers know that it will not
+ * compute with older weights than the newest. */
+fast_err fast__ps_yield(void *writer);
 /* Count x, a write, as not read by other writers (NULL: nothing), and with the sign 1 or -1 the
  * elements that the codec holds back: once with 1 before a write and with -1 after it, the elements
  * that were sent are counted, and no others. */

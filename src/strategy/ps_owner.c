@@ -379,11 +379,12 @@ static fast_err owner_init(ps_owner *o)
  * measure of momentum starts anew. */
 static fast_err remember(ps_owner *o)
 {
-    enum { FIRST_PAST = 16 };
+    enum { FIRST_PAST = 16, FIRST_ROUND = 1 << 20 };
     const int64_t shards = fast__ps_shards(o->config, o->t->workers);
     const size_t size = (size_t)((o->t->count + shards - 1) / shards) * sizeof(float);
     const size_t counters = (size_t)o->writer_count * sizeof(int64_t);
     fast_past *past = &o->past;
+    int64_t arrived = 0;
 
     FAST_ASSERT(o->contributions != NULL);
     FAST_TRY(fast__trainer_remember(o->t, 0, &o->pending, 3 * sizeof o->pending));
@@ -394,9 +395,16 @@ static fast_err remember(ps_owner *o)
     FAST_TRY(fast__trainer_remember(o->t, 5, past->square, size));
     for (int64_t i = 0; past->models && i < past->room; i++)
         FAST_TRY(fast__trainer_remember(o->t, FIRST_PAST + i, past->models[i], size));
+    if (o->round)
+        FAST_TRY(fast__trainer_remember_flags(o->t, 6, o->arrived, o->writer_count));
+    for (int64_t i = 0; o->round && i < o->writer_count; i++) {
+        FAST_TRY(fast__trainer_remember(o->t, FIRST_ROUND + i, o->round[i], size));
+        arrived += o->arrived[i];
+    }
     return fast__trainer_check_saved(
         o->t, o->pending >= 0 && o->pending < fast__ps_batch(o->config, o->writer_count) &&
-                  o->begun >= 0 && o->updates >= 0 && past->begin >= -1);
+                  (!o->round || o->pending == arrived) && o->begun >= 0 && o->updates >= 0 &&
+                  o->begun <= INT64_MAX / 4 && o->updates <= INT64_MAX / 4 && past->begin >= -1);
 }
 
 /* Report the measured momentum, if the estimate is reliable. */
