@@ -23,8 +23,10 @@ int64_t fast__ps_shards(const ps_config *c, int64_t workers)
 
 int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_t **ids_out)
 {
-    FAST_ASSERT(c->proxies <= t->servers);
-    *ids_out = c->proxies > 0 ? t->server_ids + t->servers - c->proxies : t->worker_ids;
+    const int64_t owners = fast__ps_shards(c, t->workers) * (1 + c->replicas);
+
+    FAST_ASSERT(owners + c->proxies <= t->servers);
+    *ids_out = c->proxies > 0 ? t->server_ids + owners : t->worker_ids;
     return c->proxies > 0 ? c->proxies : t->workers;
 }
 
