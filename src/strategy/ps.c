@@ -51,6 +51,8 @@
  *                in a tree of `levels`, each with `fanin` others below it. With fetch and push they
  *                are caches of the model, which they read and write back so often
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
+ *   chain        updates pass along the copies, server by server, instead of from each worker to
+ *                all; a server that comes back catches up (space/space_chain.c; Li et al. 2014)
  *   factors      dense layers are sent to the servers as factors, which multiply them out:
  *                ps_factors.c
  *   overlap      gradients are sent while earlier layers are computed, and become one update when
@@ -83,6 +85,9 @@ static const fast_option options[] = {
                  "servers that share the model; 0: one for each worker"),
     FAST_OPT_INT(ps_config, replicas, "0", 0, PS_REPLICAS_MAX,
                  "copies of the model besides the first, each at servers of its own"),
+    FAST_OPT_BOOL(ps_config, chain, "no",
+                  "with replicas: servers pass updates from copy to copy, and a server that comes "
+                  "back catches up; else workers write to all copies"),
     FAST_OPT_INT(ps_config, proxies, "0", 0, 65536,
                  "groups of workers, each with a proxy that reads and writes for it; 0: none"),
     FAST_OPT_INT(ps_config, levels, "1", 1, 16,
@@ -201,6 +206,9 @@ static const fast_exclusion exclusions[] = {
     { "levels", NULL, "proxies", "it is the depth of the tree of proxies" },
     { "fanin", NULL, "levels", "it is the number of proxies below each one" },
     { "replicas", "backup|eager|value", NULL, "every copy must hold the same updates" },
+    { "chain", NULL, "replicas", "it is a chain of copies" },
+    { "chain", "stalest|cache|barrier|overlap", NULL,
+      "copies apply whole updates in the order of the first" },
     { NULL, NULL, NULL, NULL },
 };
 

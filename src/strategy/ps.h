@@ -35,6 +35,7 @@ enum { PS_PIECE = 32768 };                                                  /* f
 typedef struct ps_config {
     int64_t servers;   /* that share the model; 0: one for each worker */
     int64_t replicas;  /* copies of the model besides the first */
+    bool chain;        /* servers pass updates on from copy to copy */
     int64_t proxies;   /* proxies that write the model, each for its part of the workers; 0: none */
     int64_t levels;    /* levels of proxies */
     int64_t fanin;     /* proxies of a level below the first for each one above */

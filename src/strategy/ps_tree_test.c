@@ -102,7 +102,8 @@ static void bounds_hold_back_no_more(void **state)
     const fast_result often = train("ps:proxies=2", 4, NULL),
                       seldom = train("ps:proxies=2,fetch=8,push=8", 4, NULL);
     static const char *const options[] = { "strategy=ps:slack=2,proxies=2,fetch=4,push=4",
-                                           "workers=4", "data=digits:train=64,test=16", NULL };
+                                           "workers=4", "data=digits:train=64,test=16", "batch=8",
+                                           NULL };
     fast_run *run = NULL;
 
     (void)state;
@@ -111,6 +112,7 @@ static void bounds_hold_back_no_more(void **state)
     assert_true(often.staleness[0] + often.staleness[1] >= 24);
     assert_int_equal(seldom.steps, 24);
     assert_int_equal(fast_run_open(options, &run), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "push=4 holds gradients back"));
 }
 
 /* Workers that crash below two levels of proxies hold nobody up, not even where a proxy has no
@@ -139,10 +141,12 @@ static void shapes_are_refused(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        const char *options[] = { bad[i], "workers=4", "data=digits:train=64,test=16", NULL };
+        const char *options[] = { bad[i], "workers=4", "data=digits:train=64,test=16", "batch=8",
+                                  NULL };
         fast_run *run = NULL;
 
         assert_int_equal(fast_run_open(options, &run), FAST_EINVAL);
+        assert_int_equal(strncmp(fast_error_detail(), "ps: ", 4), 0);
     }
 }
 
