@@ -22,11 +22,12 @@
  *   ps_factors.c      dense layers that are sent to the servers as factors
  *   ps_hybrid.c       dense layers that workers send each other as factors, beside the servers
  *   ps_proxy.c        proxies between groups of workers and the servers
+ *   ps_tree.c         the tree of the proxies
  *   ps_momentum.c     measures the momentum that asynchrony adds
  *   ps_master.c       rounds in which the sum of gradients reaches the server by a collective
  *
  * The servers of a run are, in this order: the owners of the model, the owners of its first copy,
- * of its second copy, ..., and the proxies.
+ * of its second copy, ..., and the proxies, level by level.
  */
 enum { PS_REPLICAS_MAX = 3, PS_TENSORS_MAX = 4 };
 
@@ -39,7 +40,10 @@ enum { PS_PIECE = 32768 }; /* floats of a piece */
 typedef struct ps_config {
     int64_t servers;   /* that share the model; 0: one for each worker */
     int64_t replicas;  /* copies of the model besides the first */
-    int64_t proxies;   /* groups of workers, with a proxy each; 0: none */
+    bool chain;        /* servers pass updates on from copy to copy */
+    int64_t proxies;   /* proxies that write the model, each for its part of the workers; 0: none */
+    int64_t levels;    /* levels of proxies */
+    int64_t fanin;     /* proxies of a level below the first for each one above */
     int64_t slack;     /* rounds ahead of the slowest worker; -1: unbounded */
     bool global;       /* at the bound all wait for all */
     double warm;       /* epochs of worker 0 before the other workers start */
@@ -382,6 +386,29 @@ fast_err fast__ps_hybrid_finish(ps_writer *wr);
 /* Update a range of the servers' packed vector, segment by segment. */
 void fast__ps_hybrid_update(const ps_owner *o, const fast_space_update *u, double lr, float *w,
                             const float *x, float scale);
+
+/* ps_tree.c */
+/* A proxy: its workers, and the workers or proxies that it serves. */
+typedef struct ps_node {
+    int64_t level;          /* from 1, whose proxies write the model, to `levels` */
+    int64_t index;          /* of the proxy in its level */
+    int64_t id;             /* its actor */
+    const int64_t *members; /* actors that it serves, of consecutive numbers */
+    int64_t size;           /* number of members */
+    int64_t first;          /* rank of its first worker */
+    int64_t workers;        /* workers below it */
+    double weight; /* of its mean in the round above: 1 where all proxies there have equally
+                               many workers */
+} ps_node;
+
+/* Return the number of proxies of a level, from 1. */
+int64_t fast__ps_width(const ps_config *c, int64_t workers, int64_t level);
+/* Return the number of proxies of all levels. */
+int64_t fast__ps_proxies(const ps_config *c, int64_t workers);
+/* Return proxy `index` of a level. */
+ps_node fast__ps_node(const ps_config *c, const fast_trainer *t, int64_t level, int64_t index);
+/* Return the proxy of a level that worker `rank` is below. */
+ps_node fast__ps_node_above(const ps_config *c, const fast_trainer *t, int64_t level, int64_t rank);
 
 /* Programs with proxies: of a worker, and of proxy number `proxy`. */
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c);
