@@ -260,6 +260,9 @@ float *fast__coder_residual(const fast_coder *coder);
 float *fast__coder_state(const fast_coder *coder, int64_t *count_out);
 /* Return the number of vectors encoded so far: it keys the random choices. */
 int64_t fast__coder_encodings(const fast_coder *coder);
+/* Return the time of the last fast__coder_set_due(), from which the next vector is timed; 0: it was
+ * never called. A checkpoint restores it. */
+double *fast__coder_last_s(fast_coder *coder);
 /* Start again, as if `encodings` vectors had been encoded: state and residual become 0. */
 void fast__coder_restart(fast_coder *coder, int64_t encodings);
 

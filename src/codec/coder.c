@@ -304,9 +304,14 @@ static fast_codec_model model_of(const fast_coder *c)
 
 void fast__coder_set_due(fast_coder *c, bool due, double now_s)
 {
-    const bool later = c->pace.timed && now_s > c->pace.now_s;
+    const double last_s = c->pace.now_s;
 
-    c->pace = (coder_pace){ due, true, now_s, later ? now_s - c->pace.now_s : 0 };
+    c->pace = (coder_pace){ due, true, now_s, last_s > 0 && now_s > last_s ? now_s - last_s : 0 };
+}
+
+double *fast__coder_last_s(fast_coder *c)
+{
+    return &c->pace.now_s;
 }
 
 /* Map the state as well, for rounds and encoding. */

@@ -26,6 +26,7 @@
 #include "space/space_checkpoint.h"
 #include "space/space_form.h"
 #include "tensor/vector.h"
+#include "transport/saved_actor.h"
 
 #include <string.h>
 
@@ -92,7 +93,8 @@ void fast__space_select(fast_space *space, const float **x)
     if (!*x || !codec || !codec->selects)
         return;
     const int64_t begin = fast__steady_now(space->actor), count = space->map.counts[0];
-    fast__coder_set_due(codec->coders[FAST_SPACE_UP][0], codec->due, 1e-9 * (double)begin);
+    fast__coder_set_due(codec->coders[FAST_SPACE_UP][0], codec->due,
+                        1e-9 * (double)fast__actor_time(space->actor));
     fast__coder_select(codec->coders[FAST_SPACE_UP][0], *x, codec->x);
     *x = codec->x;
     const int64_t entries = fast__space_count_nonzero(*x, count);
@@ -354,7 +356,8 @@ static fast_err encode(fast_space *space, fast_space_way way, int64_t owner, fas
     fast__space_range(space, owner, 0, &offset, &count);
     FAST_ASSERT(x && count > 0);
     if (way == FAST_SPACE_UP)
-        fast__coder_set_due(codec->coders[way][owner], codec->due, 1e-9 * (double)begin);
+        fast__coder_set_due(codec->coders[way][owner], codec->due,
+                            1e-9 * (double)fast__actor_time(space->actor));
     if (shadow)
         FAST_TRY(fast__shadow_send(codec->shadows[owner], shadow, space->clocks.own, progress, x,
                                    out, size_out));
@@ -495,6 +498,12 @@ void fast__space_set_due(fast_space *space, bool due)
 {
     FAST_ASSERT(space->codec != NULL);
     space->codec->due = due;
+}
+
+bool fast__space_due(const fast_space *space)
+{
+    FAST_ASSERT(space->codec != NULL);
+    return space->codec->due;
 }
 
 bool fast__space_is_waiting(const fast_space *space)

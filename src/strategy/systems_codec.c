@@ -99,14 +99,14 @@ const fast_system fast__systems_codec[] = {
     },
     {
         .name = "tictac",
-        .title = "TicTac: the layer that is needed first is sent first",
-        .by = "Hashemi et al. 2019; Jayarajan et al. 2019",
+        .title = "TicTac: parameters are sent in the order that the graph needs them",
+        .by = "Hashemi et al. 2019",
         .row = 77,
-        .flags = "strategy=allreduce:priority=yes lr=0.1",
-        COLUMNS("sync.", "ordered transfers", "any", "synchronous"),
-        .remarks = "Slices are summed in an order that follows from when they are ready and when "
-                   "the next step needs them; it begins with its first layer.",
-        .missing = "transfers from a parameter server, which preset p3 orders by layer (TIC)",
+        .flags = "strategy=ps:slack=0,overlap=yes,priority=tac lr=0.1",
+        COLUMNS("sync.", "ordered transfers", "single PS", "synchronous"),
+        .remarks = "A server sends weights in an order that follows from the graph of operators "
+                   "and measured times (TAC); priority=tic is that of the graph alone. The next "
+                   "step begins with those that came. Sums are ordered by allreduce:priority=yes.",
     },
     {
         .name = "strom",
@@ -222,7 +222,7 @@ const fast_system fast__systems_codec[] = {
         .by = "Tang et al. 2021",
         .row = 0,
         .flags = "strategy=allreduce codec=onebit:beta=0.9,warmup=100 codec_down=onebit:warmup=100 "
-                 "optimizer=adam:freeze=100 lr=0.005",
+                 "optimizer=adam:freeze=100,eps=1e-4 lr=0.005",
         COLUMNS("sync.", "striped scatter-reduce", "distributed PS, k = n", "synchronous"),
         .remarks = "For 100 steps it is Adam; then the mean of squares stays, and workers send "
                    "their momentum by one bit, with error feedback at workers and owners of "
