@@ -221,7 +221,8 @@ static fast_err make_coders(fast_space *space, const fast_space_options *o, fast
     return FAST_OK;
 }
 
-/* Let the coders of adds encode by scales that all writers agree on, where their codec shares. */
+/* Let the coders of adds encode by scales that all writers agree on, where their codec shares
+ * (comm/scales.h). Owners' ranges cut layers, whose scale all their parts have. */
 static fast_err open_scales(fast_space *space, const fast_space_options *o)
 {
     fast_space_codec *codec = space->codec;

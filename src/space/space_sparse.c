@@ -128,7 +128,8 @@ fast_err fast__space_sparse_stage(fast_space *space, const fast_chain *chain)
     return fast__alloc("values of an update", count, sizeof *g->values, &g->values);
 }
 
-/* Return the stages of an operation's form; NULL: its parts are not packed. */
+/* Return the stages of an operation's form; NULL: its parts are not packed. Only the first tensor
+ * has a codec. */
 static fast_space_staging *staging_of(const fast_space *space, int64_t tensor)
 {
     FAST_ASSERT(tensor >= 0);
@@ -148,7 +149,8 @@ static bool is_cached(const fast_space *space, int64_t tensor)
     return space->sparse.cache && tensor == 0;
 }
 
-/* Write the values of entries and, unless `place` is NULL, their places. */
+/* Write the values of entries and, unless `place` is NULL, their places: one pass over the range,
+ * which may be on a device. */
 static void list_entries(const fast_space_operation *op, uint32_t *place, float *value)
 {
     const float *x = fast__map(op->x, op->count, FAST_ACCESS_READ);
@@ -168,7 +170,8 @@ static void list_entries(const fast_space_operation *op, uint32_t *place, float 
     fast__unmap(op->x, op->count, FAST_ACCESS_READ);
 }
 
-/* Pack `size` bytes, which are in the first of the stages' blocks, to a new buffer. */
+/* Pack `size` bytes, which are in the first of the stages' blocks, to a new buffer, of which
+ * *size_out bytes are used. FAST_ENOMEM. */
 static fast_err pack_part(fast_space *space, size_t size, fast_buffer **out, size_t *size_out)
 {
     fast_stages *stages = &space->sparse.staging->stages;
@@ -292,7 +295,8 @@ static bool unpack_places(fast_space_staging *g, const fast_msg *msg, int64_t co
     return true;
 }
 
-/* Find the parts of a message, unpacked by the stages if there are any. */
+/* Find the parts of a message, unpacked by the stages if there are any; false if they make no sense
+ * as bytes. Whether the places fit the values is checked by places_of(). */
 static bool open_parts(fast_space *space, const fast_msg *msg, const fast_space_operation *op,
                        sparse_parts *out)
 {
