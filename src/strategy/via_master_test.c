@@ -41,6 +41,7 @@ static void same(const char *strategy, const char *other, int workers, const cha
             fail_msg("%s%s and %s differ with %d workers", strategy, paths[i], other, workers);
 }
 
+/* Any number of workers, rules with a state and with norms of layers, and batch norm. */
 static void a_server_is_allreduce_to_the_bit(void **state)
 {
     static const char *const momentum[] = { "optimizer=momentum", NULL };
@@ -58,6 +59,8 @@ static void a_server_is_allreduce_to_the_bit(void **state)
     same("ps:slack=0,path=", "allreduce", 5, normed);
 }
 
+/* Periods that divide the run and that do not; the rule's state stays at its worker, is averaged
+ * or reset. */
 static void a_master_is_local_to_the_bit(void **state)
 {
     static const char *const momentum[] = { "optimizer=momentum", NULL };
@@ -120,6 +123,7 @@ static fast_err train_with(const char *strategy, const char *fault, char *why, s
     return err;
 }
 
+/* The error names the actor that crashed, a worker or the master. */
 static void a_crash_ends_the_run(void **state)
 {
     static const char *const strategies[] = { "strategy=ps:slack=0,path=tree",
@@ -139,6 +143,7 @@ static void a_crash_ends_the_run(void **state)
     }
 }
 
+/* A run with these options is refused for a reason that has this word. */
 static void refuse(const char *strategy, const char *codec, const char *reason)
 {
     const char *const options[] = {
@@ -151,6 +156,7 @@ static void refuse(const char *strategy, const char *codec, const char *reason)
         fail_msg("%s: %s", strategy, fast_error_detail());
 }
 
+/* The server makes one update of whole gradients, and a master one mean of whole models. */
 static void other_options_are_refused(void **state)
 {
     (void)state;
