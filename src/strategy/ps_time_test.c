@@ -133,6 +133,8 @@ static void models_take_the_paths_too(void **state)
               2 * ceil(log2(n + 1)));
         check("local by slices", n, first_of(free_computing, "local:period=1,master=scatter", n),
               2 + 2.0 * (n - 1) / n);
+        check("mpca by a tree", n, first_of(free_computing, "mpca:tree=yes", n),
+              2 * ceil(log2(n + 1)));
         check("local with all", n, first_of(free_computing, "local:period=1,master=direct", n),
               2 * n);
     }
