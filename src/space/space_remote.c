@@ -142,9 +142,12 @@ static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg)
     if (space->reader.peeks)
         return;
     *fast__space_at(space, space->clocks.read, owner, get->tensor) = version;
-    /* An answer holds all of this actor's updates, since an owner handles requests in order. */
+    /* An answer holds all of this actor's updates, since an owner handles requests in order. Of
+     * differences the newest held values are read, whatever message they came with. */
     if (get->tensor == 0)
-        o->seen = id <= 0 && -id < o->sent ? -id : o->sent;
+        o->seen = fast__space_differs(space, 0) ? o->complete
+                  : id <= 0 && -id < o->sent    ? -id
+                                                : o->sent;
 }
 
 /* Unpack an owner's range of the get under way from an answer; part->x is NULL if only its size
@@ -222,6 +225,8 @@ fast_err fast__remote_get_start(fast_space *space, int64_t owner)
     if (get->flags & FAST_SPACE_SIZES) /* without values there are no differences */
         msg->declared &= ~(size_t)FAST_SPACE_WHOLE;
     FAST_TRY(fast_send(space->actor, o->id, &msg));
+    if (get->tensor == 0)
+        o->asked_after = o->sent;
     o->asked = get->id;
     o->received = 0;
     space->reader.missing++;
@@ -393,6 +398,27 @@ static fast_err take(fast_space *space, const fast_msg *msg)
     return answers[kind](space, owner, msg);
 }
 
+void fast__space_on_arrival(fast_space *space, fast_space_arrival_fn *arrival, void *ctx)
+{
+    FAST_ASSERT(space);
+    space->reader.arrival = arrival;
+    space->reader.arrival_ctx = ctx;
+}
+
+/* Note which of this actor's updates the held values have after a message from an owner. */
+static void note_held(fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    fast_space_owner *o = &space->map.owners[owner];
+    const int64_t id = msg->words[FAST_SPACE_W_A];
+    const int64_t held = id > 0 ? o->asked_after : id >= -o->sent ? -id : o->sent;
+    FAST_ASSERT(held >= 0 && held <= o->sent);
+    if (msg->declared != FAST_SPACE_PARTIAL)
+        o->complete = held > o->complete ? held : o->complete;
+    else if (space->reader.arrival && fast__space_changed_part(space, owner))
+        space->reader.arrival(space->reader.arrival_ctx, owner, held,
+                              fast__space_changed_part(space, owner));
+}
+
 /* Add differences to the held values as they arrive, also where no get waits for them any more:
  * each is relative to the one before it. False if the message is to be dropped. */
 static bool follow_value(fast_space *space, const fast_msg *msg)
@@ -401,9 +427,12 @@ static bool follow_value(fast_space *space, const fast_msg *msg)
     if (w[FAST_SPACE_W_KIND] != FAST_SPACE_VALUE || msg->part_count == 0 ||
         !fast__space_differs(space, w[FAST_SPACE_W_TENSOR]))
         return true;
-    return owner >= 0 && owner < space->map.owner_count &&
-           space->map.owners[owner].id == msg->from && msg->part_count == 1 &&
-           fast__space_take(space, owner, fast_msg_data(msg, 0), msg->parts[0].size);
+    if (owner < 0 || owner >= space->map.owner_count || space->map.owners[owner].id != msg->from ||
+        msg->part_count != 1 ||
+        !fast__space_take(space, owner, fast_msg_data(msg, 0), msg->parts[0].size))
+        return false;
+    note_held(space, owner, msg);
+    return true;
 }
 
 /* Differences first: they count even if the answer itself is late. */

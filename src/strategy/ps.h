@@ -177,8 +177,8 @@ typedef struct ps_pieces {
     char why[FAST_DETAIL_MAX]; /* detail of err */
 } ps_pieces;
 
-/* The last writes of a writer, as changes of the weights: values that an eager server sent may lack
- * them. */
+/* The last writes of a writer, as changes of the weights: values that an eager server sent, or that
+ * a budget of the servers limits, may lack them. */
 typedef struct ps_recent {
     int64_t room;     /* writes that are stored; 0: none is */
     int64_t count;    /* writes so far */
@@ -186,6 +186,9 @@ typedef struct ps_recent {
     float **x;        /* [room] changes of the weights */
     int64_t *sent;    /* [room][shards] number of the write among the requests to its owner */
     int64_t *dropped; /* [shards] that number of the newest write that is no longer stored */
+    int64_t *begun;   /* [shards] requests to its owner before the newest write */
+    bool open;        /* a write is being sent */
+    bool mixed;       /* parts of it arrived meanwhile: the model must be read whole */
 } ps_recent;
 
 /* The bound for elements that a codec defers. */
@@ -222,7 +225,7 @@ typedef struct ps_writer {
     float *g;             /* the newest gradient; not defined in layers sent as factors */
     ps_layers layers;     /* sent as factors */
     ps_pieces pieces;     /* of the newest gradient */
-    ps_recent recent;     /* its last writes, with `eager` */
+    ps_recent recent;     /* its last writes, with `eager` or a budget of the servers */
     ps_hold hold;         /* bound of elements that a codec defers */
     float *sum;           /* gradients since the last write */
     float *base;          /* the weights that were read; differences are to them */
@@ -261,7 +264,8 @@ bool fast__ps_in_pieces(const ps_config *c, const ps_layers *layers);
 fast_err fast__ps_ask_contributions(ps_writer *wr, float *counts);
 
 /* ps_unseen.c */
-/* Allocate for the writes that values within the slack may lack. FAST_ENOMEM: the caller frees. */
+/* Allocate for the writes that values within the slack may lack, after the copies were opened.
+ * FAST_ENOMEM: the caller frees. FAST_EINVAL: a budget of the servers and copies of the model. */
 fast_err fast__ps_recent_init(ps_writer *wr);
 /* Free the writes. All 0 is allowed. */
 void fast__ps_recent_fini(ps_recent *r);

@@ -302,12 +302,13 @@ const fast_system fast__systems_ps[] = {
         .by = "Wei et al. 2015",
         .row = 49,
         .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bandwidth=1.6e8 "
-                 "optimizer=sgd lr=0.025 batch=8",
+                 "codec_down=budget:bandwidth=1.6e8 optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Updates are sent in the order of their relative size, within a budget of bits "
                    "per second, early when the link is idle, and at the latest when the staleness "
-                   "bound demands it; servers send new values unasked.",
-        .missing = "a budget of the servers: they send whole values",
+                   "bound demands it. Servers send new values unasked, within a budget and an "
+                   "order of the same kind, and all that a reader lacks when the bound demands "
+                   "it.",
     },
     {
         .name = "pmls",
@@ -315,10 +316,10 @@ const fast_system fast__systems_ps[] = {
         .by = "Petuum 2016",
         .row = 50,
         .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bandwidth=1.6e8 "
-                 "optimizer=sgd lr=0.025 batch=8",
+                 "codec_down=budget:bandwidth=1.6e8 optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Bösen with a scheduler of model-parallel work.",
-        .missing = "STRADS; a budget of the servers: they send whole values",
+        .missing = "STRADS",
         .alias_of = "bosen",
         .differs = "the scheduler STRADS",
     },
