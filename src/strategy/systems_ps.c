@@ -50,10 +50,9 @@ const fast_system fast__systems_ps[] = {
         COLUMNS("MP + DP", "bounded", "scatter-reduce", "distributed PS, k = n, proxies",
                 "asynchronous"),
         .remarks = "Push gradients, pull weights; the optimizer is at the server; a proxy "
-                   "reads and writes for the workers of a machine. Its synchronous mode is bigdl.",
-        .missing = "model parallelism; pushes and pulls of single keys: a worker reads and writes "
-                   "the whole model; its 2-bit codec, of zero or a threshold with either sign, "
-                   "is --codec threshold, which sends a list of entries instead",
+                   "reads and writes for the workers of a machine. Its synchronous mode is bigdl, "
+                   "its 2-bit codec with error feedback --codec threshold:tau=0.5,pack=bits.",
+        .missing = "pushes and pulls of single keys: a worker reads and writes the whole model",
     },
     {
         .name = "parameter-server",
@@ -331,9 +330,9 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:servers=2,fetch=5,push=5,warm=0.4 optimizer=adagrad lr=0.01 batch=4",
         COLUMNS("DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "Replicas take local steps, push the gradients that accrued and fetch every few "
-                   "steps, and never wait; Adagrad at the servers and a warm start, in which one "
-                   "replica trains alone, make it stable.",
-        .missing = "fetches and pushes in the background: a replica waits for its fetch",
+                   "steps, and never wait for each other; Adagrad at the servers and a warm start, "
+                   "in which one replica trains alone, make it stable. A replica waits for its "
+                   "fetch, not for its push.",
     },
     {
         .name = "distbelief",
