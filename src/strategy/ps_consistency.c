@@ -136,13 +136,13 @@ static bool may_come_back(ps_writer *wr)
     int64_t ended = 0;
     fast_member member;
 
-    FAST_ASSERT(wr->missing.too_few);
+    FAST_ASSERT(wr->losses.too_few);
     while (fast_member_next(t->actor, &member))
-        wr->missing.lost =
-            wr->missing.lost || (member.down && !member.ended && member.id < t->workers);
+        wr->losses.lost =
+            wr->losses.lost || (member.down && !member.ended && member.id < t->workers);
     for (int64_t i = 0; i < t->workers; i++)
         ended += i != t->rank && fast__peer(t->actor, t->worker_ids[i])->ended;
-    return wr->missing.lost || ended <= wr->c->backup;
+    return wr->losses.lost || ended <= wr->c->backup;
 }
 
 /* With backup workers, when too few are left for an update and those that are left would wait for
@@ -238,7 +238,7 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
     }
     if (c->backup > 0 && wr->round >= t->step_count)
         return FAST_OK; /* other workers have made all updates; this worker missed some */
-    if (!wr->missing.too_few)
+    if (!wr->losses.too_few)
         *out = PS_STEP;
     else if (may_come_back(wr))
         *out = PS_WAIT;
@@ -304,6 +304,21 @@ static fast_err wait_until_read(ps_writer *wr)
     FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.contributions, NULL, &read));
     fast__vector_fill(wr->t->count, 0, wr->unseen);
     return FAST_OK;
+}
+
+/* The worker reads before its next step, at least this version: it has promised to by its clock.
+ * Its own updates wait in nobody's way then. */
+fast_err fast__ps_yield(void *writer)
+{
+    ps_writer *wr = writer;
+    int64_t version = wr->version;
+
+    FAST_ASSERT(wr->c->value > 0 && wr->copies.count == 1);
+    FAST_TRY(fast__space_peek(wr->copies.spaces[0], &version, FAST_SOON));
+    if (version <= wr->version)
+        return FAST_OK;
+    wr->version = version;
+    return fast__ps_set_clock(wr, version);
 }
 
 fast_err fast__ps_bound_next(ps_writer *wr, const float *x)

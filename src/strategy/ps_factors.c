@@ -88,6 +88,11 @@ fast_err fast__ps_layers_new(fast_trainer *t, const ps_config *c, ps_layers *out
     fast_err err;
 
     *out = (ps_layers){ 0 };
+    err = fast__ps_hybrid_init(t, c, &out->hybrid);
+    if (err) {
+        fast__ps_layers_free(out);
+        return err;
+    }
     FAST_TRY(choose_mode(t, c, &mode));
     while (mode != FAST_FACTORS_NO && fast_trainer_factored_layer(t, count, &what))
         count++;
@@ -120,6 +125,7 @@ fast_err fast__ps_layers_new(fast_trainer *t, const ps_config *c, ps_layers *out
 void fast__ps_layers_free(ps_layers *l)
 {
     FAST_ASSERT(l->count == 0 || l->layers);
+    fast__ps_hybrid_fini(&l->hybrid);
     fast__free(l->layers);
     fast__free(l->numbers);
     fast__free(l->factors);

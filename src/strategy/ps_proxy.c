@@ -20,6 +20,7 @@
 #include "strategy/ps.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,6 +36,8 @@ typedef struct ps_group {
     bool *arrived;      /* [size] the gradient is in `round` */
     const float **list; /* [size] gradients that arrived, in the order of ranks */
     float *mean;        /* of the gradients that arrived */
+    fast_space *space;  /* of the group */
+    int64_t awaited;    /* the round that the proxy waits for; 0: it does not wait */
 } ps_group;
 
 /* Set the range of ranks of a proxy's workers: groups are as equal as possible. */
@@ -79,18 +82,19 @@ static fast_err open_group(fast_trainer *t, const ps_config *c, int64_t proxy, p
     FAST_ASSERT(proxy >= 0 && proxy < c->proxies);
     group_of(proxy, c->proxies, t->workers, &first, &size);
     snprintf(name, sizeof name, "group %lld", (long long)proxy);
-    return fast_space_open(t->actor,
-                           &(fast_space_options){ .name = name,
-                                                  .tensors = tensors,
-                                                  .tensor_count = t->state_count > 0 ? 4 : 3,
-                                                  .owners = &id,
-                                                  .owner_count = 1,
-                                                  .writers = t->worker_ids + first,
-                                                  .writer_count = size,
-                                                  .apply = collect,
-                                                  .apply_on_device = true,
-                                                  .ctx = gr },
-                           out);
+    return fast__trainer_space_plain(
+        t,
+        &(fast_space_options){ .name = name,
+                               .tensors = tensors,
+                               .tensor_count = t->state_count > 0 ? 4 : 3,
+                               .owners = &id,
+                               .owner_count = 1,
+                               .writers = t->worker_ids + first,
+                               .writer_count = size,
+                               .apply = collect,
+                               .apply_on_device = true,
+                               .ctx = gr },
+        out);
 }
 
 /* Read the group's model after `rounds` rounds of its proxy; `seen` is a copy of the state, or
@@ -151,11 +155,15 @@ static fast_err read_contributions(fast_trainer *t, const ps_config *c, fast_spa
 static fast_err work(fast_trainer *t, const ps_config *c, fast_space *space, int64_t size,
                      float *seen, float *counts)
 {
-    const int64_t begin = t->step;
+    int64_t begin = t->step;
 
     FAST_ASSERT(size > 0);
-    if (begin > 0) /* a resumed run: its clocks continue */
+    if (begin > 0 && !fast_trainer_resumed(t)) /* clocks continue; those of a snapshot are there */
         FAST_TRY(fast_space_tick(space, begin));
+    FAST_TRY(fast__trainer_remember(t, 0, &begin, sizeof begin));
+    FAST_TRY(fast__trainer_remember(t, 1, seen, seen ? (size_t)t->state_count * sizeof *seen : 0));
+    FAST_TRY(fast__trainer_check_saved(t, begin >= 0 && begin <= t->step));
+    fast__trainer_cut_at(t, &t->step); /* a group is synchronous, whatever the slack */
     while (fast_trainer_next(t)) {
         FAST_TRY(read_group(t, space, t->step - begin, seen));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
@@ -186,10 +194,10 @@ fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c)
         err = open_group(t, c, proxy, NULL, &space);
     if (!err)
         err = work(t, c, space, size, seen, counts);
-    fast_space_close(space);
+    const fast_err last = fast_trainer_space_close(t, space);
     fast__vector_free(seen);
     fast__free(counts);
-    return err;
+    return err ? err : last;
 }
 
 /* Compute the mean of the gradients that arrived, and their number; the next round starts empty. */
@@ -233,6 +241,15 @@ static fast_err relay(ps_writer *wr, fast_space *space)
     return FAST_OK;
 }
 
+/* Return whether the proxy waits for gradients that have not all arrived. */
+static bool is_idle(const void *ctx)
+{
+    const ps_group *gr = ctx;
+
+    FAST_ASSERT(gr->awaited >= 0);
+    return gr->awaited > 0 && !fast__space_reached(gr->space, gr->awaited);
+}
+
 /* The proxy's loop. It ends after two rounds in a row without a gradient: then no worker is left.
  * One round without a gradient may be the first clock of a resumed run. */
 static fast_err serve_group(ps_writer *wr, ps_group *gr, fast_space *space, float *counts)
@@ -241,12 +258,17 @@ static fast_err serve_group(ps_writer *wr, ps_group *gr, fast_space *space, floa
     int empty = 0;
 
     FAST_ASSERT(gr->size > 0);
+    t->step = wr->step;
+    gr->space = space;
+    fast__trainer_cut_idle(t, is_idle, gr);
     while (empty < 2) {
         fast_space_read read = { .clock_min = wr->step + 1 };
         int64_t used;
 
         fast_actor_at(t->actor, wr->step, "a group's gradients");
+        gr->awaited = read.clock_min;
         FAST_TRY(fast_space_get(space, GROUP_CONTRIBUTIONS, counts, &read, FAST_SOON));
+        gr->awaited = 0;
         FAST_TRY(take_round(t, gr, &used));
         /* The clock passes every worker that is down, so that a round never waits for it. */
         empty = used > 0 ? 0 : empty + 1;
@@ -309,9 +331,9 @@ fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy)
         err = open_group(t, c, proxy, &gr, &space);
     if (!err)
         err = serve_group(&wr, &gr, space, counts);
-    fast_space_close(space);
+    const fast_err closed = fast_trainer_space_close(t, space);
     const fast_err last = fast__ps_writer_close(&wr);
     group_fini(&gr);
     fast__free(counts);
-    return err ? err : last;
+    return err ? err : closed ? closed : last;
 }

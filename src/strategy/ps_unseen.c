@@ -228,7 +228,7 @@ fast_err fast__ps_get_or_send(ps_writer *wr, fast_space_read *read)
     fast_trainer *t = wr->t;
     fast_err err = wr->hold.rounds > 0 ? FAST_ETIMEDOUT : FAST_OK;
 
-    FAST_ASSERT(!wr->arriving);
+    FAST_ASSERT(!wr->visit.arriving);
     while (err == FAST_ETIMEDOUT && wr->hold.complete < wr->step) {
         fast_space *space = wr->copies.spaces[wr->copies.first];
         fast_space_read there = *read;
@@ -240,5 +240,6 @@ fast_err fast__ps_get_or_send(ps_writer *wr, fast_space_read *read)
         if (err == FAST_ETIMEDOUT && fast__space_is_idle(space))
             FAST_TRY(send_early(wr));
     }
-    return fast__ps_copies_get(&wr->copies, 0, t->w, read);
+    const ps_hybrid *h = &wr->layers.hybrid;
+    return fast__ps_copies_get(&wr->copies, 0, h->count > 0 ? h->w : t->w, read);
 }
