@@ -527,6 +527,10 @@ fast_err fast_space_watch(fast_space *space, int64_t tensor, fast_space_watch_fn
 {
     FAST_ASSERT(space);
     FAST_TRY(check_open(space, tensor));
+    if (space->copies.count > 0)
+        return fast__fail(FAST_EINVAL,
+                          "space \"%s\" has copies, and none of them notifies watchers",
+                          space->name);
     if (!space->reader.watched)
         FAST_TRY(fast__alloc("the watchers of a space", space->map.tensor_count,
                              sizeof *space->reader.watched, &space->reader.watched));

@@ -15,6 +15,7 @@
  *   space_remote.c      requests to remote owners and their answers, from the reader's side
  *   space_order.c       the order of answers in slices
  *   space_owner.c       the owner's side: a table of requests; space_answer.c their answers
+ *   space_chain.h       copies of a range, one behind the other
  *   space_form.h        how values travel; dense in space_form.c, then space_sparse.c,
  *                       space_factors.c, space_codec.c, space_pieces.c
  *   space_checkpoint.h  what a checkpoint holds of a space
@@ -27,6 +28,9 @@
  * holds nothing of it. */
 void fast__space_range(const fast_space *space, int64_t owner, int64_t tensor, int64_t *offset_out,
                        int64_t *count_out);
+
+/* Return true if this owner's updates are those that count: of several copies, the first's. */
+bool fast__space_leads(const fast_space *space);
 
 /* Return the number of elements whose bits are not all 0. */
 int64_t fast__space_count_nonzero(const float *x, int64_t count);
@@ -120,3 +124,5 @@ void fast__space_figures(fast_space *space, fast_coded_figures *figures);
 
 /* For tests: free the handle as if the actor had ended without a message. */
 void fast__space_abandon(fast_space *space);
+/* For tests: let the owner of a copy, which was just opened, start as after a crash. */
+fast_err fast__space_start_anew(fast_space *space);

@@ -24,6 +24,7 @@
 #include "space/space_service.h"
 
 #include "base/memory.h"
+#include "space/space_chain.h"
 #include "space/space_order.h"
 
 #include <string.h>
@@ -370,6 +371,8 @@ fast_err fast__service_send_acks(fast_space *space)
         const int64_t to = s->unacked[s->unacked_count - 1];
         fast_space_caller *c = &s->callers[to];
         c->unacked = false;
+        if (!fast__copies_answer(space))
+            continue;
         FAST_TRY(
             fast__service_answer(space, to, FAST_SPACE_ACK, c->tensor, c->sequence, c->version, 0));
     }

@@ -20,6 +20,7 @@
  * Requests of one actor are handled in their order: a GET sees the actor's own updates. An answer
  * whose id is not that of the get under way belongs to a get that was given up, and is dropped.
  */
+#include "space/space_chain.h"
 #include "space/space_form.h"
 #include "space/space_order.h"
 #include "space/space_store.h"
@@ -50,10 +51,12 @@ static fast_err wait_for_room(fast_space *space, const fast_space_operation *op)
 {
     FAST_ASSERT(op->kind != FAST_SPACE_GET);
     fast_space_owner *o = &space->map.owners[op->owner];
-    const fast_wait wait = fast__space_wait(space, o->id, "space room", op->deadline);
+    fast_wait wait = fast__space_wait(space, o->id, "space room", op->deadline);
     FAST_TRY(check_owner(space, op->owner));
     while (o->sent - o->acked >= FAST_SPACE_WINDOW) {
-        const fast_err err = fast__wait_once(space->actor, &wait);
+        wait.whom = fast__copies_whom(space, op->owner);
+        const fast_err err =
+            fast__copies_excuse(space, op->owner, fast__wait_once(space->actor, &wait));
         if (err == FAST_EPEER) /* Its updates are lost; if it comes back it starts anew. */
             o->acked = o->sent;
         FAST_TRY(err);
@@ -62,10 +65,13 @@ static fast_err wait_for_room(fast_space *space, const fast_space_operation *op)
     return FAST_OK;
 }
 
-/* Send an update or a tick; a failed send leaves no gap in the sequence. */
-static fast_err send_update(fast_space *space, fast_space_owner *o, fast_msg **msg)
+/* Send an update or a tick; a failed send leaves no gap in the sequence. Where there are copies,
+ * one that is stored counts as sent: it is sent again. */
+static fast_err send_update(fast_space *space, int64_t owner, fast_msg **msg)
 {
-    FAST_TRY(fast_send(space->actor, o->id, msg));
+    fast_space_owner *o = &space->map.owners[owner];
+    FAST_TRY(fast__copies_retain(space, owner, *msg));
+    FAST_TRY(fast__copies_excuse(space, owner, fast_send(space->actor, o->id, msg)));
     o->sent++;
     FAST_ASSERT(o->sent - o->acked <= FAST_SPACE_WINDOW);
     return FAST_OK;
@@ -92,7 +98,7 @@ fast_err fast__remote_update(fast_space *space, fast_space_operation *op)
         o->ready = msg;
         return FAST_OK;
     }
-    return send_update(space, o, &msg);
+    return send_update(space, op->owner, &msg);
 }
 
 /* Only remote owners: local ranges are changed at once. */
@@ -126,7 +132,7 @@ fast_err fast__remote_flush(fast_space *space)
         const int64_t owner = (space->map.first + i) % space->map.owner_count;
         fast_space_owner *o = &space->map.owners[owner];
         if (o->ready)
-            FAST_TRY(send_update(space, o, &o->ready));
+            FAST_TRY(send_update(space, owner, &o->ready));
     }
     return FAST_OK;
 }
@@ -209,23 +215,31 @@ static bool retain_pushed(fast_space *space, fast_msg *msg)
     return true;
 }
 
-/* Values that an eager owner sent before answer the get without a message. */
-fast_err fast__remote_get_start(fast_space *space, int64_t owner)
+/* The flags travel as declared bytes. */
+fast_err fast__remote_ask(fast_space *space, int64_t owner)
 {
     FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
     const fast_space_operation *get = &space->reader.get;
-    fast_space_owner *o = &space->map.owners[owner];
     fast_msg *msg;
-    FAST_TRY(check_owner(space, owner));
-    if (!(get->flags & FAST_SPACE_WHOLE) && take_pushed(space, owner))
-        return FAST_OK;
     const int64_t words[3] = { get->id, get->version_min, get->clock_min };
     FAST_TRY(fast__space_message(space, FAST_SPACE_GET, get->tensor, owner, words, &msg));
     msg->declared =
         get->flags & (FAST_SPACE_SIZES | FAST_SPACE_WHOLE | FAST_SPACE_EITHER | FAST_SPACE_SLICES);
     if (get->flags & FAST_SPACE_SIZES) /* without values there are no differences */
         msg->declared &= ~(size_t)FAST_SPACE_WHOLE;
-    FAST_TRY(fast_send(space->actor, o->id, &msg));
+    return fast_send(space->actor, space->map.owners[owner].id, &msg);
+}
+
+/* Values that an eager owner sent before answer the get without a message. */
+fast_err fast__remote_get_start(fast_space *space, int64_t owner)
+{
+    FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
+    const fast_space_operation *get = &space->reader.get;
+    fast_space_owner *o = &space->map.owners[owner];
+    FAST_TRY(check_owner(space, owner));
+    if (!(get->flags & FAST_SPACE_WHOLE) && take_pushed(space, owner))
+        return FAST_OK;
+    FAST_TRY(fast__copies_excuse(space, owner, fast__remote_ask(space, owner)));
     if (get->tensor == 0)
         o->asked_after = o->sent;
     o->asked = get->id;
@@ -240,9 +254,10 @@ static fast_err wait_for_part(fast_space *space, int64_t owner, int64_t floats)
     FAST_ASSERT(floats > 0);
     const fast_space_operation *get = &space->reader.get;
     const fast_space_owner *o = &space->map.owners[owner];
-    const fast_wait wait = fast__space_wait(space, o->id, "space get", get->deadline);
+    fast_wait wait = fast__space_wait(space, o->id, "space get", get->deadline);
     while (o->asked == get->id && o->received < floats) {
-        FAST_TRY(fast__wait_once(space->actor, &wait));
+        wait.whom = fast__copies_whom(space, owner);
+        FAST_TRY(fast__copies_excuse(space, owner, fast__wait_once(space->actor, &wait)));
         FAST_TRY(check_owner(space, owner));
         if (space->reader.never)
             return fast__fail(FAST_EPEER,
@@ -362,9 +377,10 @@ static fast_err take_ack(fast_space *space, int64_t owner, const fast_msg *msg)
 {
     FAST_ASSERT(space->map.owners[owner].acked <= space->map.owners[owner].sent);
     fast_space_owner *o = &space->map.owners[owner];
-    const int64_t sequence = msg->words[FAST_SPACE_W_A];
+    const int64_t sequence = msg->words[FAST_SPACE_W_A], before = o->acked;
     if (sequence > o->acked - o->base && sequence <= o->sent - o->base)
         o->acked = o->base + sequence;
+    fast__copies_acked(space, owner, before);
     return FAST_OK;
 }
 
@@ -372,32 +388,38 @@ static fast_err take_ack(fast_space *space, int64_t owner, const fast_msg *msg)
  * owner sends nothing more. */
 static fast_err take_end(fast_space *space, int64_t owner, const fast_msg *msg)
 {
-    FAST_ASSERT(space->map.owners[owner].id == msg->from);
+    FAST_ASSERT(fast__copies_owns(space, owner, msg->from));
     fast_space_owner *o = &space->map.owners[owner];
     const int64_t kind = msg->words[FAST_SPACE_W_KIND];
     space->reader.never |=
         kind == FAST_SPACE_NEVER && msg->words[FAST_SPACE_W_A] == space->reader.get.id;
     o->left |= kind == FAST_SPACE_LEFT;
-    o->gone |= kind == FAST_SPACE_GONE;
+    o->gone |= kind == FAST_SPACE_GONE && space->copies.count == 0;
     o->refused |= kind == FAST_SPACE_REFUSED;
     return FAST_OK;
 }
 
 /* The function that handles an answer, by its kind. */
 static fast_err (*const answers[FAST_SPACE_KINDS])(fast_space *, int64_t, const fast_msg *) = {
-    [FAST_SPACE_ACK] = take_ack,      [FAST_SPACE_VALUE] = take_value,
-    [FAST_SPACE_SLICED] = take_slice, [FAST_SPACE_NOTIFY] = take_notice,
-    [FAST_SPACE_LEFT] = take_end,     [FAST_SPACE_NEVER] = take_end,
-    [FAST_SPACE_GONE] = take_end,     [FAST_SPACE_REFUSED] = take_end,
+    [FAST_SPACE_ACK] = take_ack,
+    [FAST_SPACE_VALUE] = take_value,
+    [FAST_SPACE_SLICED] = take_slice,
+    [FAST_SPACE_NOTIFY] = take_notice,
+    [FAST_SPACE_LEFT] = take_end,
+    [FAST_SPACE_NEVER] = take_end,
+    [FAST_SPACE_GONE] = take_end,
+    [FAST_SPACE_REFUSED] = take_end,
+    [FAST_SPACE_ROLE] = fast__copies_follow,
 };
 
 /* Handle an answer; one that makes no sense is dropped. */
 static fast_err take(fast_space *space, const fast_msg *msg)
 {
     const int64_t *w = msg->words, owner = w[FAST_SPACE_W_OWNER], kind = w[FAST_SPACE_W_KIND];
-    if (owner < 0 || owner >= space->map.owner_count || space->map.owners[owner].id != msg->from ||
-        w[FAST_SPACE_W_TENSOR] < 0 || w[FAST_SPACE_W_TENSOR] >= space->map.tensor_count ||
-        kind < 0 || kind >= FAST_SPACE_KINDS || !answers[kind])
+    if (owner < 0 || owner >= space->map.owner_count ||
+        !fast__copies_owns(space, owner, msg->from) || w[FAST_SPACE_W_TENSOR] < 0 ||
+        w[FAST_SPACE_W_TENSOR] >= space->map.tensor_count || kind < 0 || kind >= FAST_SPACE_KINDS ||
+        !answers[kind])
         return FAST_OK;
     return answers[kind](space, owner, msg);
 }
@@ -468,16 +490,19 @@ fast_err fast__remote_leave(fast_space *space)
         fast_space_owner *o = &space->map.owners[owner];
         if (o->store.head || o->refused || o->gone || o->left || o->leaving)
             continue;
-        const fast_err err = fast__space_tell(space, o->id, FAST_SPACE_LEAVE, 0, owner, words);
+        const fast_err err = fast__copies_excuse(
+            space, owner, fast__space_tell(space, o->id, FAST_SPACE_LEAVE, 0, owner, words));
         if (err == FAST_ECANCELED)
             return err;
         o->leaving = err == FAST_OK;
     }
     for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
         fast_space_owner *o = &space->map.owners[owner];
-        const fast_wait wait = fast__space_wait(space, o->id, "space close", deadline);
+        fast_wait wait = fast__space_wait(space, o->id, "space close", deadline);
         while (o->leaving && !o->left && !o->gone && !o->refused) {
-            const fast_err err = fast__wait_once(space->actor, &wait);
+            wait.whom = fast__copies_whom(space, owner);
+            const fast_err err =
+                fast__copies_excuse(space, owner, fast__wait_once(space->actor, &wait));
             if (err == FAST_EPEER)
                 break;
             FAST_TRY(err);

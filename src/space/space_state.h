@@ -38,6 +38,11 @@ typedef enum fast_space_kind {
     FAST_SPACE_ANNOUNCE,  /* request: an ADD to tensor 0 follows; other actors' gets wait for it */
     FAST_SPACE_ORDER,     /* request: sliced answers to this actor come in this order */
     FAST_SPACE_LEAVE,     /* request: the last one of this actor */
+    FAST_SPACE_JOIN,      /* between copies: number of this join; the sender has no state, and is
+                             to be the last */
+    FAST_SPACE_REJOIN,    /* between copies: the receiver was taken for lost, and is to join */
+    FAST_SPACE_STATE,     /* between copies: the sender's state, which the receiver is to continue
+                             from */
     FAST_SPACE_ACK,       /* answer: sequence, version */
     FAST_SPACE_VALUE,     /* answer: id, version, clock; the range's values. Unasked: instead of the
                              id, minus the receiver's updates and ticks that they hold */
@@ -48,6 +53,9 @@ typedef enum fast_space_kind {
     FAST_SPACE_NEVER,     /* answer to GET: id; no actor is left that could bring the version */
     FAST_SPACE_GONE,      /* answer: the owner closes first */
     FAST_SPACE_REFUSED,   /* answer to HELLO: another space, or opened a second time */
+    FAST_SPACE_ROLE,      /* answer of the copy that is now the first or last: updates and ticks of
+                             the receiver that it has, 1 + the receiver's life that it knows, 1
+                             if it is the first */
     FAST_SPACE_KINDS      /* number of kinds */
 } fast_space_kind;
 
@@ -265,6 +273,34 @@ typedef struct fast_space_pieces {
     size_t spent_bytes;   /* bytes of their encodings */
 } fast_space_pieces;
 
+enum { FAST_SPACE_COPIES_MAX = 8 }; /* copies of a range, the first included */
+
+/* A copy of a range, as its owner sees the chain (space_chain.c). Numbers are of copies. */
+typedef struct fast_space_link {
+    int64_t me;                           /* this copy */
+    int64_t order[FAST_SPACE_COPIES_MAX]; /* the chain, first to last, with lost copies */
+    int64_t length;                       /* of `order` */
+    int64_t before;                   /* copy whose updates are applied; -1: this is the first */
+    int64_t after;                    /* copy that updates are passed to; -1: this is the last */
+    bool lost[FAST_SPACE_COPIES_MAX]; /* it went down, and has not joined since */
+    uint32_t life[FAST_SPACE_COPIES_MAX]; /* of a copy when it was lost */
+    int64_t joins[FAST_SPACE_COPIES_MAX]; /* number of a copy's last JOIN: larger is later */
+    bool joined;                          /* this copy has the state */
+    bool first;                           /* this copy is the first, and the writers were told */
+} fast_space_link;
+
+/* The copies of a space. */
+typedef struct fast_space_copies {
+    int64_t count;         /* copies of each range; 0: there is one, and no chain */
+    int64_t *ids;          /* [count][owners]: their actors */
+    fast_space_link *link; /* at an owner: its place; else NULL */
+    fast_msg **unacked;    /* else [owners][FAST_SPACE_WINDOW]: updates and ticks that the last copy
+                              has not acknowledged, by their number; NULL: free */
+    fast_space_save_fn *save; /* state of the owner's function; or NULL */
+    fast_space_load_fn *load; /* its counterpart; or NULL */
+    void *ctx;                /* argument of the two */
+} fast_space_copies;
+
 typedef struct fast_space_codec fast_space_codec; /* space_codec.c */
 
 struct fast_space {
@@ -281,6 +317,7 @@ struct fast_space {
     fast_space_sparse sparse;       /* updates with many zeros */
     fast_space_layers layers;       /* updates as factors */
     fast_space_pieces pieces;       /* updates in pieces */
+    fast_space_copies copies;       /* chains of copies */
     int64_t announce; /* adds to tensor 0 of more bytes than this are announced; 0: none */
     float *dense;     /* sparse, layers: the update that was unpacked last, at an owner; or NULL */
 };

@@ -50,8 +50,12 @@
  *   compensate   DC-ASGD's lambda, constant or (decay > 0) adaptive: compensate.c
  *   momentum     of the model's changes at the servers, also negative: ps_owner.c; their total
  *                momentum is measured: ps_momentum.c
- *   proxies      a server for each group of workers, between the group and the model: ps_proxy.c
+ *   proxies      a server for each group of workers, between the group and the model: ps_proxy.c;
+ *                in a tree of `levels`, each with `fanin` others below it. With fetch and push they
+ *                are caches of the model, which they read and write back so often
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
+ *   chain        updates pass along the copies, server by server, instead of from each worker to
+ *                all; a server that comes back catches up (space/space_chain.c; Li et al. 2014)
  *   factors      dense layers are sent to the servers as factors, which multiply them out:
  *                ps_factors.c
  *   hybrid       a dense layer goes to the other workers as factors, and each updates its own copy,
@@ -92,8 +96,16 @@ static const fast_option options[] = {
                  "servers that share the model; 0: one for each worker"),
     FAST_OPT_INT(ps_config, replicas, "0", 0, PS_REPLICAS_MAX,
                  "copies of the model besides the first, each at servers of its own"),
+    FAST_OPT_BOOL(ps_config, chain, "no",
+                  "with replicas: servers pass updates from copy to copy, and a server that comes "
+                  "back catches up; else workers write to all copies"),
     FAST_OPT_INT(ps_config, proxies, "0", 0, 65536,
                  "groups of workers, each with a proxy that reads and writes for it; 0: none"),
+    FAST_OPT_INT(ps_config, levels, "1", 1, 16,
+                 "levels of proxies: those of the first write the model, those of the last serve "
+                 "the workers"),
+    FAST_OPT_INT(ps_config, fanin, "2", 1, 1024,
+                 "with levels: proxies of a level for each one above it"),
     FAST_OPT_INT(ps_config, slack, "-1", -1, 1e12,
                  "rounds that a worker may be ahead of the slowest; 0: synchronous, -1: unbounded"),
     FAST_OPT_BOOL(ps_config, global, "no",
@@ -175,7 +187,7 @@ static int64_t servers(const void *config, int64_t workers)
     const ps_config *c = config;
 
     FAST_ASSERT(c->replicas >= 0 && c->replicas <= PS_REPLICAS_MAX);
-    return fast__ps_shards(c, workers) * (1 + c->replicas) + c->proxies;
+    return fast__ps_shards(c, workers) * (1 + c->replicas) + fast__ps_proxies(c, workers);
 }
 
 int64_t fast__ps_batch(const ps_config *c, int64_t writers)
@@ -222,9 +234,14 @@ static const fast_exclusion exclusions[] = {
     { "priority=tic", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
     { "priority=tac", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
     /* Placement. */
-    { "proxies", "fetch|push|send|backup|epochs", NULL,
+    { "proxies", "send|backup|epochs", NULL,
       "workers of a proxy read and write gradients in every round" },
+    { "levels", NULL, "proxies", "it is the depth of the tree of proxies" },
+    { "fanin", NULL, "levels", "it is the number of proxies below each one" },
     { "replicas", "backup|eager|value", NULL, "every copy must hold the same updates" },
+    { "chain", NULL, "replicas", "it is a chain of copies" },
+    { "chain", "stalest|cache|barrier|overlap", NULL,
+      "copies apply whole updates in the order of the first" },
     { "path", NULL, "slack=0", "a collective takes the gradients of all workers" },
     { "path", "servers|replicas|proxies|backup|staleness|reject|stalest|l1|momentum", NULL,
       "one server makes one update of the sum of all gradients" },
@@ -242,7 +259,7 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
     if (c->proxies > workers)
         return fast__fail(FAST_EINVAL, "ps: proxies=%lld are more than %lld workers",
                           (long long)c->proxies, (long long)workers);
-    if (c->proxies > 0 && workers > FAST_SUM_MAX * c->proxies)
+    if (c->proxies > 0 && workers > FAST_SUM_MAX * fast__ps_width(c, workers, c->levels))
         return fast__fail(FAST_EINVAL, "ps: a proxy takes at most %d workers", FAST_SUM_MAX);
     if (c->backup >= writers)
         return fast__fail(FAST_EINVAL, "ps: backup=%lld must be smaller than the %lld workers",
@@ -347,7 +364,7 @@ static fast_err server(fast_trainer *t, const void *config)
     const ps_config *c = config;
     const int64_t shards = fast__ps_shards(c, t->workers), owners = shards * (1 + c->replicas);
 
-    FAST_ASSERT(t->rank >= 0 && t->rank < owners + c->proxies);
+    FAST_ASSERT(t->rank >= 0 && t->rank < owners + fast__ps_proxies(c, t->workers));
     if (c->path != FAST_VIA_NONE)
         return fast__ps_master(t, c);
     FAST_TRY(check_rule(t, c));

@@ -5,6 +5,7 @@
 #include "strategy/compensate.h"
 #include "strategy/factoring.h"
 #include "strategy/ps_momentum.h"
+#include "strategy/ps_unseen.h"
 #include "strategy/strategy.h"
 #include "strategy/via_master.h"
 
@@ -22,11 +23,12 @@
  *   ps_factors.c      dense layers that are sent to the servers as factors
  *   ps_hybrid.c       dense layers that workers send each other as factors, beside the servers
  *   ps_proxy.c        proxies between groups of workers and the servers
+ *   ps_tree.c         the tree of the proxies
  *   ps_momentum.c     measures the momentum that asynchrony adds
  *   ps_master.c       rounds in which the sum of gradients reaches the server by a collective
  *
  * The servers of a run are, in this order: the owners of the model, the owners of its first copy,
- * of its second copy, ..., and the proxies.
+ * of its second copy, ..., and the proxies, level by level.
  */
 enum { PS_REPLICAS_MAX = 3, PS_TENSORS_MAX = 4 };
 
@@ -39,7 +41,10 @@ enum { PS_PIECE = 32768 }; /* floats of a piece */
 typedef struct ps_config {
     int64_t servers;   /* that share the model; 0: one for each worker */
     int64_t replicas;  /* copies of the model besides the first */
-    int64_t proxies;   /* groups of workers, with a proxy each; 0: none */
+    bool chain;        /* servers pass updates on from copy to copy */
+    int64_t proxies;   /* proxies that write the model, each for its part of the workers; 0: none */
+    int64_t levels;    /* levels of proxies */
+    int64_t fanin;     /* proxies of a level below the first for each one above */
     int64_t slack;     /* rounds ahead of the slowest worker; -1: unbounded */
     bool global;       /* at the bound all wait for all */
     double warm;       /* epochs of worker 0 before the other workers start */
@@ -205,26 +210,6 @@ typedef struct ps_pieces {
     char why[FAST_DETAIL_MAX]; /* detail of err */
 } ps_pieces;
 
-/* The last writes of a writer, as changes of the weights: values that an eager server sent, or that
- * a budget of the servers limits, may lack them. */
-typedef struct ps_recent {
-    int64_t room;     /* writes that are stored; 0: none is */
-    int64_t count;    /* writes so far */
-    int64_t shards;   /* owners of the model */
-    float **x;        /* [room] changes of the weights */
-    int64_t *sent;    /* [room][shards] number of the write among the requests to its owner */
-    int64_t *dropped; /* [shards] that number of the newest write that is no longer stored */
-    int64_t *begun;   /* [shards] requests to its owner before the newest write */
-    bool open;        /* a write is being sent */
-    bool mixed;       /* parts of it arrived meanwhile: the model must be read whole */
-} ps_recent;
-
-/* The bound for elements that a codec defers. */
-typedef struct ps_hold {
-    int64_t rounds;   /* that they may wait; 0: there is no such bound */
-    int64_t complete; /* rounds whose updates have been sent whole */
-} ps_hold;
-
 /* Measured times for the order of reads, with priority=tac. */
 typedef struct ps_order {
     bool sent;         /* the servers know the order, or need none */
@@ -255,7 +240,7 @@ typedef enum ps_decision {
 
 /* One writer of the model: its memory besides the replica t->w, t->s. Vectors are NULL where the
  * options do not need them. */
-typedef struct ps_writer {
+struct ps_writer {
     fast_trainer *t;      /* the worker's, or the proxy's */
     const ps_config *c;   /* the run's */
     ps_copies copies;     /* of the model */
@@ -280,7 +265,7 @@ typedef struct ps_writer {
     int64_t *model_step;  /* slack 0, persistent: 1 + the step whose weights t->w holds */
     ps_visit visit;       /* reads that are joined with writes, or in transit */
     bool written;         /* it has written since it started */
-} ps_writer;
+};
 
 /* Open a writer whose gradients are in `g`: its memory, layers and spaces. A resumed run's clocks
  * continue. FAST_ENOMEM, FAST_EINVAL: nothing is left open. */
@@ -304,29 +289,6 @@ fast_err fast__ps_push(ps_writer *wr);
 bool fast__ps_in_pieces(const ps_config *c, const ps_layers *layers);
 /* Ask the servers for the number of steps of each writer that the model holds. */
 fast_err fast__ps_ask_contributions(ps_writer *wr, float *counts);
-
-/* ps_unseen.c */
-/* Allocate for the writes that values within the slack may lack, after the copies were opened.
- * FAST_ENOMEM: the caller frees. FAST_EINVAL: a budget of the servers and copies of the model. */
-fast_err fast__ps_recent_init(ps_writer *wr);
-/* Free the writes. All 0 is allowed. */
-void fast__ps_recent_fini(ps_recent *r);
-/* Store the write of x: before it is sent, and after. */
-void fast__ps_recent_begin(ps_writer *wr, const float *x);
-void fast__ps_recent_end(ps_writer *wr);
-/* With a codec that defers elements and a slack: let the next write send elements that have waited,
- * if they are due; after it, note the rounds that have been sent whole. */
-void fast__ps_hold_begin(ps_writer *wr);
-void fast__ps_hold_end(ps_writer *wr);
-/* Read the model under a condition, and send elements that wait while the read waits and the link
- * is idle. */
-fast_err fast__ps_get_or_send(ps_writer *wr, fast_space_read *read);
-/* True if values that were read lack a write that is no longer stored. */
-bool fast__ps_recent_lost(const ps_writer *wr);
-/* Add to t->w, which was read, this writer's updates that the values lack. */
-void fast__ps_add_own(ps_writer *wr);
-/* With cache_age, after a step: add this step's update to t->w if the next step uses it again. */
-fast_err fast__ps_cache_own(ps_writer *wr);
 
 /* ps_consistency.c */
 /* The condition of the next read. */
@@ -386,6 +348,29 @@ fast_err fast__ps_hybrid_finish(ps_writer *wr);
 /* Update a range of the servers' packed vector, segment by segment. */
 void fast__ps_hybrid_update(const ps_owner *o, const fast_space_update *u, double lr, float *w,
                             const float *x, float scale);
+
+/* ps_tree.c */
+/* A proxy: its workers, and the workers or proxies that it serves. */
+typedef struct ps_node {
+    int64_t level;          /* from 1, whose proxies write the model, to `levels` */
+    int64_t index;          /* of the proxy in its level */
+    int64_t id;             /* its actor */
+    const int64_t *members; /* actors that it serves, of consecutive numbers */
+    int64_t size;           /* number of members */
+    int64_t first;          /* rank of its first worker */
+    int64_t workers;        /* workers below it */
+    double weight; /* of its mean in the round above: 1 where all proxies there have equally
+                               many workers */
+} ps_node;
+
+/* Return the number of proxies of a level, from 1. */
+int64_t fast__ps_width(const ps_config *c, int64_t workers, int64_t level);
+/* Return the number of proxies of all levels. */
+int64_t fast__ps_proxies(const ps_config *c, int64_t workers);
+/* Return proxy `index` of a level. */
+ps_node fast__ps_node(const ps_config *c, const fast_trainer *t, int64_t level, int64_t index);
+/* Return the proxy of a level that worker `rank` is below. */
+ps_node fast__ps_node_above(const ps_config *c, const fast_trainer *t, int64_t level, int64_t rank);
 
 /* Programs with proxies: of a worker, and of proxy number `proxy`. */
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c);

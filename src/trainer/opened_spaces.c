@@ -28,6 +28,7 @@ typedef struct fast_opened_space {
     fast_space_fn *apply;           /* the strategy's function at the owner; NULL: w += x */
     void *ctx;                      /* argument of apply */
     bool copy;                      /* it repeats the updates of another space */
+    bool chain;                     /* it has copies, of which the first one counts */
     int64_t aggregate;              /* adds that make one update of the model, at least 1 */
 } fast_opened_space;
 
@@ -131,9 +132,31 @@ static bool apply_counted(void *ctx, const fast_space_update *u, float *w)
         fast__vector_add(u->count, u->x, w);
     else if (!entry->apply(entry->ctx, u, w))
         return false;
-    if (u->tensor == 0 && !entry->copy && !entry->context->options.phase.synchronous)
+    if (entry->copy || (entry->chain && !fast__space_leads(entry->space)))
+        return true;
+    if (u->tensor == 0 && !entry->context->options.phase.synchronous)
         fast__context_stale(entry->context, u->version / n - u->read / n);
     return true;
+}
+
+/* The state of the strategy's function at an owner: that of its program. */
+static size_t save_function(void *ctx, void *out)
+{
+    const fast_opened_space *entry = ctx;
+    fast_pack pack = { .out = out };
+
+    FAST_ASSERT(entry->context != NULL);
+    fast__context_save_program(entry->context, &pack);
+    return pack.size;
+}
+
+/* The state of the program at another copy's owner. */
+static fast_err load_function(void *ctx, const void *bytes, size_t size)
+{
+    const fast_opened_space *entry = ctx;
+
+    FAST_ASSERT(entry->context != NULL);
+    return fast__context_load_program(entry->context, bytes, size);
 }
 
 /* Other actors find a space whole and in its place: at a checkpoint another thread packs an
@@ -226,10 +249,13 @@ static fast_err open_counted(fast_trainer *t, bool plain, const fast_space_optio
     o.entry->apply = options->apply;
     o.entry->ctx = options->ctx;
     o.entry->copy = options->replica;
+    o.entry->chain = options->copy_count > 0;
     o.entry->aggregate = options->aggregate > 0 ? options->aggregate : 1;
     /* The space calls apply_counted(), which calls the strategy's own function. */
     counted.apply = apply_counted;
     counted.ctx = o.entry;
+    counted.save = save_function;
+    counted.load = load_function;
     if (options->cache_indices && !(up && fast__chain_only_selects(up)))
         fast_trainer_note(t, "no indices are cached: give a codec that only selects, like kkt");
     err = open_encoded(&o, &counted, out);

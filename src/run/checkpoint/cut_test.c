@@ -103,6 +103,9 @@ static const job jobs[] = {
     { "strategy=ps:slack=-1,proxies=2,servers=2", "seed=2", SUM_NONE },
     { "strategy=ps:slack=2,proxies=4", "optimizer=momentum", SUM_NONE },
     { "strategy=ps:slack=1,proxies=2", "codec=significance", SUM_NONE },
+    { "strategy=ps:slack=0,proxies=2,levels=2", "optimizer=momentum", SUM_NONE },
+    { "strategy=ps:slack=-1,proxies=2,fetch=2,push=2", "optimizer=sgd", SUM_NONE },
+    { "strategy=ps:slack=1,replicas=1,chain=yes", "optimizer=sgd", SUM_NONE },
     { "strategy=ps:slack=-1,cache=yes", "codec=significance", SUM_NONE },
 };
 
