@@ -101,6 +101,12 @@ static const job jobs[] = {
     { "strategy=ps:slack=2,proxies=4", "optimizer=momentum", SUM_NONE },
     { "strategy=ps:slack=1,proxies=2", "codec=significance", SUM_NONE },
     { "strategy=ps:slack=-1,cache=yes", "codec=significance", SUM_NONE },
+    { "strategy=quorum", "seed=1", SUM_NONE },
+    { "strategy=quorum:backup=1,servers=2", "optimizer=momentum", SUM_NONE },
+    { "strategy=quorum:quorum=2,late=add", "seed=2", SUM_NONE },
+    { "strategy=quorum:quorum=2,late=add,servers=2", "codec=topk:ratio=0.3", SUM_NONE },
+    { "strategy=quorum:quorum=2,partial=yes", "accumulate=3", SUM_NONE },
+    { "strategy=quorum:backup=1,lag=2,servers=0", "codec_down=qsgd", SUM_NONE },
 };
 
 /* A gradient that counts, and that depends on the worker, the step and all earlier values. */
