@@ -36,6 +36,7 @@ typedef enum fast_space_kind {
     FAST_SPACE_GET,       /* request: id, version_min, clock_min; flags as declared bytes */
     FAST_SPACE_WATCH,     /* request: notify this actor once, of a version past this one */
     FAST_SPACE_ANNOUNCE,  /* request: an ADD to tensor 0 follows; other actors' gets wait for it */
+    FAST_SPACE_ORDER,     /* request: sliced answers to this actor come in this order */
     FAST_SPACE_LEAVE,     /* request: the last one of this actor */
     FAST_SPACE_ACK,       /* answer: sequence, version */
     FAST_SPACE_VALUE,     /* answer: id, version, clock; the range's values. Unasked: instead of the
@@ -196,6 +197,12 @@ typedef struct fast_space_watched {
     bool changed;               /* the tensor changed and `watch` has not been called */
 } fast_space_watched;
 
+/* The order of sliced answers (space_order.c). */
+typedef struct fast_space_order {
+    fast_space_stretch *list; /* ranges of the first tensor, all of it; NULL: as they lie in it */
+    int64_t count;            /* length of list */
+} fast_space_order;
+
 /* A reader's side. */
 typedef struct fast_space_reader {
     fast_space_operation get;    /* the get under way; answers to older ids are dropped */
@@ -203,6 +210,7 @@ typedef struct fast_space_reader {
     bool never;                  /* an owner says that it cannot be answered */
     bool peeks;                  /* the get under way does not count as a read */
     int64_t newest;              /* largest version over the ranges of the get under way */
+    fast_space_order order;      /* of slices */
     bool eager;                  /* owners send new values of tensor 0 unasked */
     fast_space_watched *watched; /* [tensors]; NULL until the first is watched */
 } fast_space_reader;

@@ -89,6 +89,7 @@ typedef struct fast_context_options {
     const fast_schedule *rates; /* learning rate by step */
     fast_shared_model *shared;  /* that workers of this process may share; NULL: they may not */
     fast_equal_replicas *equal; /* whose w the learner has; NULL: its own */
+    bool tied;                  /* weights that are equal at the start share their values */
     fast_context_phase phase;   /* the first one */
 } fast_context_options;
 
@@ -166,6 +167,7 @@ typedef struct fast_context {
     fast_optimizer *optimizer;         /* this actor's state of the rule, or the shared one */
     fast_context_work work;            /* the step under way */
     fast_context_codecs codecs;        /* of this actor */
+    struct fast_ties *ties;            /* of weights that share their values; NULL: none do */
     struct fast_layer_factors *layers; /* with gradients that can be left as factors; or NULL */
     int64_t layer_count;               /* length of layers */
     fast_memory_block *blocks;         /* persistent memory of the strategy, a list */
