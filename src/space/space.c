@@ -527,6 +527,10 @@ fast_err fast_space_watch(fast_space *space, int64_t tensor, fast_space_watch_fn
 {
     FAST_ASSERT(space);
     FAST_TRY(check_open(space, tensor));
+    if (space->copies.count > 0)
+        return fast__fail(FAST_EINVAL,
+                          "space \"%s\" has copies, and none of them notifies watchers",
+                          space->name);
     if (!space->reader.watched)
         FAST_TRY(fast__alloc("the watchers of a space", space->map.tensor_count,
                              sizeof *space->reader.watched, &space->reader.watched));
@@ -615,6 +619,14 @@ bool fast__space_is_idle(const fast_space *space)
         if (space->map.owners[i].acked < space->map.owners[i].sent)
             return false;
     return true;
+}
+
+bool fast__space_reached(fast_space *space, int64_t clock)
+{
+    int64_t smallest;
+
+    FAST_ASSERT(clock >= 0);
+    return fast__space_clock(space, fast__space_own_store(space), clock, &smallest);
 }
 
 /* Ordered as one read of the store where the run is recorded. */

@@ -20,6 +20,8 @@
 #include "space/space_service.h"
 
 #include "base/memory.h"
+#include "space/space_chain.h"
+#include "space/space_order.h"
 
 #include <string.h>
 
@@ -61,6 +63,8 @@ void fast__service_free(fast_space *space)
     fast__free(s->arrivals.list);
     for (int64_t i = 0; s->callers && i < fast_actor_count(space->actor); i++)
         fast__vector_free(s->callers[i].stage);
+    for (int64_t i = 0; s->callers && i < fast_actor_count(space->actor); i++)
+        fast__space_order_free(&s->callers[i].order);
     fast__free(s->callers);
     fast__free(s->unacked);
     fast__free(s->pending.list);
@@ -133,6 +137,9 @@ static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_
     fast_space_slot *slot = &fast__space_own_store(space)->slots[op->from];
     const int64_t life = msg->words[FAST_SPACE_W_B], clock = msg->words[FAST_SPACE_W_C];
     const uint32_t member = atomic_load(&slot->member);
+    /* A copy that took another's place may know it already. */
+    if (space->copies.link && c->greeted && life >= 0 && 2 * ((uint64_t)life + 1) == member)
+        return FAST_OK;
     if ((uint64_t)op->id != space->signature || life < 0 || life > UINT32_MAX / 2 - 1 ||
         clock < 0 || 2 * ((uint32_t)life + 1) <= member) {
         s->refused++;
@@ -141,10 +148,16 @@ static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_
     fast__service_drop(s, op->from, NULL);
     if (life > 0) /* a restarted actor holds no values; a new one may hold a checkpoint's */
         fast__space_forget(space, op->from);
-    *c = (fast_space_caller){ .greeted = true, .unacked = c->unacked, .stage = c->stage };
+    fast__space_order_free(&c->order);
+    *c = (fast_space_caller){
+        .greeted = true, .unacked = c->unacked, .stage = c->stage, .reads = life == 0 && c->reads
+    }; /* in a snapshot */
     atomic_store(&slot->clock, clock);
     atomic_store(&slot->member, 2 * ((uint32_t)life + 1));
-    return FAST_OK;
+    /* It looks for the first copy where it was at the start of the run. */
+    return space->copies.link && space->copies.link->first && space->copies.link->me > 0
+               ? fast__service_answer(space, op->from, FAST_SPACE_ROLE, 0, 0, life + 1, 1)
+               : FAST_OK;
 }
 
 /* PIECE. */
@@ -249,6 +262,21 @@ static fast_err handle_announce(fast_space *space, const fast_msg *msg, fast_spa
     return FAST_OK;
 }
 
+/* ORDER. */
+static bool order_is_valid(fast_space *space, const fast_msg *msg, fast_space_operation *op)
+{
+    FAST_ASSERT(op->kind == FAST_SPACE_ORDER);
+    (void)space;
+    return op->tensor == 0 && msg->declared == 0;
+}
+
+/* Send slices to this actor in its order from now on. */
+static fast_err handle_order(fast_space *space, const fast_msg *msg, fast_space_operation *op)
+{
+    FAST_ASSERT(op->tensor == 0);
+    return fast__space_take_order(space, msg, &space->owned.service->callers[op->from].order);
+}
+
 /* LEAVE. */
 static fast_err handle_leave(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
@@ -260,7 +288,9 @@ static fast_err handle_leave(fast_space *space, const fast_msg *msg, fast_space_
     s->callers[op->from].greeted = false;
     fast__space_left(space, space->map.me, op->from);
     FAST_TRY(fast__service_send_acks(space));
-    return fast__service_answer(space, op->from, FAST_SPACE_LEFT, 0, 0, 0, 0);
+    return fast__copies_answer(space)
+               ? fast__service_answer(space, op->from, FAST_SPACE_LEFT, 0, 0, 0, 0)
+               : FAST_OK;
 }
 
 /* How a kind of request is checked and handled. */
@@ -281,6 +311,7 @@ static const space_request requests[FAST_SPACE_KINDS] = {
     [FAST_SPACE_GET] = { get_is_valid, handle_get, true },
     [FAST_SPACE_WATCH] = { watch_is_valid, handle_get, true },
     [FAST_SPACE_ANNOUNCE] = { announce_is_valid, handle_announce, false },
+    [FAST_SPACE_ORDER] = { order_is_valid, handle_order, true },
     [FAST_SPACE_LEAVE] = { NULL, handle_leave, false },
 };
 
@@ -292,9 +323,11 @@ static fast_err handle(fast_space *space, const fast_msg *msg)
     const int64_t *w = msg->words, kind = w[FAST_SPACE_W_KIND], tensor = w[FAST_SPACE_W_TENSOR];
     const bool known = kind >= 0 && kind < FAST_SPACE_KINDS && requests[kind].handle;
     s->dirty |= !known || !requests[kind].reads;
+    /* A LEAVE may come again, where the copy that answered it is down. */
+    const bool again = space->copies.link && kind == FAST_SPACE_LEAVE;
     if (!known || tensor < 0 || tensor >= space->map.tensor_count ||
         w[FAST_SPACE_W_OWNER] != space->map.me ||
-        (kind != FAST_SPACE_HELLO && !s->callers[msg->from].greeted)) {
+        (kind != FAST_SPACE_HELLO && !again && !s->callers[msg->from].greeted)) {
         s->refused++;
         return FAST_OK;
     }
@@ -308,7 +341,10 @@ static fast_err handle(fast_space *space, const fast_msg *msg)
         s->refused++;
         return FAST_OK;
     }
-    return requests[kind].handle(space, msg, &op);
+    /* Gets are answered by the last copy. */
+    if (fast__copies_answer(space) || !requests[kind].reads)
+        FAST_TRY(requests[kind].handle(space, msg, &op));
+    return fast__copies_pass(space, msg);
 }
 
 /* Set *out to the next request: the oldest, or with `stalest` the oldest of the actor with the
@@ -358,6 +394,7 @@ fast_err fast__service_advance(fast_space *space)
     FAST_ASSERT(space->owned.service);
     fast_space_service *s = space->owned.service;
     bool asked = false; /* a get was handled, and no update after it */
+    FAST_TRY(fast__copies_advance(space));
     s->postponed = space->owned.gathers;
     for (;;) {
         /* A lock that is queued for reading comes first: one lock at a time. */
@@ -374,6 +411,11 @@ fast_err fast__service_advance(fast_space *space)
         const int64_t kind = msg->words[FAST_SPACE_W_KIND];
         fast_err err = FAST_OK;
         /* An update takes time: gets that arrived before it do not wait for it. */
+        if (fast__copies_handle(space, msg, &err) || !fast__copies_accept(space, msg)) {
+            fast_msg_free(msg);
+            FAST_TRY(err);
+            continue;
+        }
         if (s->postponed && asked && kind == FAST_SPACE_ADD)
             err = fast__service_try_all(space);
         asked = kind == FAST_SPACE_GET || (asked && kind != FAST_SPACE_ADD);

@@ -20,7 +20,9 @@
  * Requests of one actor are handled in their order: a GET sees the actor's own updates. An answer
  * whose id is not that of the get under way belongs to a get that was given up, and is dropped.
  */
+#include "space/space_chain.h"
 #include "space/space_form.h"
+#include "space/space_order.h"
 #include "space/space_store.h"
 
 #include "tensor/vector.h"
@@ -49,10 +51,12 @@ static fast_err wait_for_room(fast_space *space, const fast_space_operation *op)
 {
     FAST_ASSERT(op->kind != FAST_SPACE_GET);
     fast_space_owner *o = &space->map.owners[op->owner];
-    const fast_wait wait = fast__space_wait(space, o->id, "space room", op->deadline);
+    fast_wait wait = fast__space_wait(space, o->id, "space room", op->deadline);
     FAST_TRY(check_owner(space, op->owner));
     while (o->sent - o->acked >= FAST_SPACE_WINDOW) {
-        const fast_err err = fast__wait_once(space->actor, &wait);
+        wait.whom = fast__copies_whom(space, op->owner);
+        const fast_err err =
+            fast__copies_excuse(space, op->owner, fast__wait_once(space->actor, &wait));
         if (err == FAST_EPEER) /* Its updates are lost; if it comes back it starts anew. */
             o->acked = o->sent;
         FAST_TRY(err);
@@ -61,10 +65,13 @@ static fast_err wait_for_room(fast_space *space, const fast_space_operation *op)
     return FAST_OK;
 }
 
-/* Send an update or a tick; a failed send leaves no gap in the sequence. */
-static fast_err send_update(fast_space *space, fast_space_owner *o, fast_msg **msg)
+/* Send an update or a tick; a failed send leaves no gap in the sequence. Where there are copies,
+ * one that is stored counts as sent: it is sent again. */
+static fast_err send_update(fast_space *space, int64_t owner, fast_msg **msg)
 {
-    FAST_TRY(fast_send(space->actor, o->id, msg));
+    fast_space_owner *o = &space->map.owners[owner];
+    FAST_TRY(fast__copies_retain(space, owner, *msg));
+    FAST_TRY(fast__copies_excuse(space, owner, fast_send(space->actor, o->id, msg)));
     o->sent++;
     FAST_ASSERT(o->sent - o->acked <= FAST_SPACE_WINDOW);
     return FAST_OK;
@@ -77,7 +84,7 @@ fast_err fast__remote_update(fast_space *space, fast_space_operation *op)
     fast_space_owner *o = &space->map.owners[op->owner];
     fast_msg *msg;
     FAST_TRY(wait_for_room(space, op));
-    const int64_t words[3] = { o->sent + 1, op->clock, op->version_read };
+    const int64_t words[3] = { o->sent + 1 - o->base, op->clock, op->version_read };
     FAST_TRY(fast__space_message(space, op->kind, op->tensor, op->owner, words, &msg));
     if (op->kind != FAST_SPACE_TICK) {
         const fast_err err = fast__space_fill(space, op, msg);
@@ -91,7 +98,7 @@ fast_err fast__remote_update(fast_space *space, fast_space_operation *op)
         o->ready = msg;
         return FAST_OK;
     }
-    return send_update(space, o, &msg);
+    return send_update(space, op->owner, &msg);
 }
 
 /* Only remote owners: local ranges are changed at once. */
@@ -125,26 +132,26 @@ fast_err fast__remote_flush(fast_space *space)
         const int64_t owner = (space->map.first + i) % space->map.owner_count;
         fast_space_owner *o = &space->map.owners[owner];
         if (o->ready)
-            FAST_TRY(send_update(space, o, &o->ready));
+            FAST_TRY(send_update(space, owner, &o->ready));
     }
     return FAST_OK;
 }
 
-/* Record the range of the get under way that an answer brings. */
-static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg)
+/* Record the range of the get under way that an answer brings; `seen`: this actor's updates and
+ * ticks that it holds. */
+static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg, int64_t seen)
 {
     FAST_ASSERT(msg->words[FAST_SPACE_W_B] >= 0);
     fast_space_operation *get = &space->reader.get;
-    const int64_t version = msg->words[FAST_SPACE_W_B], id = msg->words[FAST_SPACE_W_A];
+    const int64_t version = msg->words[FAST_SPACE_W_B];
     fast_space_owner *o = &space->map.owners[owner];
     fast__space_saw(get, version, msg->words[FAST_SPACE_W_C]);
     space->reader.newest = version > space->reader.newest ? version : space->reader.newest;
     if (space->reader.peeks)
         return;
     *fast__space_at(space, space->clocks.read, owner, get->tensor) = version;
-    /* An answer holds all of this actor's updates, since an owner handles requests in order. */
     if (get->tensor == 0)
-        o->seen = id <= 0 && -id < o->sent ? -id : o->sent;
+        o->seen = seen < o->sent ? seen : o->sent;
 }
 
 /* Unpack an owner's range of the get under way from an answer; part->x is NULL if only its size
@@ -187,7 +194,7 @@ static bool take_pushed(fast_space *space, int64_t owner)
         return false;
     if (part.result)
         fast__vector_copy(part.count, part.x, part.result);
-    saw_answer(space, owner, msg);
+    saw_answer(space, owner, msg, space->map.owners[owner].base - msg->words[FAST_SPACE_W_A]);
     return true;
 }
 
@@ -196,7 +203,7 @@ static bool retain_pushed(fast_space *space, fast_msg *msg)
 {
     const int64_t *w = msg->words, owner = w[FAST_SPACE_W_OWNER];
     if (!space->reader.eager || w[FAST_SPACE_W_KIND] != FAST_SPACE_VALUE || w[FAST_SPACE_W_A] > 0 ||
-        w[FAST_SPACE_W_A] == INT64_MIN || w[FAST_SPACE_W_TENSOR] != 0 || owner < 0 ||
+        w[FAST_SPACE_W_A] < -INT64_MAX / 2 || w[FAST_SPACE_W_TENSOR] != 0 || owner < 0 ||
         owner >= space->map.owner_count || space->map.owners[owner].id != msg->from ||
         w[FAST_SPACE_W_B] < 0)
         return false;
@@ -205,23 +212,31 @@ static bool retain_pushed(fast_space *space, fast_msg *msg)
     return true;
 }
 
-/* Values that an eager owner sent before answer the get without a message. */
-fast_err fast__remote_get_start(fast_space *space, int64_t owner)
+/* The flags travel as declared bytes. */
+fast_err fast__remote_ask(fast_space *space, int64_t owner)
 {
     FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
     const fast_space_operation *get = &space->reader.get;
-    fast_space_owner *o = &space->map.owners[owner];
     fast_msg *msg;
-    FAST_TRY(check_owner(space, owner));
-    if (!(get->flags & FAST_SPACE_WHOLE) && take_pushed(space, owner))
-        return FAST_OK;
     const int64_t words[3] = { get->id, get->version_min, get->clock_min };
     FAST_TRY(fast__space_message(space, FAST_SPACE_GET, get->tensor, owner, words, &msg));
     msg->declared =
         get->flags & (FAST_SPACE_SIZES | FAST_SPACE_WHOLE | FAST_SPACE_EITHER | FAST_SPACE_SLICES);
     if (get->flags & FAST_SPACE_SIZES) /* without values there are no differences */
         msg->declared &= ~(size_t)FAST_SPACE_WHOLE;
-    FAST_TRY(fast_send(space->actor, o->id, &msg));
+    return fast_send(space->actor, space->map.owners[owner].id, &msg);
+}
+
+/* Values that an eager owner sent before answer the get without a message. */
+fast_err fast__remote_get_start(fast_space *space, int64_t owner)
+{
+    FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
+    const fast_space_operation *get = &space->reader.get;
+    fast_space_owner *o = &space->map.owners[owner];
+    FAST_TRY(check_owner(space, owner));
+    if (!(get->flags & FAST_SPACE_WHOLE) && take_pushed(space, owner))
+        return FAST_OK;
+    FAST_TRY(fast__copies_excuse(space, owner, fast__remote_ask(space, owner)));
     o->asked = get->id;
     o->received = 0;
     space->reader.missing++;
@@ -234,9 +249,10 @@ static fast_err wait_for_part(fast_space *space, int64_t owner, int64_t floats)
     FAST_ASSERT(floats > 0);
     const fast_space_operation *get = &space->reader.get;
     const fast_space_owner *o = &space->map.owners[owner];
-    const fast_wait wait = fast__space_wait(space, o->id, "space get", get->deadline);
+    fast_wait wait = fast__space_wait(space, o->id, "space get", get->deadline);
     while (o->asked == get->id && o->received < floats) {
-        FAST_TRY(fast__wait_once(space->actor, &wait));
+        wait.whom = fast__copies_whom(space, owner);
+        FAST_TRY(fast__copies_excuse(space, owner, fast__wait_once(space->actor, &wait)));
         FAST_TRY(check_owner(space, owner));
         if (space->reader.never)
             return fast__fail(FAST_EPEER,
@@ -256,16 +272,16 @@ fast_err fast__remote_get_wait(fast_space *space)
     return FAST_OK;
 }
 
-/* Slices arrive in order: the range's last float is waited for. */
+/* Slices arrive in order: the last of the range's floats is waited for. */
 fast_err fast__remote_get_need(fast_space *space, int64_t offset, int64_t count)
 {
     FAST_ASSERT(offset >= 0 && count >= 0);
     for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
         int64_t low, size;
         fast__space_range(space, owner, 0, &low, &size);
-        const int64_t end = offset + count < low + size ? offset + count : low + size;
-        if (end > low && offset < low + size)
-            FAST_TRY(wait_for_part(space, owner, end - low));
+        const int64_t end = fast__space_order_end(&space->reader.order, low, size, offset, count);
+        if (end > 0)
+            FAST_TRY(wait_for_part(space, owner, end));
     }
     return FAST_OK;
 }
@@ -294,16 +310,18 @@ static fast_err take_slice(fast_space *space, int64_t owner, const fast_msg *msg
 {
     fast_space_owner *o = &space->map.owners[owner];
     const fast_space_operation *get = &space->reader.get;
-    int64_t offset, count;
+    int64_t offset, count, most;
+    fast__space_range(space, owner, 0, &offset, &count);
     if (!(get->flags & FAST_SPACE_SLICES) || !answers_get(space, owner, msg) ||
-        msg->words[FAST_SPACE_W_B] != o->received || msg->part_count != 1 ||
+        o->received >= count || msg->part_count != 1 ||
         msg->parts[0].size % sizeof *get->result != 0)
         return FAST_OK;
     const int64_t floats = (int64_t)(msg->parts[0].size / sizeof *get->result);
-    fast__space_range(space, owner, 0, &offset, &count);
-    if (floats > count - o->received)
+    const int64_t at =
+        fast__space_order_at(&space->reader.order, offset, count, o->received, &most);
+    if (msg->words[FAST_SPACE_W_B] != at || floats > most)
         return FAST_OK;
-    fast__vector_copy(floats, fast_msg_data(msg, 0), get->result + offset + o->received);
+    fast__vector_copy(floats, fast_msg_data(msg, 0), get->result + offset + at);
     o->received += floats;
     return FAST_OK;
 }
@@ -327,7 +345,8 @@ static fast_err take_value(fast_space *space, int64_t owner, const fast_msg *msg
         return FAST_OK;
     if (!ends_slices && part.x && part.result)
         fast__vector_copy(part.count, part.x, part.result);
-    saw_answer(space, owner, msg);
+    /* It holds all of this actor's updates, since an owner handles requests in order. */
+    saw_answer(space, owner, msg, o->sent);
     space->reader.missing--;
     o->asked = 0;
     return FAST_OK;
@@ -353,9 +372,10 @@ static fast_err take_ack(fast_space *space, int64_t owner, const fast_msg *msg)
 {
     FAST_ASSERT(space->map.owners[owner].acked <= space->map.owners[owner].sent);
     fast_space_owner *o = &space->map.owners[owner];
-    const int64_t sequence = msg->words[FAST_SPACE_W_A];
-    if (sequence > o->acked && sequence <= o->sent)
-        o->acked = sequence;
+    const int64_t sequence = msg->words[FAST_SPACE_W_A], before = o->acked;
+    if (sequence > o->acked - o->base && sequence <= o->sent - o->base)
+        o->acked = o->base + sequence;
+    fast__copies_acked(space, owner, before);
     return FAST_OK;
 }
 
@@ -363,32 +383,38 @@ static fast_err take_ack(fast_space *space, int64_t owner, const fast_msg *msg)
  * owner sends nothing more. */
 static fast_err take_end(fast_space *space, int64_t owner, const fast_msg *msg)
 {
-    FAST_ASSERT(space->map.owners[owner].id == msg->from);
+    FAST_ASSERT(fast__copies_owns(space, owner, msg->from));
     fast_space_owner *o = &space->map.owners[owner];
     const int64_t kind = msg->words[FAST_SPACE_W_KIND];
     space->reader.never |=
         kind == FAST_SPACE_NEVER && msg->words[FAST_SPACE_W_A] == space->reader.get.id;
     o->left |= kind == FAST_SPACE_LEFT;
-    o->gone |= kind == FAST_SPACE_GONE;
+    o->gone |= kind == FAST_SPACE_GONE && space->copies.count == 0;
     o->refused |= kind == FAST_SPACE_REFUSED;
     return FAST_OK;
 }
 
 /* The function that handles an answer, by its kind. */
 static fast_err (*const answers[FAST_SPACE_KINDS])(fast_space *, int64_t, const fast_msg *) = {
-    [FAST_SPACE_ACK] = take_ack,      [FAST_SPACE_VALUE] = take_value,
-    [FAST_SPACE_SLICED] = take_slice, [FAST_SPACE_NOTIFY] = take_notice,
-    [FAST_SPACE_LEFT] = take_end,     [FAST_SPACE_NEVER] = take_end,
-    [FAST_SPACE_GONE] = take_end,     [FAST_SPACE_REFUSED] = take_end,
+    [FAST_SPACE_ACK] = take_ack,
+    [FAST_SPACE_VALUE] = take_value,
+    [FAST_SPACE_SLICED] = take_slice,
+    [FAST_SPACE_NOTIFY] = take_notice,
+    [FAST_SPACE_LEFT] = take_end,
+    [FAST_SPACE_NEVER] = take_end,
+    [FAST_SPACE_GONE] = take_end,
+    [FAST_SPACE_REFUSED] = take_end,
+    [FAST_SPACE_ROLE] = fast__copies_follow,
 };
 
 /* Handle an answer; one that makes no sense is dropped. */
 static fast_err take(fast_space *space, const fast_msg *msg)
 {
     const int64_t *w = msg->words, owner = w[FAST_SPACE_W_OWNER], kind = w[FAST_SPACE_W_KIND];
-    if (owner < 0 || owner >= space->map.owner_count || space->map.owners[owner].id != msg->from ||
-        w[FAST_SPACE_W_TENSOR] < 0 || w[FAST_SPACE_W_TENSOR] >= space->map.tensor_count ||
-        kind < 0 || kind >= FAST_SPACE_KINDS || !answers[kind])
+    if (owner < 0 || owner >= space->map.owner_count ||
+        !fast__copies_owns(space, owner, msg->from) || w[FAST_SPACE_W_TENSOR] < 0 ||
+        w[FAST_SPACE_W_TENSOR] >= space->map.tensor_count || kind < 0 || kind >= FAST_SPACE_KINDS ||
+        !answers[kind])
         return FAST_OK;
     return answers[kind](space, owner, msg);
 }
@@ -435,16 +461,19 @@ fast_err fast__remote_leave(fast_space *space)
         fast_space_owner *o = &space->map.owners[owner];
         if (o->store.head || o->refused || o->gone || o->left || o->leaving)
             continue;
-        const fast_err err = fast__space_tell(space, o->id, FAST_SPACE_LEAVE, 0, owner, words);
+        const fast_err err = fast__copies_excuse(
+            space, owner, fast__space_tell(space, o->id, FAST_SPACE_LEAVE, 0, owner, words));
         if (err == FAST_ECANCELED)
             return err;
         o->leaving = err == FAST_OK;
     }
     for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
         fast_space_owner *o = &space->map.owners[owner];
-        const fast_wait wait = fast__space_wait(space, o->id, "space close", deadline);
+        fast_wait wait = fast__space_wait(space, o->id, "space close", deadline);
         while (o->leaving && !o->left && !o->gone && !o->refused) {
-            const fast_err err = fast__wait_once(space->actor, &wait);
+            wait.whom = fast__copies_whom(space, owner);
+            const fast_err err =
+                fast__copies_excuse(space, owner, fast__wait_once(space->actor, &wait));
             if (err == FAST_EPEER)
                 break;
             FAST_TRY(err);

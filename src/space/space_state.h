@@ -36,7 +36,13 @@ typedef enum fast_space_kind {
     FAST_SPACE_GET,       /* request: id, version_min, clock_min; flags as declared bytes */
     FAST_SPACE_WATCH,     /* request: notify this actor once, of a version past this one */
     FAST_SPACE_ANNOUNCE,  /* request: an ADD to tensor 0 follows; other actors' gets wait for it */
+    FAST_SPACE_ORDER,     /* request: sliced answers to this actor come in this order */
     FAST_SPACE_LEAVE,     /* request: the last one of this actor */
+    FAST_SPACE_JOIN,      /* between copies: number of this join; the sender has no state, and is
+                             to be the last */
+    FAST_SPACE_REJOIN,    /* between copies: the receiver was taken for lost, and is to join */
+    FAST_SPACE_STATE,     /* between copies: the sender's state, which the receiver is to continue
+                             from */
     FAST_SPACE_ACK,       /* answer: sequence, version */
     FAST_SPACE_VALUE,     /* answer: id, version, clock; the range's values. Unasked: instead of the
                              id, minus the receiver's updates and ticks that they hold */
@@ -47,6 +53,9 @@ typedef enum fast_space_kind {
     FAST_SPACE_NEVER,     /* answer to GET: id; no actor is left that could bring the version */
     FAST_SPACE_GONE,      /* answer: the owner closes first */
     FAST_SPACE_REFUSED,   /* answer to HELLO: another space, or opened a second time */
+    FAST_SPACE_ROLE,      /* answer of the copy that is now the first or last: updates and ticks of
+                             the receiver that it has, 1 + the receiver's life that it knows, 1
+                             if it is the first */
     FAST_SPACE_KINDS      /* number of kinds */
 } fast_space_kind;
 
@@ -148,18 +157,19 @@ typedef struct fast_space_store {
 typedef struct fast_space_owner {
     int64_t id;             /* its actor */
     fast_space_store store; /* its memory, if it is local */
-    int64_t sent;           /* updates and ticks sent */
-    int64_t acked;          /* updates and ticks that it has applied */
-    int64_t seen;           /* updates and ticks that the values last read of tensor 0 hold */
-    int64_t asked;          /* id of the get that it has not answered; or 0 */
-    int64_t received;       /* floats of that get that have arrived in slices */
-    int64_t clock;          /* clock of the space when it last notified this actor */
-    bool leaving;           /* LEAVE was sent */
-    bool left;              /* LEFT has arrived */
-    bool gone;              /* it closed before this actor did */
-    bool refused;           /* it opened the space with other options */
-    fast_msg *pushed;       /* eager: newest values of tensor 0 that it sent; or NULL */
-    fast_msg *ready;        /* announce: the add that is to be sent; or NULL */
+    int64_t base;     /* value of `sent` when a snapshot was restored: messages count from it */
+    int64_t sent;     /* updates and ticks sent */
+    int64_t acked;    /* updates and ticks that it has applied */
+    int64_t seen;     /* updates and ticks that the values last read of tensor 0 hold */
+    int64_t asked;    /* id of the get that it has not answered; or 0 */
+    int64_t received; /* floats of that get that have arrived in slices */
+    int64_t clock;    /* clock of the space when it last notified this actor */
+    bool leaving;     /* LEAVE was sent */
+    bool left;        /* LEFT has arrived */
+    bool gone;        /* it closed before this actor did */
+    bool refused;     /* it opened the space with other options */
+    fast_msg *pushed; /* eager: newest values of tensor 0 that it sent; or NULL */
+    fast_msg *ready;  /* announce: the add that is to be sent; or NULL */
 } fast_space_owner;
 
 /* Which owner has which range of which tensor. */
@@ -195,6 +205,12 @@ typedef struct fast_space_watched {
     bool changed;               /* the tensor changed and `watch` has not been called */
 } fast_space_watched;
 
+/* The order of sliced answers (space_order.c). */
+typedef struct fast_space_order {
+    fast_space_stretch *list; /* ranges of the first tensor, all of it; NULL: as they lie in it */
+    int64_t count;            /* length of list */
+} fast_space_order;
+
 /* A reader's side. */
 typedef struct fast_space_reader {
     fast_space_operation get;    /* the get under way; answers to older ids are dropped */
@@ -202,6 +218,7 @@ typedef struct fast_space_reader {
     bool never;                  /* an owner says that it cannot be answered */
     bool peeks;                  /* the get under way does not count as a read */
     int64_t newest;              /* largest version over the ranges of the get under way */
+    fast_space_order order;      /* of slices */
     bool eager;                  /* owners send new values of tensor 0 unasked */
     fast_space_watched *watched; /* [tensors]; NULL until the first is watched */
 } fast_space_reader;
@@ -250,6 +267,34 @@ typedef struct fast_space_pieces {
     size_t spent_bytes;   /* bytes of their encodings */
 } fast_space_pieces;
 
+enum { FAST_SPACE_COPIES_MAX = 8 }; /* copies of a range, the first included */
+
+/* A copy of a range, as its owner sees the chain (space_chain.c). Numbers are of copies. */
+typedef struct fast_space_link {
+    int64_t me;                           /* this copy */
+    int64_t order[FAST_SPACE_COPIES_MAX]; /* the chain, first to last, with lost copies */
+    int64_t length;                       /* of `order` */
+    int64_t before;                   /* copy whose updates are applied; -1: this is the first */
+    int64_t after;                    /* copy that updates are passed to; -1: this is the last */
+    bool lost[FAST_SPACE_COPIES_MAX]; /* it went down, and has not joined since */
+    uint32_t life[FAST_SPACE_COPIES_MAX]; /* of a copy when it was lost */
+    int64_t joins[FAST_SPACE_COPIES_MAX]; /* number of a copy's last JOIN: larger is later */
+    bool joined;                          /* this copy has the state */
+    bool first;                           /* this copy is the first, and the writers were told */
+} fast_space_link;
+
+/* The copies of a space. */
+typedef struct fast_space_copies {
+    int64_t count;         /* copies of each range; 0: there is one, and no chain */
+    int64_t *ids;          /* [count][owners]: their actors */
+    fast_space_link *link; /* at an owner: its place; else NULL */
+    fast_msg **unacked;    /* else [owners][FAST_SPACE_WINDOW]: updates and ticks that the last copy
+                              has not acknowledged, by their number; NULL: free */
+    fast_space_save_fn *save; /* state of the owner's function; or NULL */
+    fast_space_load_fn *load; /* its counterpart; or NULL */
+    void *ctx;                /* argument of the two */
+} fast_space_copies;
+
 typedef struct fast_space_codec fast_space_codec; /* space_codec.c */
 
 struct fast_space {
@@ -266,6 +311,7 @@ struct fast_space {
     fast_space_sparse sparse;       /* updates with many zeros */
     fast_space_layers layers;       /* updates as factors */
     fast_space_pieces pieces;       /* updates in pieces */
+    fast_space_copies copies;       /* chains of copies */
     int64_t announce; /* adds to tensor 0 of more bytes than this are announced; 0: none */
     float *dense;     /* sparse, layers: the update that was unpacked last, at an owner; or NULL */
 };

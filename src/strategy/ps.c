@@ -16,6 +16,9 @@
  *                takes the newest values that arrived, if they are new enough, and adds those of
  *                the worker's own last s updates that they lack (ESSP: Dai et al. 2015;
  *                ps_unseen.c)
+ *   cache_age a  a worker computes with the values of its last read, and its own updates since
+ *                then, for up to a rounds, while they are within the slack; then it asks the
+ *                servers again (the client's cache of SSP)
  *   stalest      a server answers the request of the worker that is furthest behind first
  *   value v      no worker computes with weights that differ from the true ones by more than
  *                v / sqrt(t): a worker waits before it sends an update that might (VAP:
@@ -47,15 +50,22 @@
  *   compensate   DC-ASGD's lambda, constant or (decay > 0) adaptive: compensate.c
  *   momentum     of the model's changes at the servers, also negative: ps_owner.c; their total
  *                momentum is measured: ps_momentum.c
- *   proxies      a server for each group of workers, between the group and the model: ps_proxy.c
+ *   proxies      a server for each group of workers, between the group and the model: ps_proxy.c;
+ *                in a tree of `levels`, each with `fanin` others below it. With fetch and push they
+ *                are caches of the model, which they read and write back so often
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
+ *   chain        updates pass along the copies, server by server, instead of from each worker to
+ *                all; a server that comes back catches up (space/space_chain.c; Li et al. 2014)
  *   factors      dense layers are sent to the servers as factors, which multiply them out:
  *                ps_factors.c
+ *   hybrid       a dense layer goes to the other workers as factors, and each updates its own copy,
+ *                where that is fewer bytes than by the servers (Poseidon: Zhang et al. 2017):
+ *                ps_hybrid.c
  *   overlap      gradients are sent while earlier layers are computed, and become one update when
  *                all have arrived (wait-free back-propagation: Zhang et al. 2017); with a codec in
  *                pieces of whole layers
- *   priority     the model is read in slices in the order of its layers, and the next step starts
- *                when its first layer has arrived
+ *   priority     the model is read in slices in the order of its layers, or in TicTac's orders
+ *                (ps_order.c), and the next step starts when its first layer has arrived
  *   dedicated    servers live on nodes of their own. With T_w, R_w and U_w for the transfer, the
  *                addition and the update of the model, a round of n workers and one such server
  *                takes 2 n T_w + (n - 1) R_w + U_w at most, and n asynchronous steps n T_w + U_w
@@ -73,6 +83,7 @@
 
 #include "base/err.h"
 #include "base/memory.h"
+#include "space/space.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
 
@@ -85,8 +96,16 @@ static const fast_option options[] = {
                  "servers that share the model; 0: one for each worker"),
     FAST_OPT_INT(ps_config, replicas, "0", 0, PS_REPLICAS_MAX,
                  "copies of the model besides the first, each at servers of its own"),
+    FAST_OPT_BOOL(ps_config, chain, "no",
+                  "with replicas: servers pass updates from copy to copy, and a server that comes "
+                  "back catches up; else workers write to all copies"),
     FAST_OPT_INT(ps_config, proxies, "0", 0, 65536,
                  "groups of workers, each with a proxy that reads and writes for it; 0: none"),
+    FAST_OPT_INT(ps_config, levels, "1", 1, 16,
+                 "levels of proxies: those of the first write the model, those of the last serve "
+                 "the workers"),
+    FAST_OPT_INT(ps_config, fanin, "2", 1, 1024,
+                 "with levels: proxies of a level for each one above it"),
     FAST_OPT_INT(ps_config, slack, "-1", -1, 1e12,
                  "rounds that a worker may be ahead of the slowest; 0: synchronous, -1: unbounded"),
     FAST_OPT_BOOL(ps_config, global, "no",
@@ -120,6 +139,9 @@ static const fast_option options[] = {
                   "them"),
     FAST_OPT_BOOL(ps_config, eager, "no",
                   "servers send new values unasked whenever the slowest worker ends a round"),
+    FAST_OPT_INT(ps_config, cache_age, "0", 0, 1e12,
+                 "with slack: a worker uses the values of a read again for up to this many rounds, "
+                 "within the slack; 0: every step asks the servers"),
     FAST_OPT_BOOL(ps_config, stalest, "no",
                   "servers answer the worker that is furthest behind first"),
     FAST_OPT_REAL(ps_config, epochs, "1", 0.01, 1,
@@ -141,10 +163,15 @@ static const fast_option options[] = {
                   "momentum of the model's changes at the servers, besides the optimizer's; may "
                   "be negative"),
     FAST_OPT_FACTORS(ps_config),
+    FAST_OPT_BOOL(ps_config, hybrid, "no",
+                  "send a dense layer to the other workers as factors where that is fewer bytes "
+                  "than by the servers (Poseidon)"),
     FAST_OPT_BOOL(ps_config, overlap, "no",
                   "send gradients of late layers while those of earlier layers are computed"),
-    FAST_OPT_BOOL(ps_config, priority, "no",
-                  "read the first layers' weights first, and start the next step with them"),
+    FAST_OPT_CHOICE(ps_config, priority, "no", "no|yes|tic|tac",
+                    "read weights in slices, and start the next step with those that came; yes: in "
+                    "the order of the layers, tic: of the graph's dependencies, tac: of these and "
+                    "measured times (TicTac)"),
     FAST_OPT_BOOL(ps_config, dedicated, "no",
                   "servers live on nodes of their own, which follow the workers'"),
     FAST_OPT_CHOICE(ps_config, path, "none", "none|tree|scatter|direct",
@@ -160,7 +187,7 @@ static int64_t servers(const void *config, int64_t workers)
     const ps_config *c = config;
 
     FAST_ASSERT(c->replicas >= 0 && c->replicas <= PS_REPLICAS_MAX);
-    return fast__ps_shards(c, workers) * (1 + c->replicas) + c->proxies;
+    return fast__ps_shards(c, workers) * (1 + c->replicas) + fast__ps_proxies(c, workers);
 }
 
 int64_t fast__ps_batch(const ps_config *c, int64_t writers)
@@ -179,6 +206,9 @@ static const fast_exclusion exclusions[] = {
       "all workers take every round, and a round is one update of all their gradients" },
     { "backup", NULL, "slack=0", "backup workers are those that a round does not wait for" },
     { "eager", NULL, "slack", "eager values are as old as the slack allows" },
+    { "cache_age", NULL, "slack", "values of an earlier read are as old as the slack allows" },
+    { "cache_age", "eager|send|fetch|value|proxies|backup|barrier|priority|factors=yes", NULL,
+      "a worker adds the gradients of its own steps to the values that it read" },
     { "global", NULL, "slack", "workers wait for all others where the slack ends" },
     { "weak", NULL, "value", "it weakens the value bound" },
     { "value", "slack", NULL, "a bound on values and one on rounds may wait for each other" },
@@ -198,10 +228,20 @@ static const fast_exclusion exclusions[] = {
     { "factors=yes", "fetch", NULL, "a local step between two reads needs the gradient itself" },
     { "priority", "replicas|proxies|eager|value|backup|barrier", NULL,
       "it reads the model layer by layer from its first copy" },
+    { "hybrid", "factors|priority|replicas|proxies|eager|backup|value|barrier", "slack=0",
+      "every worker updates the layers that workers send each other in each round" },
+    { "hybrid", NULL, "overlap", "layers are sent as they become final" },
+    { "priority=tic", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
+    { "priority=tac", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
     /* Placement. */
-    { "proxies", "fetch|push|send|backup|epochs", NULL,
+    { "proxies", "send|backup|epochs", NULL,
       "workers of a proxy read and write gradients in every round" },
+    { "levels", NULL, "proxies", "it is the depth of the tree of proxies" },
+    { "fanin", NULL, "levels", "it is the number of proxies below each one" },
     { "replicas", "backup|eager|value", NULL, "every copy must hold the same updates" },
+    { "chain", NULL, "replicas", "it is a chain of copies" },
+    { "chain", "stalest|cache|barrier|overlap", NULL,
+      "copies apply whole updates in the order of the first" },
     { "path", NULL, "slack=0", "a collective takes the gradients of all workers" },
     { "path", "servers|replicas|proxies|backup|staleness|reject|stalest|l1|momentum", NULL,
       "one server makes one update of the sum of all gradients" },
@@ -219,7 +259,7 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
     if (c->proxies > workers)
         return fast__fail(FAST_EINVAL, "ps: proxies=%lld are more than %lld workers",
                           (long long)c->proxies, (long long)workers);
-    if (c->proxies > 0 && workers > FAST_SUM_MAX * c->proxies)
+    if (c->proxies > 0 && workers > FAST_SUM_MAX * fast__ps_width(c, workers, c->levels))
         return fast__fail(FAST_EINVAL, "ps: a proxy takes at most %d workers", FAST_SUM_MAX);
     if (c->backup >= writers)
         return fast__fail(FAST_EINVAL, "ps: backup=%lld must be smaller than the %lld workers",
@@ -324,7 +364,7 @@ static fast_err server(fast_trainer *t, const void *config)
     const ps_config *c = config;
     const int64_t shards = fast__ps_shards(c, t->workers), owners = shards * (1 + c->replicas);
 
-    FAST_ASSERT(t->rank >= 0 && t->rank < owners + c->proxies);
+    FAST_ASSERT(t->rank >= 0 && t->rank < owners + fast__ps_proxies(c, t->workers));
     if (c->path != FAST_VIA_NONE)
         return fast__ps_master(t, c);
     FAST_TRY(check_rule(t, c));
@@ -336,12 +376,18 @@ static fast_err server(fast_trainer *t, const void *config)
 static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 {
     const ps_config *c = config;
-    const double reads = 1 / (double)c->fetch, writes = 1 / (double)c->push;
+    /* Workers of equal speed read when the values have reached the age. */
+    const int64_t reused = c->cache_age < c->slack ? c->cache_age : c->slack > 0 ? c->slack : 0;
+    const double reads = 1 / (double)(reused > 0 ? 1 + reused : c->fetch);
+    const double writes = 1 / (double)c->push;
+
+    const double part = fast__ps_hybrid_cost(c, t, out); /* of the model, that servers hold */
 
     FAST_ASSERT(c->fetch > 0 && c->push > 0);
-    out->round_trips = 2 * reads;
-    out->waits = reads + fmin(reads, writes);
-    out->served = fmax(reads, writes);
+    FAST_ASSERT(part > 0 && part <= 1);
+    out->round_trips += 2 * reads;
+    out->waits += part * (reads + fmin(reads, writes));
+    out->served = part * fmax(reads, writes);
     out->barrier = c->slack < 0 ? 0 : (double)c->slack + 1;
     if (c->path != FAST_VIA_NONE) {
         out->served = 0; /* the master's link is part of the path */
@@ -364,7 +410,7 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
 {
     FAST_ASSERT(c->slack == 0);
     FAST_ASSERT(wr->model_step != NULL);
-    t->free_running = c->priority;
+    t->free_running = c->priority != PS_PRIORITY_NO;
     fast_trainer_settle(t, fast__ps_arrive, wr);
     if (*wr->model_step != t->step + 1)
         FAST_TRY(fast__ps_read(wr, false));
@@ -372,10 +418,12 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
         fast__vector_copy(t->state_count, t->s, wr->state_read);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast__ps_check_lost(t, c));
-        FAST_TRY(fast__ps_gradient(wr));                       /* g_i <- gradient at w */
+        FAST_TRY(fast__ps_gradient(wr)); /* g_i <- gradient at w */
+        FAST_TRY(fast__space_agree(wr->copies.spaces[0], t->group, wr->g));
         FAST_TRY(fast__ps_push(wr));                           /* add(g_i) */
         FAST_TRY(fast__ps_tick(wr));                           /* tick(c + 1) */
         FAST_TRY(fast__ps_read(wr, t->step >= t->step_count)); /* w <- get(w) of this round */
+        FAST_TRY(fast__ps_hybrid_finish(wr));                  /* the layers sent as factors */
         fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .age = -1 });
     }
     fast_trainer_settle(t, NULL, NULL);
@@ -419,6 +467,7 @@ static fast_err train(fast_trainer *t, const ps_config *c, ps_writer *wr)
         if (t->step % c->push == 0 || t->step == t->step_count)
             FAST_TRY(fast__ps_push(wr)); /* add(g_i) */
         FAST_TRY(fast__ps_tick(wr));     /* tick(c + 1) */
+        FAST_TRY(fast__ps_cache_own(wr));
     }
     FAST_TRY(fast_trainer_end(t));
     if (c->backup == 0 || wr->round < t->step_count)
@@ -489,12 +538,13 @@ static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumable = 
 static const fast_strategy free_workers = { FAMILY, .resumable = true };
 const fast_strategy fast__strategy_ps = { FAMILY };
 
-/* True if a snapshot can be taken between steps: no worker waits in mid-step for an update or a
- * read that another one makes in its next step, and no values travel unasked. */
+/* True if a snapshot can be taken between steps: no actor waits in mid-step for something that
+ * another one does in its next step. With a value bound a proxy waits until the other groups have
+ * read its updates, which they do at the end of a step. */
 static bool can_be_cut(const ps_config *c)
 {
     FAST_ASSERT(c->slack >= -1);
-    return c->backup == 0 && c->replicas == 0 && c->proxies == 0 && c->value == 0 && !c->eager;
+    return c->proxies == 0 || c->value == 0;
 }
 
 static const fast_strategy *member_of(const void *config)
