@@ -360,6 +360,11 @@ typedef struct fast_sparse {
  * has x->size floats. */
 FAST_API FAST_MUST_CHECK fast_err fast_allreduce_sparse(fast_group *group, const fast_sparse *x,
                                                         float *y, int64_t deadline);
+/* The same, nonblocking, as fast_allreduce_start(): x is lent for the call only, y until the wait
+ * for the request ends. */
+FAST_API FAST_MUST_CHECK fast_err fast_allreduce_sparse_start(fast_group *group,
+                                                              const fast_sparse *x, float *y,
+                                                              fast_request **out);
 
 /* A graph of ranks that exchange with each other, with weights; static, or another graph at each
  * step. */

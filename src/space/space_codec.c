@@ -8,7 +8,8 @@
  * not reach it.
  *
  * A chain that only selects elements is not encoded: the selected floats travel in the sparse form,
- * which is as short, has no cost at the owner, and can cache indices.
+ * which is as short, has no cost at the owner, and can cache indices. Where it caches them, the
+ * stages of the chain pack its parts.
  *
  * Values of remote ranges are encoded where they become parts of messages. Values of local ranges
  * do not travel; they are encoded and decoded in place, so that a run computes the same numbers on
@@ -36,6 +37,8 @@ struct fast_space_codec {
     fast_coder **coders[FAST_SPACE_WAYS];      /* [owner]; NULL where its range is empty */
     bool selects;                              /* adds are selected, and travel as floats, sparse */
     bool due;                                  /* elements that have waited are sent */
+    bool limits;                               /* answers hold elements back within a budget */
+    bool all;                                  /* the next answer holds none back */
     fast_shadows **shadows;      /* [owner]: how differences are read, NULL where the range
                                              is empty; NULL: values are read */
     fast_shadow *held;           /* [owner]: values that this reader holds */
@@ -99,7 +102,8 @@ void fast__space_select(fast_space *space, const float **x)
     const int64_t entries = fast__space_count_nonzero(*x, count);
     const int64_t sent = entries < count / 2 ? 2 * entries : count;
     fast__count(&codec->figures->bytes_in, count * (int64_t)sizeof **x);
-    fast__count(&codec->figures->bytes_out, sent * (int64_t)sizeof **x);
+    if (!space->sparse.staging || fast__space_is_local(space)) /* else its messages are counted */
+        fast__count(&codec->figures->bytes_out, sent * (int64_t)sizeof **x);
     fast__count(&codec->figures->encode_ns, fast__steady_now(space->actor) - begin);
 }
 
@@ -151,7 +155,9 @@ static fast_err open_chains(fast_space_codec *codec, const fast_space_options *o
         codec->chains[way] = chain && !fast__chain_is_none(chain) ? chain : NULL;
     }
     const fast_chain *up = codec->chains[FAST_SPACE_UP], *down = codec->chains[FAST_SPACE_DOWN];
-    codec->selects = up && fast__chain_only_selects(up) && !o->pieces;
+    codec->selects =
+        up && !o->pieces &&
+        (o->cache_indices ? fast__chain_selects_exactly(up) : fast__chain_only_selects(up));
     if (up && (fast__chain_traits(up) & FAST_CODEC_MODEL) && !(chains && chains->model))
         return fast__fail(FAST_EINVAL,
                           "codec %s compares updates with the weights, which space \"%s\" does not "
@@ -168,6 +174,7 @@ static fast_err make_shadows(fast_space *space)
     const int64_t owners = space->map.owner_count;
     FAST_TRY(fast__alloc("shadows of a space", owners, sizeof *codec->shadows, &codec->shadows));
     FAST_TRY(fast__alloc("shadows of a space", owners, sizeof *codec->held, &codec->held));
+    codec->limits = (fast__chain_traits(codec->chains[FAST_SPACE_DOWN]) & FAST_CODEC_DEFERS) != 0;
     if (space->map.me < 0)
         return FAST_OK;
     codec->actors = fast_actor_count(space->actor);
@@ -217,7 +224,8 @@ static fast_err make_coders(fast_space *space, const fast_space_options *o, fast
     return FAST_OK;
 }
 
-/* Let the coders of adds encode by scales that all writers agree on, where their codec shares. */
+/* Let the coders of adds encode by scales that all writers agree on, where their codec shares
+ * (comm/scales.h). Owners' ranges cut layers, whose scale all their parts have. */
 static fast_err open_scales(fast_space *space, const fast_space_options *o)
 {
     fast_space_codec *codec = space->codec;
@@ -280,6 +288,8 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
         if (space->codec->chains[way])
             FAST_TRY(make_coders(space, o, (fast_space_way)way, chains, seed, &bound, &largest));
     FAST_TRY(open_scales(space, o));
+    if (space->codec->selects)
+        FAST_TRY(fast__space_sparse_stage(space, space->codec->chains[FAST_SPACE_UP]));
     FAST_TRY(fast__alloc("an encoding", (int64_t)bound, 1, &space->codec->bytes));
     return fast__vector_new(fast__space_device(space), "a decoding", largest, &space->codec->x);
 }
@@ -321,6 +331,12 @@ double fast__space_progress(const fast_space *space)
     return rounds > 0 ? (double)space->clocks.own / (double)rounds : 0;
 }
 
+fast_coded_figures *fast__space_counts(const fast_space *space)
+{
+    FAST_ASSERT(space->codec);
+    return space->codec->figures;
+}
+
 fast_coder *fast__space_coder(const fast_space *space, int64_t owner, const fast_chain **chain_out,
                               fast_coded_figures **figures_out)
 {
@@ -346,6 +362,9 @@ static fast_err encode(fast_space *space, fast_space_way way, int64_t owner, fas
     if (way == FAST_SPACE_UP)
         fast__coder_set_due(codec->coders[way][owner], codec->due,
                             1e-9 * (double)fast__actor_time(space->actor));
+    if (shadow && codec->limits)
+        fast__shadow_set_pace(codec->shadows[owner], shadow, codec->all,
+                              1e-9 * (double)fast__actor_time(space->actor));
     if (shadow)
         FAST_TRY(fast__shadow_send(codec->shadows[owner], shadow, space->clocks.own, progress, x,
                                    out, size_out));
@@ -454,6 +473,24 @@ const fast_space_form fast__space_form_encoded = {
     .cost = encoded_cost,
 };
 
+bool fast__space_limits(const fast_space *space)
+{
+    FAST_ASSERT(space->map.owner_count > 0);
+    return space->codec && space->codec->limits;
+}
+
+void fast__space_send_all(fast_space *space, bool all)
+{
+    FAST_ASSERT(fast__space_limits(space));
+    space->codec->all = all;
+}
+
+bool fast__space_is_complete(const fast_space *space, int64_t reader)
+{
+    FAST_ASSERT(reader >= 0 && reader < fast_actor_count(space->actor));
+    return !fast__space_limits(space) || space->codec->readers[reader].complete;
+}
+
 /* The next answer to this reader brings all values. */
 void fast__space_forget(fast_space *space, int64_t id)
 {
@@ -543,6 +580,12 @@ bool fast__space_take(fast_space *space, int64_t owner, const void *in, size_t s
     return true;
 }
 
+const float *fast__space_changed_part(const fast_space *space, int64_t owner)
+{
+    FAST_ASSERT(space->codec && space->codec->shadows && space->codec->shadows[owner]);
+    return fast__shadows_decoded(space->codec->shadows[owner]);
+}
+
 /* The time of unpacking was measured there; here simulated time is charged. */
 fast_err fast__space_pay(fast_space *space, fast_space_way way, int64_t owner, size_t size)
 {
@@ -566,6 +609,8 @@ fast_err fast__space_recode(fast_space *space, fast_space_way way, int64_t owner
     size_t size;
     if (shadow)
         shadow->flow = (uint32_t)fast_actor_id(space->actor);
+    if (shadow && space->codec->limits) /* memory is no link: it has no budget */
+        space->codec->all = true;
     FAST_TRY(encode(space, way, owner, shadow, x, space->codec->bytes, &size));
     if (shadow) { /* this actor is both ends */
         *out = shadow->values;
