@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Learners that do not wait for the others of their proxy. Goal: one learner is SGD to the bit; with
- * n-softsync every gradient counts n / P of an update, none is lost, for any n up to P, above the
- * number of proxies too; the staleness is about n, as Gupta et al. 2016 report; a slow or lost
+ * Learners that do not wait for the others of their proxy. Goal: one learner is SGD to the bit;
+ * with n-softsync every gradient counts n / P of an update, none is lost, for any n up to P, above
+ * the number of proxies too; the staleness is about n, as Gupta et al. 2016 report; a slow or lost
  * learner delays nobody. Method: runs on the simulator, with gradients that do not depend on the
  * weights where sums are checked.
  */
@@ -31,8 +31,8 @@ static void one_learner_is_sgd(void **state)
                      test_small_run("allreduce", 1, momentum).params_hash);
 }
 
-/* Return the largest distance of a replica to the model at the start, less lr n / P times the sum of
- * all gradients. */
+/* Return the largest distance of a replica to the model at the start, less lr n / P times the sum
+ * of all gradients. */
 static double distance(const test_replicas_options *o, const float *start, const test_replicas *r,
                        int64_t rank, double n)
 {
