@@ -128,7 +128,9 @@ static fast_err handle_update(fast_space *space, const fast_msg *msg, fast_space
     return fast__space_charge(space, op);
 }
 
-/* HELLO: admit the actor if it opened this space, and for the first time in its life. */
+/* HELLO: admit the actor if it opened this space, and for the first time in its life. Its updates
+ * are numbered from 1 again, and it holds no values, unless this is its first life in a resumed
+ * run: then it may hold those of the checkpoint, and an eager owner sends it more. */
 static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     FAST_ASSERT(op->kind == FAST_SPACE_HELLO);
@@ -150,7 +152,12 @@ static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_
         fast__space_forget(space, op->from);
     fast__space_order_free(&c->order);
     *c = (fast_space_caller){
-        .greeted = true, .unacked = c->unacked, .stage = c->stage, .reads = life == 0 && c->reads
+        .greeted = true,
+        .unacked = c->unacked,
+        .stage = c->stage,
+        .reads = life == 0 && c->reads,
+        .held_version = life == 0 ? c->held_version : 0,
+        .held_clock = life == 0 ? c->held_clock : 0,
     }; /* in a snapshot */
     atomic_store(&slot->clock, clock);
     atomic_store(&slot->member, 2 * ((uint32_t)life + 1));

@@ -391,6 +391,7 @@ static fast_err average_weights(fast_trainer *t, local_state *o, float share)
     const fast_vector v[] = { fast_trainer_model(t), o->base };
 
     FAST_ASSERT(o->sum.x == NULL);
+    /* The master's mean holds the steps of all workers alike. */
     if (o->via) {
         FAST_TRY(exchange_with_master(o, t->w, t->count));
         fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .age = -1 });

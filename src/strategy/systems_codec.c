@@ -275,27 +275,25 @@ const fast_system fast__systems_codec[] = {
         .title = "Kylix: a sparse allreduce on a butterfly",
         .by = "Zhao and Canny 2014",
         .row = 88,
-        .flags = "strategy=allreduce codec=topk:ratio=0.01 codec_sum=butterfly:4x2 lr=0.1",
+        .flags = "strategy=allreduce codec=topk:ratio=0.02,hold=2 codec_sum=butterfly:4x2 lr=0.1",
         COLUMNS("sync.", "sparse allreduce", "butterfly", "synchronous"),
         .remarks =
             "Ranges of entries are merged in the layers of a butterfly, of degree 4, then 2, "
-            "and their sums gathered in the reverse order. Indices change with each step, "
-            "so they are sent with the values.",
-        .missing = "indices that are sent once, for sums whose entries stay the same; degrees that "
-                   "are no powers of two; replication against crashes",
+            "and their sums gathered in the reverse order. Indices that a link has seen are not "
+            "sent again: they are chosen in every second step, and the steps between send values "
+            "alone. Without the paper's replication of machines.",
     },
     {
         .name = "sparcml",
         .title = "SparCML: sparse streams that turn dense",
         .by = "Renggli et al. 2019",
         .row = 89,
-        .flags = "strategy=allreduce codec=topk:ratio=0.01,value=fp16 codec_sum=sparse lr=0.1",
+        .flags = "strategy=allreduce codec=topk:ratio=0.01 codec_sum=sparse:bits=8 lr=0.1",
         COLUMNS("sync.", "sparse allreduce", "any", "synchronous"),
         .remarks = "Streams of index and value are merged by recursive doubling or by split and "
                    "allgather, as a cost model chooses, and turn dense where that is shorter. "
-                   "Values are rounded to 16 bits.",
-        .missing = "its non-blocking variant; streams and dense sums with values of few bits: "
-                   "rounded values take 32 bits in them",
+                   "Values have 8 bits in streams and in dense sums. Its non-blocking variant sums "
+                   "layers during the backward pass: overlap=yes with codec_scope=layer.",
     },
     {
         .name = "activation-exchange",
