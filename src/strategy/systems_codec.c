@@ -321,7 +321,7 @@ const fast_system fast__systems_codec[] = {
         .name = "konecny-structured",
         .title = "Structured updates of federated clients",
         .by = "Konecny et al. 2016",
-        .row = 93,
+        .row = 0,
         .flags = "strategy=federated:part=0.75,over=1,epochs=1,subspace=yes "
                  "codec=structured:kind=lowrank,ratio=0.25 shard=contiguous optimizer=sgd lr=0.2 "
                  "batch=4",
