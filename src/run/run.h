@@ -131,6 +131,7 @@ typedef struct fast_run_config {
     char transport[32];                /* name; auto */
     char cluster[FAST_PATH_MAX];       /* sim: preset or file; "" */
     char faults[FAST_PATH_MAX];        /* sim: schedule or file; "" */
+    int bind;                          /* transport threads: fast_bind_mode of the workers */
     double timeout;                    /* seconds that a wait takes at most */
     int64_t pool;                      /* sim: threads that compute */
     char trace[FAST_PATH_MAX];         /* a file for the timeline; "" */

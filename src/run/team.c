@@ -211,6 +211,7 @@ static fast_err open_world(fast_team *team)
     config.dedicated = has_dedicated(team);
     config.seed = c->seed;
     config.timeout = c->timeout;
+    config.bind = c->bind;
     config.pool = c->pool;
     FAST_TRY(fast__actors_check(&config));
     FAST_TRY(fast__world_open(&config, roles, role_count, &team->place.world));
