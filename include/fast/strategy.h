@@ -278,8 +278,7 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_multiply_factors(fast_trainer *t,
                                                                 const int64_t *rows, int64_t count,
                                                                 float *y);
 
-/* Return true if the rule is elementwise and needs no norm of the whole vector, so that ranges can
- * be updated one by one. */
+/* Return true if ranges can be updated one by one: the rule needs no norm of the whole vector. */
 FAST_API bool fast_trainer_can_update_range(const fast_trainer *t);
 
 /* Update a range: w and g point to `count` elements, those of the whole vector from `offset` on.
@@ -316,8 +315,7 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_teach(fast_trainer *t, const floa
                                                      int64_t model_count, double temperature,
                                                      double share);
 
-/* Report the momentum that asynchrony gave this server's range of the model, as the server
- * estimated it, and its standard error. */
+/* Report the momentum that asynchrony gave this server's range, and its standard error. */
 FAST_API void fast_trainer_momentum(fast_trainer *t, double momentum, double error);
 
 /*
@@ -374,6 +372,8 @@ typedef struct fast_strategy {
     void (*cost)(const void *config, const fast_trainer *t, fast_cost *cost);
     /* Return the number of servers for this number of workers. NULL: no servers. */
     int64_t (*servers)(const void *config, int64_t workers);
+    /* Return n: worker i has the data of worker i mod workers / n, the first counts. NULL: 1 */
+    int64_t (*redundancy)(const void *config);
     /* Refuse options that contradict each other: FAST_EINVAL with a reason. NULL: accept all. */
     fast_err (*check)(const void *config, int64_t workers, const char *optimizer);
     /* The program of a worker. `config` is parsed from the options and shared by all actors. */

@@ -463,6 +463,17 @@ fast_err fast_space_get(fast_space *space, int64_t tensor, float *x, fast_space_
     return FAST_OK;
 }
 
+int64_t fast__space_read_newest(const fast_space *space, int64_t tensor)
+{
+    int64_t newest = 0;
+    FAST_ASSERT(tensor >= 0 && tensor < space->map.tensor_count);
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        const int64_t version = *fast__space_at(space, space->clocks.read, i, tensor);
+        newest = version > newest ? version : newest;
+    }
+    return newest;
+}
+
 fast_err fast__space_peek(fast_space *space, int64_t *newest_out, int64_t deadline)
 {
     fast_space_read read = { .version_min = 0 };

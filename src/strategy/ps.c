@@ -24,6 +24,9 @@
  *   softsync k   n = workers / k (k-softsync, Rudra: Gupta et al. 2016)
  *   backup b     with s = 0: the first workers - b gradients of a round are its update, later ones
  *                are dropped, and a late worker continues with the newest model (Chen et al. 2016)
+ *   redundant r  r groups of workers compute the same batches: worker i those of worker i mod P/r.
+ *                The first gradient of a batch counts, the others are dropped, and a worker that is
+ *                behind continues where the first one is (DistBelief's redundant agents)
  *   fetch, push  steps between reads and between writes. Between two reads the worker takes a local
  *                step w_i <- w_i - lr g_i after every gradient; a write is the sum of the gradients
  *                since the last one, to which the server applies its rule (Downpour's client)
@@ -108,6 +111,8 @@ static const fast_option options[] = {
                  "N of N-softsync: an update has workers / N gradients; 0: set by aggregate"),
     FAST_OPT_INT(ps_config, backup, "0", 0, 65536,
                  "with slack=0: backup workers, whose gradients a round does not wait for"),
+    FAST_OPT_INT(ps_config, redundant, "1", 1, 64,
+                 "workers that compute each batch, in as many groups; the first result counts"),
     FAST_OPT_INT(ps_config, fetch, "1", 1, 1e12,
                  "steps between reads of the model; a worker takes local steps between them"),
     FAST_OPT_INT(ps_config, push, "1", 1, 1e12,
@@ -165,13 +170,25 @@ static int64_t servers(const void *config, int64_t workers)
     return fast__ps_shards(c, workers) * (1 + c->replicas) + fast__ps_proxies(c, workers);
 }
 
+int64_t fast__ps_spare(const ps_config *c, int64_t writers)
+{
+    FAST_ASSERT(writers > 0);
+    return c->slack == 0 ? c->backup + writers - writers / c->redundant : 0;
+}
+
+bool fast__ps_has_spare(const ps_config *c)
+{
+    FAST_ASSERT(c->redundant > 0);
+    return c->slack == 0 && (c->backup > 0 || c->redundant > 1);
+}
+
 int64_t fast__ps_batch(const ps_config *c, int64_t writers)
 {
     FAST_ASSERT(writers > 0);
     FAST_ASSERT(c->backup < writers);
     if (c->softsync)
         return c->softsync < writers ? writers / c->softsync : 1;
-    return c->aggregate ? c->aggregate : c->slack == 0 ? writers - c->backup : 1;
+    return c->aggregate ? c->aggregate : c->slack == 0 ? writers - fast__ps_spare(c, writers) : 1;
 }
 
 /* Options that do not go together. */
@@ -180,6 +197,9 @@ static const fast_exclusion exclusions[] = {
     { "slack=0", "softsync|send|compensate|fetch|push|value", NULL,
       "all workers take every round, and a round is one update of all their gradients" },
     { "backup", NULL, "slack=0", "backup workers are those that a round does not wait for" },
+    { "redundant",
+      "backup|proxies|softsync|aggregate|value|eager|warm|epochs|fetch|push|send|overlap", NULL,
+      "of the workers that compute a batch the first counts, in every step" },
     { "eager", NULL, "slack", "eager values are as old as the slack allows" },
     { "global", NULL, "slack", "workers wait for all others where the slack ends" },
     { "weak", NULL, "value", "it weakens the value bound" },
@@ -226,7 +246,19 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
     if (c->backup >= writers)
         return fast__fail(FAST_EINVAL, "ps: backup=%lld must be smaller than the %lld workers",
                           (long long)c->backup, (long long)writers);
-    if (c->slack == 0 && fast__ps_batch(c, writers) != writers - c->backup)
+    if (workers % c->redundant != 0 || (c->redundant > 1 && c->slack > 0))
+        return fast__fail(FAST_EINVAL,
+                          c->slack > 0
+                              ? "ps: with redundant=%lld no step waits for the slowest of %lld "
+                                "workers; leave out slack, or set it to 0"
+                              : "ps: redundant=%lld does not divide %lld workers",
+                          (long long)c->redundant, (long long)workers);
+    if (c->redundant > 1 && c->replicas > 0 && !c->chain)
+        return fast__fail(FAST_EINVAL,
+                          "ps: redundant=%lld with replicas=%lld needs chain=yes: copies that "
+                          "workers write to may take different gradients first",
+                          (long long)c->redundant, (long long)c->replicas);
+    if (c->slack == 0 && c->redundant == 1 && fast__ps_batch(c, writers) != writers - c->backup)
         return fast__fail(FAST_EINVAL,
                           "ps: with slack=0 a round is one update of %lld gradients; leave out "
                           "aggregate=%lld",
@@ -349,7 +381,8 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 static bool by_rounds(const ps_config *c)
 {
     FAST_ASSERT(c->slack >= -1);
-    return c->slack == 0 && c->backup == 0 && c->replicas == 0 && c->proxies == 0 && !c->eager;
+    return c->slack == 0 && !fast__ps_has_spare(c) && c->replicas == 0 && c->proxies == 0 &&
+           !c->eager;
 }
 
 /* Rounds (slack 0): BSP. Each round ends with a read of the model, so that no worker starts the
@@ -390,7 +423,7 @@ static fast_err read_contributions(ps_writer *wr)
     if (!err)
         err = fast__ps_ask_contributions(wr, counts);
     for (int64_t i = 0; !err && i < fast_trainer_share_count(wr->t); i++)
-        w.shares[i] = (double)counts[fast_trainer_share_rank(wr->t, i)];
+        w.shares[i] = (double)counts[fast_trainer_share_rank(wr->t, i) % (n / wr->c->redundant)];
     if (!err)
         fast_trainer_adopt(wr->t, &w);
     fast__free(counts);
@@ -416,7 +449,7 @@ static fast_err train(fast_trainer *t, const ps_config *c, ps_writer *wr)
         FAST_TRY(fast__ps_tick(wr));     /* tick(c + 1) */
     }
     FAST_TRY(fast_trainer_end(t));
-    if (c->backup == 0 || wr->round < t->step_count)
+    if (!fast__ps_has_spare(c) || wr->round < t->step_count)
         FAST_TRY(fast__ps_read(wr, true));
     return read_contributions(wr);
 }
@@ -437,6 +470,15 @@ static fast_err worker(fast_trainer *t, const void *config)
     err = by_rounds(c) ? train_rounds(t, c, &wr) : train(t, c, &wr);
     const fast_err last = fast__ps_writer_close(&wr);
     return err ? err : last;
+}
+
+/* The number of workers that compute each batch. */
+static int64_t redundancy(const void *config)
+{
+    const ps_config *c = config;
+
+    FAST_ASSERT(c->redundant > 0);
+    return c->redundant;
 }
 
 /* The kind of vector that workers send, for the choice of codecs. */
@@ -464,8 +506,8 @@ static const fast_strategy *member_of(const void *config);
     .name = "ps", .summary = "parameter servers: synchronous, bounded staleness, or asynchronous", \
     .options = options, .config_size = sizeof(ps_config), .uses_codec = true,                      \
     .sends = "gradients", .answers = "weights", .member = member_of, .sends_by = sends_by,         \
-    .answers_by = answers_by, .servers = servers, .check = check, .cost = cost, .worker = worker,  \
-    .server = server, .exclusions = exclusions
+    .answers_by = answers_by, .redundancy = redundancy, .servers = servers, .check = check,        \
+    .cost = cost, .worker = worker, .server = server, .exclusions = exclusions
 
 static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumable = true };
 static const fast_strategy free_workers = { FAMILY, .resumable = true };
@@ -476,7 +518,8 @@ const fast_strategy fast__strategy_ps = { FAMILY };
 static bool can_be_cut(const ps_config *c)
 {
     FAST_ASSERT(c->slack >= -1);
-    return c->backup == 0 && c->replicas == 0 && c->proxies == 0 && c->value == 0 && !c->eager;
+    return c->backup == 0 && c->redundant == 1 && c->replicas == 0 && c->proxies == 0 &&
+           c->value == 0 && !c->eager;
 }
 
 static const fast_strategy *member_of(const void *config)

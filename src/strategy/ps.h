@@ -45,6 +45,7 @@ typedef struct ps_config {
     int64_t aggregate; /* gradients in an update; 0: all workers' if slack is 0, else 1 */
     int64_t softsync;  /* n of n-softsync; 0: by aggregate */
     int64_t backup;    /* workers whose gradients a round does not wait for */
+    int64_t redundant; /* workers that compute each batch, of which the first counts */
     int64_t fetch;     /* steps between reads */
     int64_t push;      /* steps between writes */
     int send;          /* PS_SEND_* */
@@ -71,6 +72,11 @@ int64_t fast__ps_shards(const ps_config *c, int64_t workers);
 /* Return the number of writers of the model, which are the workers or the proxies, and their actor
  * numbers by rank. */
 int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_t **ids_out);
+/* Return the number of gradients of a round that is not waited for: of backup workers, or of those
+ * that compute a batch again. 0 without rounds. */
+int64_t fast__ps_spare(const ps_config *c, int64_t writers);
+/* True if a round does not wait for all writers. */
+bool fast__ps_has_spare(const ps_config *c);
 /* Return the number of gradients that make an update, for this number of writers. */
 int64_t fast__ps_batch(const ps_config *c, int64_t writers);
 
@@ -113,6 +119,8 @@ typedef struct ps_owner {
     const float **list;             /* slack 0: [writers] gradients that arrived, by rank */
     _Atomic int64_t *contributions; /* [writers] steps in the model; other threads read it */
     int64_t *written;               /* [writers] steps of the writer at its last write */
+    int64_t *last;                  /* redundant: [agents] the newest step; else NULL */
+    uint64_t *seen;                 /* its bit k: step last - k has been applied; else NULL */
     fast_past past;                 /* the last models, where late gradients are compensated */
     fast_implicit implicit;         /* measures the momentum */
     float *sum;      /* of the gradients that wait for an update; NULL where none does */
@@ -141,6 +149,7 @@ typedef struct ps_copies {
     bool bounded;                            /* a read waits for writers, but not for each */
     fast_space *spaces[PS_REPLICAS_MAX + 1]; /* NULL: that copy is lost */
     ps_tensors tensors;                      /* tensor numbers, equal in all spaces */
+    float *counts; /* redundant: [writers] steps of each agent that the model holds; else NULL */
 } ps_copies;
 
 /* Open all copies for writing. */
