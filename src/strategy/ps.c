@@ -53,6 +53,7 @@
  *   proxies      a server for each group of workers, between the group and the model: ps_proxy.c;
  *                in a tree of `levels`, each with `fanin` others below it. With fetch and push they
  *                are caches of the model, which they read and write back so often
+ *   flows, rate  order in which gradients enter a proxy or the servers, and their rate: ps_flow.c
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
  *   chain        updates pass along the copies, server by server, instead of from each worker to
  *                all; a server that comes back catches up (space/space_chain.c; Li et al. 2014)
@@ -98,6 +99,11 @@ static const fast_option options[] = {
                  "the workers"),
     FAST_OPT_INT(ps_config, fanin, "2", 1, 1024,
                  "with levels: proxies of a level for each one above it"),
+    FAST_OPT_CHOICE(ps_config, flows, "shared", "shared|rank|behind",
+                    "gradients on their way to a proxy or server share its link, or enter one at a "
+                    "time: the lowest rank first, or the sender that is furthest behind"),
+    FAST_OPT_REAL(ps_config, rate, "0", 0, 1e15,
+                  "bytes a second at which a worker or proxy sends gradients; 0: any"),
     FAST_OPT_INT(ps_config, slack, "-1", -1, 1e12,
                  "rounds that a worker may be ahead of the slowest; 0: synchronous, -1: unbounded"),
     FAST_OPT_BOOL(ps_config, global, "no",
@@ -220,6 +226,8 @@ static const fast_exclusion exclusions[] = {
     { "factors=yes", "fetch", NULL, "a local step between two reads needs the gradient itself" },
     { "priority", "replicas|proxies|eager|value|backup|barrier", NULL,
       "it reads the model layer by layer from its first copy" },
+    { "flows", "overlap|replicas", NULL, "a gradient enters one server at a time, whole" },
+    { "rate", "overlap", NULL, "it holds whole gradients back" },
     /* Placement. */
     { "proxies", "send|backup|epochs", NULL,
       "workers of a proxy read and write gradients in every round" },

@@ -20,6 +20,7 @@
  *   ps_factors.c      dense layers that are sent as factors
  *   ps_proxy.c        proxies between groups of workers and the servers
  *   ps_tree.c         the tree of the proxies
+ *   ps_flow.c         priorities and rates of gradients on their way
  *   ps_momentum.c     measures the momentum that asynchrony adds
  *
  * The servers of a run are, in this order: the owners of the model, the owners of its first copy,
@@ -29,6 +30,7 @@ enum { PS_REPLICAS_MAX = 3, PS_TENSORS_MAX = 4 };
 
 enum { PS_SEND_GRADIENTS = 0, PS_SEND_DIFFERENCES, PS_SEND_MEAN };          /* option send */
 enum { PS_STALENESS_NONE = 0, PS_STALENESS_INVERSE, PS_STALENESS_WORKERS }; /* option staleness */
+enum { PS_FLOWS_SHARED = 0, PS_FLOWS_RANK, PS_FLOWS_BEHIND };               /* option flows */
 enum { PS_PIECE = 32768 };                                                  /* floats of a piece */
 
 /* The options. */
@@ -39,6 +41,8 @@ typedef struct ps_config {
     int64_t proxies;   /* proxies that write the model, each for its part of the workers; 0: none */
     int64_t levels;    /* levels of proxies */
     int64_t fanin;     /* proxies of a level below the first for each one above */
+    int flows;         /* PS_FLOWS_*: which gradients enter a proxy or server first */
+    double rate;       /* bytes a second of each flow of gradients; 0: any */
     int64_t slack;     /* rounds ahead of the slowest worker; -1: unbounded */
     bool global;       /* at the bound all wait for all */
     double warm;       /* epochs of worker 0 before the other workers start */
@@ -141,6 +145,36 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
 /* The program of an owner of a copy. */
 fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica);
 
+/* ps_flow.c */
+/* A sender's flow of gradients to the next proxy or server. */
+typedef struct ps_flow {
+    fast_actor *actor; /* the sender; NULL: gradients are sent as they come */
+    int64_t to;        /* actor that grants slots */
+    bool ordered;      /* gradients wait for their slot */
+    double rate;       /* bytes a second; 0: any */
+    int64_t free_at;   /* time before which no gradient is sent */
+    int64_t began_at;  /* time at which the last one was */
+    int64_t sent;      /* bytes that the actor had sent then */
+    int64_t number;    /* of slots that were asked for */
+} ps_flow;
+/* Wait until a gradient may be sent: for the rate, and for this flow's slot among those with larger
+ * priorities. FAST_ETIMEDOUT names the receiver. */
+fast_err fast__ps_flow_begin(ps_flow *flow, int64_t priority);
+/* After it was sent: let the next flow have its slot. */
+fast_err fast__ps_flow_end(ps_flow *flow);
+
+/* The flows of a receiver. It grants slots in its waits until they are closed. FAST_ENOMEM. */
+typedef struct ps_flows ps_flows;
+fast_err fast__ps_flows_open(fast_actor *actor, int64_t senders, ps_flows **out);
+void fast__ps_flows_close(ps_flows *flows); /* NULL is allowed */
+
+/* Set up the flow of this actor to `to`, as the options say. */
+void fast__ps_flow_init(fast_trainer *t, const ps_config *c, int64_t to, ps_flow *flow);
+/* Open the flows of `senders` to this actor, if the options give them an order. */
+fast_err fast__ps_flows_init(fast_trainer *t, const ps_config *c, int64_t senders, ps_flows **out);
+/* Return the priority of a gradient of this actor: smaller is first. */
+int64_t fast__ps_priority(const fast_trainer *t, const ps_config *c);
+
 /* The copies of the model as one writer sees them. A copy that loses an owner is left for good. */
 typedef struct ps_copies {
     fast_trainer *t;                         /* the writer's */
@@ -149,6 +183,7 @@ typedef struct ps_copies {
     bool bounded;                            /* a read waits for writers, but not for each */
     fast_space *spaces[PS_REPLICAS_MAX + 1]; /* NULL: that copy is lost */
     ps_tensors tensors;                      /* tensor numbers, equal in all spaces */
+    ps_flow flow;                            /* of its gradients */
     float *counts; /* redundant: [writers] steps of each agent that the model holds; else NULL */
 } ps_copies;
 

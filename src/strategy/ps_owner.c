@@ -462,6 +462,7 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
 {
     ps_owner o = { .t = t, .config = c, .first = replica == 0, .begun = t->step };
     ps_layers layers = { 0 };
+    ps_flows *flows = NULL;
     fast_space *space = NULL;
     fast_err err;
 
@@ -480,11 +481,14 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
     if (!err)
         err = fast__ps_open(t, c, replica, &layers, &o, &o.tensors, &space);
     fast__ps_layers_free(&layers);
+    if (!err && t->rank == 0) /* it grants slots for all servers */
+        err = fast__ps_flows_init(t, c, o.writer_count, &flows);
     if (!err)
         err = fast_space_serve(space, INT64_MAX);
     if (!err && o.first)
         tell_momentum(&o);
     const fast_err last = fast_trainer_space_close(t, space);
+    fast__ps_flows_close(flows);
     owner_fini(&o);
     return err ? err : last;
 }

@@ -112,11 +112,15 @@ static fast_err read_group(fast_trainer *t, fast_space *space, int64_t rounds, f
 /* Write this member's gradient and its change of the state, of which each member's counts
  * 1/size. */
 static fast_err write_group(fast_trainer *t, fast_space *space, int64_t size, const float *g,
-                            float *seen)
+                            float *seen, ps_flow *flow, int64_t priority)
 {
     FAST_ASSERT(size > 0);
     fast_actor_at(t->actor, t->step, "gradient");
+    if (flow->actor)
+        FAST_TRY(fast__ps_flow_begin(flow, priority));
     FAST_TRY(fast_space_add(space, GROUP_G, g, FAST_SOON));
+    if (flow->actor)
+        FAST_TRY(fast__ps_flow_end(flow));
     if (seen) {
         fast__vector_difference(t->state_count, 1, t->s, seen);
         fast__vector_divide(t->state_count, (float)size, seen);
@@ -141,18 +145,20 @@ static fast_err read_contributions(fast_trainer *t, const ps_config *c, fast_spa
 }
 
 /* The worker's loop of the formula above. */
-static fast_err work(fast_trainer *t, const ps_config *c, fast_space *space, int64_t size,
+static fast_err work(fast_trainer *t, const ps_config *c, fast_space *space, const ps_node *node,
                      float *seen, float *counts)
 {
     const int64_t begin = t->step;
+    ps_flow flow;
 
-    FAST_ASSERT(size > 0);
+    FAST_ASSERT(node->size > 0);
+    fast__ps_flow_init(t, c, node->id, &flow);
     if (begin > 0) /* a resumed run: its clocks continue */
         FAST_TRY(fast_space_tick(space, begin));
     while (fast_trainer_next(t)) {
         FAST_TRY(read_group(t, space, t->step - begin, seen));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        FAST_TRY(write_group(t, space, size, t->g, seen));
+        FAST_TRY(write_group(t, space, node->size, t->g, seen, &flow, fast__ps_priority(t, c)));
     }
     FAST_TRY(fast_trainer_end(t));
     FAST_TRY(read_group(t, space, t->step - begin, seen));
@@ -173,7 +179,7 @@ fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c)
     if (!err)
         err = open_group(t, c, &node, NULL, &space);
     if (!err)
-        err = work(t, c, space, node.size, seen, counts);
+        err = work(t, c, space, &node, seen, counts);
     fast_space_close(space);
     fast__vector_free(seen);
     fast__free(counts);
@@ -212,6 +218,8 @@ typedef struct ps_relay {
     int64_t members;    /* members of that proxy */
     int64_t rounds;     /* writes to that space */
     float *sum;         /* gradients that were not written there; NULL: each round is written */
+    ps_flow flow;       /* of its gradients to that space */
+    ps_flows *flows;    /* of its members' gradients; or NULL */
     float *seen;        /* the state as it was read there; NULL: the model has none */
     int64_t pushed;     /* step of the last write */
     int64_t read;       /* step of the last read */
@@ -237,7 +245,8 @@ static fast_err write_back(ps_relay *r, bool last)
     }
     if (!due)
         return FAST_OK;
-    FAST_TRY(write_group(r->t, r->up, r->members, r->sum ? r->sum : r->group.mean, r->seen));
+    FAST_TRY(write_group(r->t, r->up, r->members, r->sum ? r->sum : r->group.mean, r->seen,
+                         &r->flow, fast__ps_priority(t, r->c)));
     r->rounds++;
     if (r->sum)
         fast__vector_fill(t->count, 0, r->sum);
@@ -367,6 +376,7 @@ static fast_err relay_open(ps_relay *r, const ps_node *node)
         FAST_TRY(fast__vector_new(device, "the state read", t->state_count, &r->seen));
         fast__vector_copy(t->state_count, t->s, r->seen);
     }
+    fast__ps_flow_init(t, r->c, up.id, &r->flow);
     return open_group(t, r->c, &up, NULL, &r->up);
 }
 
@@ -387,10 +397,13 @@ fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy)
     r.group.weight = (float)node.weight;
     err = relay_open(&r, &node);
     if (!err)
+        err = fast__ps_flows_init(t, c, node.size, &r.flows);
+    if (!err)
         err = open_group(t, c, &node, &r.group, &r.space);
     if (!err)
         err = serve_group(&r);
     fast_space_close(r.space);
+    fast__ps_flows_close(r.flows);
     fast_space_close(r.up);
     const fast_err last = fast__ps_writer_close(&r.wr);
     group_fini(&r.group);

@@ -290,7 +290,11 @@ fast_err fast__ps_push(ps_writer *wr)
         fast__ps_layers_take(t, &wr->layers);
     fast__ps_hold_begin(wr);
     fast__ps_recent_begin(wr, x);
+    if (wr->copies.flow.actor)
+        FAST_TRY(fast__ps_flow_begin(&wr->copies.flow, fast__ps_priority(t, wr->c)));
     FAST_TRY(write_model(wr, x));
+    if (wr->copies.flow.actor)
+        FAST_TRY(fast__ps_flow_end(&wr->copies.flow));
     fast__ps_recent_end(wr);
     fast__ps_hold_end(wr);
     wr->pushed = wr->step;
