@@ -425,7 +425,8 @@ const cli_group cli_groups[] = {
     { "How long",
       "|epochs|steps|target|evaluate|holdout|validation|monitor|patience|min_delta|best|" },
     { "Files",
-      "|save|load|checkpoint|checkpoint_every|resume|log|tensorboard|store|name|batch_of|" },
+      "|save|save_codec|load|tied|checkpoint|checkpoint_every|resume|log|tensorboard|store|name|"
+      "batch_of|" },
     { "Workers", "|workers|system|strategy|phases|topology|representative|shard|alpha|" },
     { "What is sent", "|codec|codec_down|feedback|codec_scope|codec_small|codec_sum|" },
     { "Where", "|transport|cluster|faults|timeout|pool|trace|record|replay|check|" },

@@ -37,10 +37,12 @@
     X(significance) \
     X(budget)      \
     X(skip)        \
-    X(kkt)
+    X(kkt)         \
+    X(decay)
 
 #define STAGES(X)  \
     X(entropy)     \
+    X(huffman)     \
     ZSTD(X)        \
     LZ4(X)
 /* clang-format on */

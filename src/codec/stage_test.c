@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 extern const fast_stage fast__stage_entropy;
+extern const fast_stage fast__stage_huffman;
 
 enum { LONG = 20000, GUARD = 16 };
 
@@ -141,6 +142,55 @@ static void entropy_is_reached(void **state)
     rig_close(&r);
 }
 
+/* Codes by hand: counts 4, 2, 1 and 1 have lengths 1, 2, 3 and 3, and codes 0, 10, 110 and 111. */
+static void huffman_by_hand(void **state)
+{
+    static const uint8_t unit[8] = { 'a', 'b', 'a', 'c', 'a', 'd', 'b', 'a' };
+    static uint8_t in[64 * 8], packed[2 * sizeof in + 64], out[sizeof in];
+    enum { HEAD = 1 + 2 + 32 + 2 };
+    size_t unpacked;
+    rig r;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof in; i++)
+        in[i] = unit[i % 8];
+    rig_open(&r, &fast__stage_huffman, sizeof in);
+    /* A unit has 14 bits: 0 10 0 110 0 111 10 0, the first in the lowest bit. */
+    assert_int_equal(pack(&r, in, sizeof in, packed), HEAD + 64 * 14 / 8);
+    assert_int_equal(packed[HEAD - 2], 1 | 2 << 4);
+    assert_int_equal(packed[HEAD - 1], 3 | 3 << 4);
+    assert_int_equal(packed[HEAD], 0x32);            /* 0 10 0 110 0, from the lowest bit */
+    assert_int_equal(packed[HEAD + 1] & 0x3f, 0x0f); /* 111 10 0 */
+    for (int i = 0; i < 4; i++) { /* lengths that are no tree's, bits that are left */
+        uint8_t bad[sizeof packed];
+        size_t size = HEAD + 64 * 14 / 8;
+
+        memcpy(bad, packed, sizeof bad);
+        if (i == 0)
+            bad[HEAD - 2] = 1 | 1 << 4; /* too many */
+        else if (i == 1)
+            bad[HEAD - 2] = 2 | 2 << 4; /* too few */
+        else if (i == 2)
+            bad[HEAD - 2] = 0 | 2 << 4; /* a byte that occurs has no code */
+        else
+            size++;
+        if (r.stage->unpack(r.config, bad, size, r.scratch, out, sizeof out, &unpacked) !=
+            FAST_EFORMAT)
+            fail_msg("code %d is taken", i);
+    }
+    /* Counts like Fibonacci's make codes as long as possible: they are limited. */
+    static uint8_t deep[30000], shut[40000], back[30000];
+    size_t n = 0;
+    for (uint32_t s = 0, a = 1, b = 1; s < 22; s++, b += a, a = b - a)
+        for (uint32_t i = 0; i < a && n < sizeof deep; i++)
+            deep[n++] = (uint8_t)s;
+    const size_t size = r.stage->pack(r.config, deep, n, r.scratch, shut);
+    assert_true(size < n / 2);
+    assert_int_equal(r.stage->unpack(r.config, shut, size, r.scratch, back, n, &unpacked), FAST_OK);
+    assert_memory_equal(deep, back, n);
+    rig_close(&r);
+}
+
 /* Invented input gives an error or bytes, and nothing is written behind the room. */
 static void try_bytes(const rig *r, const uint8_t *bytes, size_t size)
 {
@@ -254,6 +304,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_come_back),
         cmocka_unit_test(entropy_is_reached),
+        cmocka_unit_test(huffman_by_hand),
         cmocka_unit_test(hostile_bytes_are_harmless),
         cmocka_unit_test(hostile_tables_are_refused),
         cmocka_unit_test(packages_are_named),

@@ -685,6 +685,7 @@ fast_err fast__monitor_leave(fast_team_actor *self)
     fast_team *team = self->team;
     const int64_t step = self->context.trainer.step;
 
+    fast__cut_leave(self); /* also where the program ended by itself */
     fast__team_lock(self);
     FAST_ASSERT(!self->over);
     self->over = true;

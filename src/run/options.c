@@ -79,7 +79,13 @@ const fast_option fast__run_options[] = {
                   "test every N epochs, like 2, or steps, like 500steps; end; no"),
     FAST_OPT_TEXT(C, save, "", "file",
                   "save the weights to this file at the end (safetensors; .onnx: the network too)"),
+    FAST_OPT_TEXT(
+        C, save_codec, "none", "codec",
+        "compress the weights that save writes, like kmeans:ratio=0.1,clusters=32+huffman"),
     FAST_OPT_TEXT(C, load, "", "file", "start with the weights of this file (safetensors)"),
+    FAST_OPT_CHOICE(C, tied, "no", "no|yes",
+                    "weights that are equal in a tensor at the start stay equal, and zeros stay 0: "
+                    "train the shared values of a compressed model"),
     FAST_OPT_TEXT(C, checkpoint, "", "file", "save the whole run in this file, to resume it"),
     FAST_OPT_TEXT(C, checkpoint_every, "1", NULL,
                   "save it every N epochs, like 2, or steps, like 500steps; end"),
@@ -280,6 +286,10 @@ static fast_err config_check(C *c)
         return fast__fail(FAST_EINVAL, "prefetch=%s is not between 0 and 1024", c->prefetch);
     FAST_TRY(check_files(c));
     FAST_TRY(check_codec(c));
+    if (strcmp(c->save_codec, "none") != 0 && (!c->save[0] || strstr(c->save, ".onnx")))
+        return fast__fail(FAST_EINVAL,
+                          "save_codec compresses the weights of save=FILE.safetensors; %s",
+                          c->save[0] ? "an .onnx file has its own format" : "give save too");
     if (c->load[0] && c->resume[0])
         return fast__fail(FAST_EINVAL,
                           "load=%s and resume=%s: a checkpoint has its own weights; "

@@ -135,7 +135,7 @@ static fast_err open_phase(fast_team *team, const char *spec, const char *topolo
                                         phase->config));
     if (strategy->check)
         FAST_TRY(strategy->check(phase->config, c->workers, c->optimizer));
-    const int64_t same = strategy->redundancy ? strategy->redundancy(phase->config) : 1;
+    const int64_t same = fast__run_redundancy(strategy, phase->config);
     if (c->workers / same != team->run->data.agents)
         return fast__fail(FAST_EINVAL,
                           "%s: the phases of a run must agree on the workers that compute each "

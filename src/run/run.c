@@ -34,6 +34,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -263,7 +264,18 @@ static fast_err open_test(const fast_run *run, const fast_data *data, fast_loade
     return data ? fast__loader_new(data, &options, out) : FAST_OK;
 }
 
-/* Ask the strategy how many workers compute each batch. What is wrong with it is said later. */
+int64_t fast__run_redundancy(const fast_strategy *strategy, const void *config)
+{
+    char text[FAST_PATH_MAX];
+    for (const fast_option *o = strategy->options; o && o->name; o++)
+        if (strcmp(o->name, "redundant") == 0) {
+            fast__config_text(o, config, text, sizeof text);
+            return strtoll(text, NULL, 10) > 0 ? strtoll(text, NULL, 10) : 1;
+        }
+    return 1;
+}
+
+/* Ask the strategy how many workers compute each batch. Errors in its options are found later. */
 static void count_agents(fast_run *run)
 {
     const int64_t workers = run->config.workers;
@@ -273,7 +285,7 @@ static void count_agents(fast_run *run)
     run->data.agents = workers;
     if (fast__strategy_open(run->config.strategy, run->strategy, &strategy, &config) != FAST_OK)
         return;
-    const int64_t n = strategy->redundancy ? strategy->redundancy(config) : 1;
+    const int64_t n = fast__run_redundancy(strategy, config);
     if (n > 0 && workers % n == 0)
         run->data.agents = workers / n;
     fast__free(config);

@@ -108,7 +108,9 @@ typedef struct fast_run_config {
     int64_t preprocess;                /* actors that make batches; 0: workers do */
     char evaluate[32];                 /* a period */
     char save[FAST_PATH_MAX];          /* weights at the end; "" */
+    char save_codec[FAST_SPEC_MAX];    /* a chain that compresses saved weights; none */
     char load[FAST_PATH_MAX];          /* weights at the start; "" */
+    int tied;                          /* 1: equal weights share their values; 0: no */
     char checkpoint[FAST_PATH_MAX];    /* "" */
     char checkpoint_every[32];         /* a period */
     char resume[FAST_PATH_MAX];        /* a checkpoint; "" */
@@ -201,15 +203,14 @@ typedef struct fast_run_text {
 
 /* Data sets and their loaders. */
 typedef struct fast_run_data {
-    int64_t agents;           /* workers with data of their own: others repeat their batches */
-    fast_data *train_own;     /* NULL where the caller's is borrowed */
-    fast_data *test_own;      /* NULL where the caller's is borrowed */
-    fast_data *validation;    /* taken out of the training set; NULL without validation */
-    const fast_data *train;   /* NULL: a learner makes its batches itself */
-    const fast_data *test;    /* NULL: no evaluation */
-    fast_loader *loader;      /* of one worker; NULL without data */
-    fast_loader *test_loader; /* NULL without a test set */
-    fast_loader *validation_loader; /* NULL without a validation set */
+    int64_t agents; /* workers with data of their own: others repeat their batches */
+    fast_data *train_own, *test_own; /* NULL where the caller's is borrowed */
+    fast_data *validation;           /* taken out of the training set; NULL without validation */
+    const fast_data *train;          /* NULL: a learner makes its batches itself */
+    const fast_data *test;           /* NULL: no evaluation */
+    fast_loader *loader;             /* of one worker; NULL without data */
+    fast_loader *test_loader;        /* NULL without a test set */
+    fast_loader *validation_loader;  /* NULL without a validation set */
     float *predict_x; /* [batch][features]: normalised samples of fast_run_predict() */
     uint64_t hash;    /* of the training set; 0 until it is asked for */
 } fast_run_data;
@@ -376,6 +377,11 @@ typedef struct fast_weights {
     int64_t count;                       /* number of tensors */
 } fast_weights;
 fast_err fast__weights_list(const fast_run *run, int slots, fast_weights *out);
+/* Encode the first `count` tensors by a chain; *out is memory that they borrow then. */
+fast_err fast__compress(const char *spec, fast_weights *weights, int64_t count, uint8_t ***out);
+void fast__compressed_free(uint8_t **bytes, int64_t count); /* NULL is allowed */
+/* Decode the tensors of a compressed file; other files stay as they are. FAST_EFORMAT. */
+fast_err fast__decompress(const char *path, struct fast_tensors *tensors);
 /* Append the segments of a layout, over `vector`, for which there is room; `prefix` goes before
  * their names. */
 void fast__weights_add(fast_weights *weights, const fast_layout *layout, const float *vector,

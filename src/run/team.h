@@ -102,6 +102,8 @@ typedef struct fast_actor_progress {
     double loss;        /* mean of the last batches */
     int64_t loss_count; /* batches in `loss`, at most the policy's */
     bool begun;         /* it has come to its first step */
+    bool yields;        /* it has joined a snapshot that others have not joined */
+    int64_t rounds;     /* by which it waits for others, before its last step */
 } fast_actor_progress;
 
 /* One worker or server of the team in this process. */

@@ -221,6 +221,7 @@ static fast_err make_parts(fast_team_actor *self, int64_t i)
                                .worker_ids = team->ids,
                                .server_ids = team->ids + team->workers,
                                .seed = (uint64_t)run->config.seed,
+                               .tied = run->config.tied == 1,
                                .is_virtual = run->clock.is_virtual,
                                .model = run->learner,
                                .learner = team->single ? run->learner : NULL,

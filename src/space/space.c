@@ -632,6 +632,14 @@ bool fast__space_is_idle(const fast_space *space)
     return true;
 }
 
+bool fast__space_reached(fast_space *space, int64_t clock)
+{
+    int64_t smallest;
+
+    FAST_ASSERT(clock >= 0);
+    return fast__space_clock(space, fast__space_own_store(space), clock, &smallest);
+}
+
 /* Ordered as one read of the store where the run is recorded. */
 void fast_space_count(const fast_space *space, fast_space_counters *out)
 {

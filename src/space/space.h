@@ -13,6 +13,7 @@
  *   space_open.c        open, serve, close
  *   space_store.c       memory that local actors share; space_lock.c its lock
  *   space_remote.c      requests to remote owners and their answers, from the reader's side
+ *   space_order.c       the order of answers in slices
  *   space_owner.c       the owner's side: a table of requests; space_answer.c their answers
  *   space_chain.h       copies of a range, one behind the other
  *   space_form.h        how values travel; dense in space_form.c, then space_sparse.c,
@@ -48,6 +49,15 @@ fast_err fast__space_get_start(fast_space *space, float *x, const fast_space_rea
                                int64_t deadline);
 fast_err fast__space_get_need(fast_space *space, int64_t offset, int64_t count);
 fast_err fast__space_get_end(fast_space *space, fast_space_read *read);
+
+/* A range of a tensor. */
+typedef struct fast_space_stretch {
+    int64_t offset; /* its first float */
+    int64_t count;  /* its floats */
+} fast_space_stretch;
+/* Have slices of later gets arrive in this order of ranges, which cover the first tensor exactly
+ * once. No get is under way. FAST_EPEER, FAST_ENOMEM. */
+fast_err fast__space_set_order(fast_space *space, const fast_space_stretch *list, int64_t count);
 
 /*
  * An add to the first tensor and a get of it under one acquisition of each range's lock. No other
@@ -90,13 +100,20 @@ void fast__space_add_waiting(const fast_space *space, float scale, float *y);
 bool fast__space_defers(const fast_space *space);
 /* Let the next adds to the first tensor send all elements that have waited, or not. */
 void fast__space_set_due(fast_space *space, bool due);
+/* Return whether they are due, as it was set last. */
+bool fast__space_due(const fast_space *space);
 /* Return true if the codec of adds holds elements back now. */
 bool fast__space_is_waiting(const fast_space *space);
+/* With a codec of adds whose writers share scales: agree on those of x, which is added next, with
+ * the group of all writers. A collective; otherwise nothing is done. */
+fast_err fast__space_agree(fast_space *space, fast_group *group, const float *x);
 /* Return true if all owners are remote and eager, and have sent values of the first tensor unasked
  * that satisfy the conditions: a get of them does not wait. */
 bool fast__space_has_pushed(const fast_space *space, const fast_space_read *read);
 /* Return true if remote owners have acknowledged all updates of this actor. */
 bool fast__space_is_idle(const fast_space *space);
+/* At an owner: return whether every writer has finished `clock` rounds. */
+bool fast__space_reached(fast_space *space, int64_t clock);
 /* Count in `figures`, which is lent, what the space's codecs do. */
 void fast__space_figures(fast_space *space, fast_coded_figures *figures);
 

@@ -20,6 +20,7 @@
 
 #include "base/memory.h"
 #include "space/space_chain.h"
+#include "space/space_order.h"
 
 #include <string.h>
 
@@ -51,6 +52,7 @@ static fast_err copy_range(fast_space *space, int64_t tensor, int64_t reader,
     fast_buffer_free(shot->buffer);
     *shot = (fast_space_snapshot){ .buffer = packed.buffers[0],
                                    .size = packed.sizes[0],
+                                   .copied = true,
                                    .version =
                                        atomic_load(&fast__service_range(space, tensor)->version) };
     return FAST_OK;
@@ -81,11 +83,14 @@ fast_err fast__service_snapshot(fast_space *space, int64_t tensor, int64_t reade
     if (!locked)
         return FAST_OK;
     const bool wanted = !differs || reader >= 0;
+    /* The run that this one continues has copied this version, and was charged for it. */
+    const bool charged = !shot->buffer && shot->copied &&
+                         shot->version == atomic_load(&fast__service_range(space, tensor)->version);
     const fast_err err = wanted ? copy_range(space, tensor, reader, shot) : FAST_OK;
     fast__space_unlock(space, space->map.me, tensor, false);
     FAST_TRY(err);
     *out = shot;
-    return wanted && !fast__space_is_coded(space, FAST_SPACE_DOWN, tensor)
+    return wanted && !charged && !fast__space_is_coded(space, FAST_SPACE_DOWN, tensor)
                ? fast_charge(space->actor, 0, 2.0 * (double)shot->size)
                : FAST_OK;
 }
@@ -106,8 +111,10 @@ static fast_err send_slices(fast_space *space, const fast_space_operation *get,
                             const fast_space_snapshot *shot)
 {
     FAST_ASSERT(get->tensor == 0 && shot);
-    for (int64_t at = 0; at < get->count; at += FAST_SPACE_SLICE) {
-        const int64_t n = get->count - at < FAST_SPACE_SLICE ? get->count - at : FAST_SPACE_SLICE;
+    const fast_space_order *order = &space->owned.service->callers[get->from].order;
+    for (int64_t position = 0, n; position < get->count; position += n) {
+        const int64_t at = fast__space_order_at(order, get->offset, get->count, position, &n);
+        n = n < FAST_SPACE_SLICE ? n : FAST_SPACE_SLICE;
         const int64_t words[3] = { get->id, at, 0 };
         fast_msg *msg;
         FAST_TRY(fast__space_message(space, FAST_SPACE_SLICED, 0, space->map.me, words, &msg));

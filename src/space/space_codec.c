@@ -21,9 +21,11 @@
  */
 #include "base/memory.h"
 #include "codec/shadow.h"
+#include "comm/scales.h"
 #include "space/space_checkpoint.h"
 #include "space/space_form.h"
 #include "tensor/vector.h"
+#include "transport/saved_actor.h"
 
 #include <string.h>
 
@@ -44,6 +46,7 @@ struct fast_space_codec {
     uint8_t *bytes;              /* scratch: the encoding of a local range */
     float *x;                    /* scratch: the values that were decoded last */
     int64_t epoch_rounds;        /* rounds of an epoch; 0: unknown */
+    fast_scales *scales;         /* that writers agree on; NULL: each writer has its own */
     fast_coded_figures own;      /* figures, where the caller gave none */
     fast_coded_figures *figures; /* where to count: `own`, or the caller's */
 };
@@ -89,7 +92,8 @@ void fast__space_select(fast_space *space, const float **x)
     if (!*x || !codec || !codec->selects)
         return;
     const int64_t begin = fast__steady_now(space->actor), count = space->map.counts[0];
-    fast__coder_set_due(codec->coders[FAST_SPACE_UP][0], codec->due, 1e-9 * (double)begin);
+    fast__coder_set_due(codec->coders[FAST_SPACE_UP][0], codec->due,
+                        1e-9 * (double)fast__actor_time(space->actor));
     fast__coder_select(codec->coders[FAST_SPACE_UP][0], *x, codec->x);
     *x = codec->x;
     const int64_t entries = fast__space_count_nonzero(*x, count);
@@ -213,6 +217,43 @@ static fast_err make_coders(fast_space *space, const fast_space_options *o, fast
     return FAST_OK;
 }
 
+/* Let the coders of adds encode by scales that all writers agree on, where their codec shares. */
+static fast_err open_scales(fast_space *space, const fast_space_options *o)
+{
+    fast_space_codec *codec = space->codec;
+    const fast_chain *up = codec->chains[FAST_SPACE_UP];
+    const fast_coder_options whole = { .chain = up,
+                                       .layout = &codec->layout,
+                                       .count = space->map.counts[0],
+                                       .scope = o->codec_scope,
+                                       .small = o->codec_small };
+    FAST_ASSERT(!codec->scales);
+    if (!up || !(fast__chain_traits(up) & FAST_CODEC_SHARES))
+        return FAST_OK;
+    if (o->pieces)
+        return fast__fail(FAST_EINVAL,
+                          "codec %s: writers agree on scales of whole updates, and space \"%s\" is "
+                          "written in pieces; leave out share, or overlap",
+                          fast__chain_text(up), o->name);
+    FAST_TRY(fast__scales_new(&whole, o->writer_count, &codec->scales));
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        int64_t offset, count;
+        fast__space_range(space, owner, 0, &offset, &count);
+        if (codec->coders[FAST_SPACE_UP][owner])
+            FAST_TRY(
+                fast__scales_serve(codec->scales, offset, codec->coders[FAST_SPACE_UP][owner]));
+    }
+    return FAST_OK;
+}
+
+fast_err fast__space_agree(fast_space *space, fast_group *group, const float *x)
+{
+    FAST_ASSERT(x != NULL);
+    return space->codec && space->codec->scales
+               ? fast__scales_agree(space->codec->scales, group, x, FAST_SOON)
+               : FAST_OK;
+}
+
 /* Scratch memory is as large as the longest encoding and the longest range. */
 fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
                                const fast_space_chains *chains)
@@ -238,6 +279,7 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
     for (int way = 0; way < FAST_SPACE_WAYS; way++)
         if (space->codec->chains[way])
             FAST_TRY(make_coders(space, o, (fast_space_way)way, chains, seed, &bound, &largest));
+    FAST_TRY(open_scales(space, o));
     FAST_TRY(fast__alloc("an encoding", (int64_t)bound, 1, &space->codec->bytes));
     return fast__vector_new(fast__space_device(space), "a decoding", largest, &space->codec->x);
 }
@@ -248,6 +290,7 @@ void fast__space_codec_free(fast_space *space)
     fast_space_codec *codec = space->codec;
     if (!codec)
         return;
+    fast__scales_free(codec->scales);
     for (int way = 0; way < FAST_SPACE_WAYS; way++) {
         for (int64_t i = 0; codec->coders[way] && i < space->map.owner_count; i++)
             fast__coder_free(codec->coders[way][i]);
@@ -301,7 +344,8 @@ static fast_err encode(fast_space *space, fast_space_way way, int64_t owner, fas
     fast__space_range(space, owner, 0, &offset, &count);
     FAST_ASSERT(x && count > 0);
     if (way == FAST_SPACE_UP)
-        fast__coder_set_due(codec->coders[way][owner], codec->due, 1e-9 * (double)begin);
+        fast__coder_set_due(codec->coders[way][owner], codec->due,
+                            1e-9 * (double)fast__actor_time(space->actor));
     if (shadow)
         FAST_TRY(fast__shadow_send(codec->shadows[owner], shadow, space->clocks.own, progress, x,
                                    out, size_out));
@@ -442,6 +486,12 @@ void fast__space_set_due(fast_space *space, bool due)
 {
     FAST_ASSERT(space->codec != NULL);
     space->codec->due = due;
+}
+
+bool fast__space_due(const fast_space *space)
+{
+    FAST_ASSERT(space->codec != NULL);
+    return space->codec->due;
 }
 
 bool fast__space_is_waiting(const fast_space *space)

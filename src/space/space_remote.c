@@ -22,6 +22,7 @@
  */
 #include "space/space_chain.h"
 #include "space/space_form.h"
+#include "space/space_order.h"
 #include "space/space_store.h"
 
 #include "tensor/vector.h"
@@ -83,7 +84,7 @@ fast_err fast__remote_update(fast_space *space, fast_space_operation *op)
     fast_space_owner *o = &space->map.owners[op->owner];
     fast_msg *msg;
     FAST_TRY(wait_for_room(space, op));
-    const int64_t words[3] = { o->sent + 1, op->clock, op->version_read };
+    const int64_t words[3] = { o->sent + 1 - o->base, op->clock, op->version_read };
     FAST_TRY(fast__space_message(space, op->kind, op->tensor, op->owner, words, &msg));
     if (op->kind != FAST_SPACE_TICK) {
         const fast_err err = fast__space_fill(space, op, msg);
@@ -136,21 +137,21 @@ fast_err fast__remote_flush(fast_space *space)
     return FAST_OK;
 }
 
-/* Record the range of the get under way that an answer brings. */
-static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg)
+/* Record the range of the get under way that an answer brings; `seen`: this actor's updates and
+ * ticks that it holds. */
+static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg, int64_t seen)
 {
     FAST_ASSERT(msg->words[FAST_SPACE_W_B] >= 0);
     fast_space_operation *get = &space->reader.get;
-    const int64_t version = msg->words[FAST_SPACE_W_B], id = msg->words[FAST_SPACE_W_A];
+    const int64_t version = msg->words[FAST_SPACE_W_B];
     fast_space_owner *o = &space->map.owners[owner];
     fast__space_saw(get, version, msg->words[FAST_SPACE_W_C]);
     space->reader.newest = version > space->reader.newest ? version : space->reader.newest;
     if (space->reader.peeks)
         return;
     *fast__space_at(space, space->clocks.read, owner, get->tensor) = version;
-    /* An answer holds all of this actor's updates, since an owner handles requests in order. */
     if (get->tensor == 0)
-        o->seen = id <= 0 && -id < o->sent ? -id : o->sent;
+        o->seen = seen < o->sent ? seen : o->sent;
 }
 
 /* Unpack an owner's range of the get under way from an answer; part->x is NULL if only its size
@@ -193,7 +194,7 @@ static bool take_pushed(fast_space *space, int64_t owner)
         return false;
     if (part.result)
         fast__vector_copy(part.count, part.x, part.result);
-    saw_answer(space, owner, msg);
+    saw_answer(space, owner, msg, space->map.owners[owner].base - msg->words[FAST_SPACE_W_A]);
     return true;
 }
 
@@ -202,7 +203,7 @@ static bool retain_pushed(fast_space *space, fast_msg *msg)
 {
     const int64_t *w = msg->words, owner = w[FAST_SPACE_W_OWNER];
     if (!space->reader.eager || w[FAST_SPACE_W_KIND] != FAST_SPACE_VALUE || w[FAST_SPACE_W_A] > 0 ||
-        w[FAST_SPACE_W_A] == INT64_MIN || w[FAST_SPACE_W_TENSOR] != 0 || owner < 0 ||
+        w[FAST_SPACE_W_A] < -INT64_MAX / 2 || w[FAST_SPACE_W_TENSOR] != 0 || owner < 0 ||
         owner >= space->map.owner_count || space->map.owners[owner].id != msg->from ||
         w[FAST_SPACE_W_B] < 0)
         return false;
@@ -271,16 +272,16 @@ fast_err fast__remote_get_wait(fast_space *space)
     return FAST_OK;
 }
 
-/* Slices arrive in order: the range's last float is waited for. */
+/* Slices arrive in order: the last of the range's floats is waited for. */
 fast_err fast__remote_get_need(fast_space *space, int64_t offset, int64_t count)
 {
     FAST_ASSERT(offset >= 0 && count >= 0);
     for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
         int64_t low, size;
         fast__space_range(space, owner, 0, &low, &size);
-        const int64_t end = offset + count < low + size ? offset + count : low + size;
-        if (end > low && offset < low + size)
-            FAST_TRY(wait_for_part(space, owner, end - low));
+        const int64_t end = fast__space_order_end(&space->reader.order, low, size, offset, count);
+        if (end > 0)
+            FAST_TRY(wait_for_part(space, owner, end));
     }
     return FAST_OK;
 }
@@ -309,16 +310,18 @@ static fast_err take_slice(fast_space *space, int64_t owner, const fast_msg *msg
 {
     fast_space_owner *o = &space->map.owners[owner];
     const fast_space_operation *get = &space->reader.get;
-    int64_t offset, count;
+    int64_t offset, count, most;
+    fast__space_range(space, owner, 0, &offset, &count);
     if (!(get->flags & FAST_SPACE_SLICES) || !answers_get(space, owner, msg) ||
-        msg->words[FAST_SPACE_W_B] != o->received || msg->part_count != 1 ||
+        o->received >= count || msg->part_count != 1 ||
         msg->parts[0].size % sizeof *get->result != 0)
         return FAST_OK;
     const int64_t floats = (int64_t)(msg->parts[0].size / sizeof *get->result);
-    fast__space_range(space, owner, 0, &offset, &count);
-    if (floats > count - o->received)
+    const int64_t at =
+        fast__space_order_at(&space->reader.order, offset, count, o->received, &most);
+    if (msg->words[FAST_SPACE_W_B] != at || floats > most)
         return FAST_OK;
-    fast__vector_copy(floats, fast_msg_data(msg, 0), get->result + offset + o->received);
+    fast__vector_copy(floats, fast_msg_data(msg, 0), get->result + offset + at);
     o->received += floats;
     return FAST_OK;
 }
@@ -342,7 +345,8 @@ static fast_err take_value(fast_space *space, int64_t owner, const fast_msg *msg
         return FAST_OK;
     if (!ends_slices && part.x && part.result)
         fast__vector_copy(part.count, part.x, part.result);
-    saw_answer(space, owner, msg);
+    /* It holds all of this actor's updates, since an owner handles requests in order. */
+    saw_answer(space, owner, msg, o->sent);
     space->reader.missing--;
     o->asked = 0;
     return FAST_OK;
@@ -369,8 +373,8 @@ static fast_err take_ack(fast_space *space, int64_t owner, const fast_msg *msg)
     FAST_ASSERT(space->map.owners[owner].acked <= space->map.owners[owner].sent);
     fast_space_owner *o = &space->map.owners[owner];
     const int64_t sequence = msg->words[FAST_SPACE_W_A], before = o->acked;
-    if (sequence > o->acked && sequence <= o->sent)
-        o->acked = sequence;
+    if (sequence > o->acked - o->base && sequence <= o->sent - o->base)
+        o->acked = o->base + sequence;
     fast__copies_acked(space, owner, before);
     return FAST_OK;
 }

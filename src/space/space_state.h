@@ -36,6 +36,7 @@ typedef enum fast_space_kind {
     FAST_SPACE_GET,       /* request: id, version_min, clock_min; flags as declared bytes */
     FAST_SPACE_WATCH,     /* request: notify this actor once, of a version past this one */
     FAST_SPACE_ANNOUNCE,  /* request: an ADD to tensor 0 follows; other actors' gets wait for it */
+    FAST_SPACE_ORDER,     /* request: sliced answers to this actor come in this order */
     FAST_SPACE_LEAVE,     /* request: the last one of this actor */
     FAST_SPACE_JOIN,      /* between copies: number of this join; the sender has no state, and is
                              to be the last */
@@ -156,18 +157,19 @@ typedef struct fast_space_store {
 typedef struct fast_space_owner {
     int64_t id;             /* its actor */
     fast_space_store store; /* its memory, if it is local */
-    int64_t sent;           /* updates and ticks sent */
-    int64_t acked;          /* updates and ticks that it has applied */
-    int64_t seen;           /* updates and ticks that the values last read of tensor 0 hold */
-    int64_t asked;          /* id of the get that it has not answered; or 0 */
-    int64_t received;       /* floats of that get that have arrived in slices */
-    int64_t clock;          /* clock of the space when it last notified this actor */
-    bool leaving;           /* LEAVE was sent */
-    bool left;              /* LEFT has arrived */
-    bool gone;              /* it closed before this actor did */
-    bool refused;           /* it opened the space with other options */
-    fast_msg *pushed;       /* eager: newest values of tensor 0 that it sent; or NULL */
-    fast_msg *ready;        /* announce: the add that is to be sent; or NULL */
+    int64_t base;     /* value of `sent` when a snapshot was restored: messages count from it */
+    int64_t sent;     /* updates and ticks sent */
+    int64_t acked;    /* updates and ticks that it has applied */
+    int64_t seen;     /* updates and ticks that the values last read of tensor 0 hold */
+    int64_t asked;    /* id of the get that it has not answered; or 0 */
+    int64_t received; /* floats of that get that have arrived in slices */
+    int64_t clock;    /* clock of the space when it last notified this actor */
+    bool leaving;     /* LEAVE was sent */
+    bool left;        /* LEFT has arrived */
+    bool gone;        /* it closed before this actor did */
+    bool refused;     /* it opened the space with other options */
+    fast_msg *pushed; /* eager: newest values of tensor 0 that it sent; or NULL */
+    fast_msg *ready;  /* announce: the add that is to be sent; or NULL */
 } fast_space_owner;
 
 /* Which owner has which range of which tensor. */
@@ -203,6 +205,12 @@ typedef struct fast_space_watched {
     bool changed;               /* the tensor changed and `watch` has not been called */
 } fast_space_watched;
 
+/* The order of sliced answers (space_order.c). */
+typedef struct fast_space_order {
+    fast_space_stretch *list; /* ranges of the first tensor, all of it; NULL: as they lie in it */
+    int64_t count;            /* length of list */
+} fast_space_order;
+
 /* A reader's side. */
 typedef struct fast_space_reader {
     fast_space_operation get;    /* the get under way; answers to older ids are dropped */
@@ -210,6 +218,7 @@ typedef struct fast_space_reader {
     bool never;                  /* an owner says that it cannot be answered */
     bool peeks;                  /* the get under way does not count as a read */
     int64_t newest;              /* largest version over the ranges of the get under way */
+    fast_space_order order;      /* of slices */
     bool eager;                  /* owners send new values of tensor 0 unasked */
     fast_space_watched *watched; /* [tensors]; NULL until the first is watched */
 } fast_space_reader;

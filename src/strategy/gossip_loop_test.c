@@ -310,10 +310,11 @@ static void errors_end_the_program(void **state)
         "gossip:sends=gradients",
         "gossip:push=yes",
         "gossip_async",
-        "gossip_async:overlap=no",
+        "gossip_async:overlap=no,edges=best",
         "gossip_async:how=push",
         "gossip_async:how=pull",
         "elastic_tree:up=1,down=1",
+        "elastic_tree:up=1,down=1,slack=0",
     };
     const int64_t count = (int64_t)(sizeof strategies / sizeof *strategies);
 

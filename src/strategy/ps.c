@@ -16,6 +16,9 @@
  *                takes the newest values that arrived, if they are new enough, and adds those of
  *                the worker's own last s updates that they lack (ESSP: Dai et al. 2015;
  *                ps_unseen.c)
+ *   cache_age a  a worker computes with the values of its last read, and its own updates since
+ *                then, for up to a rounds, while they are within the slack; then it asks the
+ *                servers again (the client's cache of SSP)
  *   stalest      a server answers the request of the worker that is furthest behind first
  *   value v      no worker computes with weights that differ from the true ones by more than
  *                v / sqrt(t): a worker waits before it sends an update that might (VAP:
@@ -59,11 +62,18 @@
  *                all; a server that comes back catches up (space/space_chain.c; Li et al. 2014)
  *   factors      dense layers are sent to the servers as factors, which multiply them out:
  *                ps_factors.c
+ *   hybrid       a dense layer goes to the other workers as factors, and each updates its own copy,
+ *                where that is fewer bytes than by the servers (Poseidon: Zhang et al. 2017):
+ *                ps_hybrid.c
  *   overlap      gradients are sent while earlier layers are computed, and become one update when
  *                all have arrived (wait-free back-propagation: Zhang et al. 2017); with a codec in
  *                pieces of whole layers
- *   priority     the model is read in slices in the order of its layers, and the next step starts
- *                when its first layer has arrived
+ *   priority     the model is read in slices in the order of its layers, or in TicTac's orders
+ *                (ps_order.c), and the next step starts when its first layer has arrived
+ *   dedicated    servers live on nodes of their own. With T_w, R_w and U_w for the transfer, the
+ *                addition and the update of the model, a round of n workers and one such server
+ *                takes 2 n T_w + (n - 1) R_w + U_w at most, and n asynchronous steps n T_w + U_w
+ *   path         with s = 0: gradients reach the server by a collective: ps_master.c
  *
  * With s = 0 and n = workers the gradients of a round are summed in the canonical order: it is
  * `allreduce` to the bit. With backup workers those that arrived in time are summed in the order of
@@ -73,10 +83,11 @@
  * move P times that. Memory at a server: its range, the rule's state, and with s = 0 a range for
  * each worker.
  */
-#include "strategy/ps.h"
+#include "strategy/ps_tree.h"
 
 #include "base/err.h"
 #include "base/memory.h"
+#include "space/space.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
 
@@ -139,6 +150,9 @@ static const fast_option options[] = {
                   "them"),
     FAST_OPT_BOOL(ps_config, eager, "no",
                   "servers send new values unasked whenever the slowest worker ends a round"),
+    FAST_OPT_INT(ps_config, cache_age, "0", 0, 1e12,
+                 "with slack: a worker uses the values of a read again for up to this many rounds, "
+                 "within the slack; 0: every step asks the servers"),
     FAST_OPT_BOOL(ps_config, stalest, "no",
                   "servers answer the worker that is furthest behind first"),
     FAST_OPT_REAL(ps_config, epochs, "1", 0.01, 1,
@@ -160,10 +174,21 @@ static const fast_option options[] = {
                   "momentum of the model's changes at the servers, besides the optimizer's; may "
                   "be negative"),
     FAST_OPT_FACTORS(ps_config),
+    FAST_OPT_BOOL(ps_config, hybrid, "no",
+                  "send a dense layer to the other workers as factors where that is fewer bytes "
+                  "than by the servers (Poseidon)"),
     FAST_OPT_BOOL(ps_config, overlap, "no",
                   "send gradients of late layers while those of earlier layers are computed"),
-    FAST_OPT_BOOL(ps_config, priority, "no",
-                  "read the first layers' weights first, and start the next step with them"),
+    FAST_OPT_CHOICE(ps_config, priority, "no", "no|yes|tic|tac",
+                    "read weights in slices, and start the next step with those that came; yes: in "
+                    "the order of the layers, tic: of the graph's dependencies, tac: of these and "
+                    "measured times (TicTac)"),
+    FAST_OPT_BOOL(ps_config, dedicated, "no",
+                  "servers live on nodes of their own, which follow the workers'"),
+    FAST_OPT_CHOICE(ps_config, path, "none", "none|tree|scatter|direct",
+                    "with slack=0: collective by which the sum of gradients reaches one dedicated "
+                    "server and weights return: binomial tree, slices, or each worker's own "
+                    "messages; none: reads and writes of the servers' space"),
     FAST_OPT_END,
 };
 
@@ -204,9 +229,13 @@ static const fast_exclusion exclusions[] = {
       "all workers take every round, and a round is one update of all their gradients" },
     { "backup", NULL, "slack=0", "backup workers are those that a round does not wait for" },
     { "redundant",
-      "backup|proxies|softsync|aggregate|value|eager|warm|epochs|fetch|push|send|overlap", NULL,
-      "of the workers that compute a batch the first counts, in every step" },
+      "backup|proxies|softsync|aggregate|value|eager|warm|epochs|fetch|push|send|overlap|priority|"
+      "hybrid|cache_age|path|barrier",
+      NULL, "of the workers that compute a batch the first counts, in every step" },
     { "eager", NULL, "slack", "eager values are as old as the slack allows" },
+    { "cache_age", NULL, "slack", "values of an earlier read are as old as the slack allows" },
+    { "cache_age", "eager|send|fetch|value|proxies|backup|barrier|priority|factors=yes", NULL,
+      "a worker adds the gradients of its own steps to the values that it read" },
     { "global", NULL, "slack", "workers wait for all others where the slack ends" },
     { "weak", NULL, "value", "it weakens the value bound" },
     { "value", "slack", NULL, "a bound on values and one on rounds may wait for each other" },
@@ -226,8 +255,13 @@ static const fast_exclusion exclusions[] = {
     { "factors=yes", "fetch", NULL, "a local step between two reads needs the gradient itself" },
     { "priority", "replicas|proxies|eager|value|backup|barrier", NULL,
       "it reads the model layer by layer from its first copy" },
-    { "flows", "overlap|replicas", NULL, "a gradient enters one server at a time, whole" },
-    { "rate", "overlap", NULL, "it holds whole gradients back" },
+    { "flows", "overlap|replicas|path", NULL, "a gradient enters one server at a time, whole" },
+    { "rate", "overlap|path", NULL, "it holds whole gradients back" },
+    { "hybrid", "factors|priority|replicas|proxies|eager|backup|value|barrier", "slack=0",
+      "every worker updates the layers that workers send each other in each round" },
+    { "hybrid", NULL, "overlap", "layers are sent as they become final" },
+    { "priority=tic", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
+    { "priority=tac", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
     /* Placement. */
     { "proxies", "send|backup|epochs", NULL,
       "workers of a proxy read and write gradients in every round" },
@@ -237,6 +271,11 @@ static const fast_exclusion exclusions[] = {
     { "chain", NULL, "replicas", "it is a chain of copies" },
     { "chain", "stalest|cache|barrier|overlap", NULL,
       "copies apply whole updates in the order of the first" },
+    { "path", NULL, "slack=0", "a collective takes the gradients of all workers" },
+    { "path", "servers|replicas|proxies|backup|staleness|reject|stalest|l1|momentum", NULL,
+      "one server makes one update of the sum of all gradients" },
+    { "path", "barrier|cache|factors=yes|overlap|priority", NULL,
+      "gradients and weights are sent whole, by a collective" },
     { NULL, NULL, NULL, NULL },
 };
 
@@ -330,6 +369,8 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
                           "ps: differences are to the weights that were read: fetch=%lld and "
                           "push=%lld must be equal",
                           (long long)c->fetch, (long long)c->push);
+    if (c->path != FAST_VIA_NONE)
+        return fast__via_check("ps", (fast_via)c->path, workers);
     if (c->send == PS_SEND_GRADIENTS && optimizer && needs_whole(optimizer))
         return refuse_rule();
     return check_counts(c, workers);
@@ -365,6 +406,8 @@ static fast_err server(fast_trainer *t, const void *config)
     const int64_t shards = fast__ps_shards(c, t->workers), owners = shards * (1 + c->replicas);
 
     FAST_ASSERT(t->rank >= 0 && t->rank < owners + fast__ps_proxies(c, t->workers));
+    if (c->path != FAST_VIA_NONE)
+        return fast__ps_master(t, c);
     FAST_TRY(check_rule(t, c));
     return t->rank < owners ? fast__ps_own(t, c, t->rank / shards)
                             : fast__ps_proxy(t, c, t->rank - owners);
@@ -374,14 +417,23 @@ static fast_err server(fast_trainer *t, const void *config)
 static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 {
     const ps_config *c = config;
-    const double reads = 1 / (double)c->fetch, writes = 1 / (double)c->push;
+    /* Workers of equal speed read when the values have reached the age. */
+    const int64_t reused = c->cache_age < c->slack ? c->cache_age : c->slack > 0 ? c->slack : 0;
+    const double reads = 1 / (double)(reused > 0 ? 1 + reused : c->fetch);
+    const double writes = 1 / (double)c->push;
 
-    (void)t;
+    const double part = fast__ps_hybrid_cost(c, t, out); /* of the model, that servers hold */
+
     FAST_ASSERT(c->fetch > 0 && c->push > 0);
-    out->round_trips = 2 * reads;
-    out->waits = reads + fmin(reads, writes);
-    out->served = fmax(reads, writes);
+    FAST_ASSERT(part > 0 && part <= 1);
+    out->round_trips += 2 * reads;
+    out->waits += part * (reads + fmin(reads, writes));
+    out->served = part * fmax(reads, writes);
     out->barrier = c->slack < 0 ? 0 : (double)c->slack + 1;
+    if (c->path != FAST_VIA_NONE) {
+        out->served = 0; /* the master's link is part of the path */
+        fast__via_cost((fast_via)c->path, t->workers, 1, out);
+    }
 }
 
 /* True if all workers take their steps together, and each update holds all their gradients: then
@@ -400,7 +452,7 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
 {
     FAST_ASSERT(c->slack == 0);
     FAST_ASSERT(wr->model_step != NULL);
-    t->free_running = c->priority;
+    t->free_running = c->priority != PS_PRIORITY_NO;
     fast_trainer_settle(t, fast__ps_arrive, wr);
     if (*wr->model_step != t->step + 1)
         FAST_TRY(fast__ps_read(wr, false));
@@ -408,10 +460,12 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
         fast__vector_copy(t->state_count, t->s, wr->state_read);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast__ps_check_lost(t, c));
-        FAST_TRY(fast__ps_gradient(wr));                       /* g_i <- gradient at w */
+        FAST_TRY(fast__ps_gradient(wr)); /* g_i <- gradient at w */
+        FAST_TRY(fast__space_agree(wr->copies.spaces[0], t->group, wr->g));
         FAST_TRY(fast__ps_push(wr));                           /* add(g_i) */
         FAST_TRY(fast__ps_tick(wr));                           /* tick(c + 1) */
         FAST_TRY(fast__ps_read(wr, t->step >= t->step_count)); /* w <- get(w) of this round */
+        FAST_TRY(fast__ps_hybrid_finish(wr));                  /* the layers sent as factors */
         fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .age = -1 });
     }
     fast_trainer_settle(t, NULL, NULL);
@@ -455,6 +509,7 @@ static fast_err train(fast_trainer *t, const ps_config *c, ps_writer *wr)
         if (t->step % c->push == 0 || t->step == t->step_count)
             FAST_TRY(fast__ps_push(wr)); /* add(g_i) */
         FAST_TRY(fast__ps_tick(wr));     /* tick(c + 1) */
+        FAST_TRY(fast__ps_cache_own(wr));
     }
     FAST_TRY(fast_trainer_end(t));
     if (!fast__ps_has_spare(c) || wr->round < t->step_count)
@@ -470,6 +525,8 @@ static fast_err worker(fast_trainer *t, const void *config)
     fast_err err;
 
     FAST_ASSERT(t->rank >= 0 && t->rank < t->workers);
+    if (c->path != FAST_VIA_NONE)
+        return fast__ps_master_worker(t, c);
     FAST_TRY(check_rule(t, c));
     FAST_TRY(check_codec(t, c));
     if (c->proxies > 0)
@@ -480,21 +537,14 @@ static fast_err worker(fast_trainer *t, const void *config)
     return err ? err : last;
 }
 
-/* The number of workers that compute each batch. */
-static int64_t redundancy(const void *config)
-{
-    const ps_config *c = config;
-
-    FAST_ASSERT(c->redundant > 0);
-    return c->redundant;
-}
-
 /* The kind of vector that workers send, for the choice of codecs. */
 static const char *sends_by(const void *config)
 {
     const ps_config *c = config;
 
     FAST_ASSERT(c->send >= PS_SEND_GRADIENTS && c->send <= PS_SEND_MEAN);
+    if (c->path != FAST_VIA_NONE)
+        return "fragments"; /* sums on their way are not encoded */
     return c->send == PS_SEND_GRADIENTS ? "gradients" : "differences";
 }
 
@@ -507,6 +557,15 @@ static const char *answers_by(const void *config)
     return c->priority ? "slices" : "weights";
 }
 
+/* True if servers live on nodes of their own. */
+static bool dedicated(const void *config)
+{
+    const ps_config *c = config;
+
+    FAST_ASSERT(c != NULL);
+    return c->dedicated || c->path != FAST_VIA_NONE;
+}
+
 /* The declaration that the options make: rounds are synchronous, and can be resumed. */
 static const fast_strategy *member_of(const void *config);
 
@@ -514,20 +573,20 @@ static const fast_strategy *member_of(const void *config);
     .name = "ps", .summary = "parameter servers: synchronous, bounded staleness, or asynchronous", \
     .options = options, .config_size = sizeof(ps_config), .uses_codec = true,                      \
     .sends = "gradients", .answers = "weights", .member = member_of, .sends_by = sends_by,         \
-    .answers_by = answers_by, .redundancy = redundancy, .servers = servers, .check = check,        \
-    .cost = cost, .worker = worker, .server = server, .exclusions = exclusions
+    .answers_by = answers_by, .servers = servers, .check = check, .cost = cost, .worker = worker,  \
+    .server = server, .exclusions = exclusions, .dedicated = dedicated
 
 static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumable = true };
 static const fast_strategy free_workers = { FAMILY, .resumable = true };
 const fast_strategy fast__strategy_ps = { FAMILY };
 
-/* True if a snapshot can be taken between steps: no worker waits in mid-step for an update or a
- * read that another one makes in its next step, and no values travel unasked. */
+/* True if a snapshot can be taken between steps: no actor waits in mid-step for something that
+ * another one does in its next step. With a value bound a proxy waits until the other groups have
+ * read its updates, which they do at the end of a step. */
 static bool can_be_cut(const ps_config *c)
 {
     FAST_ASSERT(c->slack >= -1);
-    return c->backup == 0 && c->redundant == 1 && c->replicas == 0 && c->proxies == 0 &&
-           c->value == 0 && !c->eager;
+    return (c->proxies == 0 || c->value == 0) && c->redundant == 1 && c->flows == PS_FLOWS_SHARED;
 }
 
 static const fast_strategy *member_of(const void *config)

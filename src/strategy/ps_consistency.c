@@ -5,6 +5,9 @@
  *     slack s        a read in round c waits until every writer has finished round c - s (SSP).
  *                    Rounds that are finished but not sent whole are a part of s: push - 1 of
  *                    them, and those that a codec holds elements back (ps_unseen.c)
+ *     cache_age a    the values of a read, with the worker's own updates since then, are used again
+ *                    for at most a rounds, and as long as a read of them would not wait: a worker
+ *                    asks the servers when the bound is reached (SSP's cache of the client)
  *     global         it waits for the last multiple of s + 1 rounds instead: all wait for all
  *     backup b       it waits for the next update, whichever workers made it; or until all workers
  *                    that are left have written and that was not enough
@@ -76,6 +79,14 @@ fast_space_read fast__ps_condition(const ps_writer *wr)
                                                      : wr->step - slack };
 }
 
+/* Clocks and steps only rise: values that are too old stay so. */
+bool fast__ps_is_cached(const ps_writer *wr)
+{
+    FAST_ASSERT(wr->cached >= -1);
+    return wr->c->cache_age > 0 && wr->cached >= 0 && wr->cached >= wr->step - wr->c->cache_age &&
+           wr->cached >= fast__ps_condition(wr).clock_min;
+}
+
 /* If worker 0 crashes, the others start without it; a worker that restarts finds the model. */
 fast_err fast__ps_warm(ps_writer *wr)
 {
@@ -127,12 +138,13 @@ static bool may_come_back(ps_writer *wr)
     int64_t ended = 0;
     fast_member member;
 
-    FAST_ASSERT(wr->too_few);
+    FAST_ASSERT(wr->losses.too_few);
     while (fast_member_next(t->actor, &member))
-        wr->lost = wr->lost || (member.down && !member.ended && member.id < t->workers);
+        wr->losses.lost =
+            wr->losses.lost || (member.down && !member.ended && member.id < t->workers);
     for (int64_t i = 0; i < t->workers; i++)
         ended += i != t->rank && fast__peer(t->actor, t->worker_ids[i])->ended;
-    return wr->lost || ended <= fast__ps_spare(wr->c, wr->writer_count);
+    return wr->losses.lost || ended <= fast__ps_spare(wr->c, wr->writer_count);
 }
 
 /* Return the first worker whose batches nobody is left to compute; -1 if all can be computed, or
@@ -263,7 +275,8 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
     if (t->step >= t->step_count)
         return FAST_OK;
     /* Before its first step every worker has the initial weights. */
-    if (t->step % c->fetch == 0 && !(fast__ps_has_spare(c) && t->step == 0)) {
+    if (t->step % c->fetch == 0 && !(fast__ps_has_spare(c) && t->step == 0) &&
+        !fast__ps_is_cached(wr)) {
         const fast_err err = fast__ps_read(wr, false);
 
         if (err == FAST_ETIMEDOUT && fast__ps_has_spare(c))
@@ -275,7 +288,7 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
     FAST_TRY(catch_up(wr));
     if (t->step >= t->step_count)
         return FAST_OK;
-    if (!wr->too_few)
+    if (!wr->losses.too_few)
         *out = PS_STEP;
     else if (may_come_back(wr))
         *out = PS_WAIT;
@@ -341,6 +354,21 @@ static fast_err wait_until_read(ps_writer *wr)
     FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.contributions, NULL, &read));
     fast__vector_fill(wr->t->count, 0, wr->unseen);
     return FAST_OK;
+}
+
+/* The worker reads before its next step, at least this version: it has promised to by its clock.
+ * Its own updates wait in nobody's way then. */
+fast_err fast__ps_yield(void *writer)
+{
+    ps_writer *wr = writer;
+    int64_t version = wr->version;
+
+    FAST_ASSERT(wr->c->value > 0 && wr->copies.count == 1);
+    FAST_TRY(fast__space_peek(wr->copies.spaces[0], &version, FAST_SOON));
+    if (version <= wr->version)
+        return FAST_OK;
+    wr->version = version;
+    return fast__ps_set_clock(wr, version);
 }
 
 fast_err fast__ps_bound_next(ps_writer *wr, const float *x)

@@ -21,7 +21,7 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
-#include "strategy/ps.h"
+#include "strategy/ps_tree.h"
 #include "transport/mailbox.h"
 #include "transport/transport.h"
 

@@ -5,7 +5,7 @@
  * Method: actors that send one at a time, in the simulator and on threads, and small runs.
  */
 #include "small_run.h"
-#include "strategy/ps.h"
+#include "strategy/ps_tree.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -20,7 +20,7 @@
  *     w <- sign(w) max(|w| - lr l1, 0)
  */
 #include "base/memory.h"
-#include "strategy/ps.h"
+#include "strategy/ps_tree.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"
@@ -117,7 +117,9 @@ static void change(ps_owner *o, const fast_space_update *u, int64_t step, float 
     if (o->before)
         fast__vector_copy(u->count, w, o->before);
     o->updates++;
-    if (o->config->send == PS_SEND_GRADIENTS)
+    if (o->layers->hybrid.count > 0)
+        fast__ps_hybrid_update(o, u, lr, w, x, scale);
+    else if (o->config->send == PS_SEND_GRADIENTS)
         fast_trainer_update_range(o->t, o->begun + o->updates, lr, w, x, scale, u->offset,
                                   u->count);
     else
@@ -271,12 +273,13 @@ static void set_cost(const ps_config *c, int64_t n, fast_space_options *space)
 }
 
 /* Fill in the tensors of the model's space: w, the state, contributions, steps of each epoch. */
-static ps_tensors list_tensors(const fast_trainer *t, const ps_config *c, int64_t writers,
-                               fast_space_tensor tensors[PS_TENSORS_MAX])
+static ps_tensors list_tensors(const fast_trainer *t, const ps_config *c, const ps_hybrid *h,
+                               int64_t writers, fast_space_tensor tensors[PS_TENSORS_MAX])
 {
     ps_tensors which = { .count = 1, .state = -1, .contributions = -1, .epochs = -1 };
 
-    tensors[0] = (fast_space_tensor){ "w", t->count, t->w };
+    tensors[0] = h->count > 0 ? (fast_space_tensor){ "w", h->floats, h->w }
+                              : (fast_space_tensor){ "w", t->count, t->w };
     if (t->state_count > 0) {
         which.state = which.count;
         tensors[which.count++] = (fast_space_tensor){ "s", t->state_count, t->s };
@@ -322,7 +325,7 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
     space.writer_count = fast__ps_writers(c, t, &space.writers);
     space.aggregate = fast__ps_batch(c, space.writer_count);
     set_cost(c, space.aggregate, &space);
-    *tensors_out = list_tensors(t, c, space.writer_count, tensors);
+    *tensors_out = list_tensors(t, c, &layers->hybrid, space.writer_count, tensors);
     space.tensor_count = tensors_out->count;
     return fast_trainer_space(t, &space, out);
 }
@@ -411,7 +414,7 @@ static fast_err remember_round(ps_owner *o, size_t size)
     const int64_t floats = n * ((o->t->state_count + shards - 1) / shards);
 
     FAST_ASSERT(o->arrived != NULL);
-    FAST_TRY(fast__trainer_remember(o->t, 6, o->arrived, (size_t)n * sizeof *o->arrived));
+    FAST_TRY(fast__trainer_remember_flags(o->t, 6, o->arrived, n));
     FAST_TRY(fast__trainer_remember(o->t, 7, &o->states, sizeof o->states));
     FAST_TRY(fast__trainer_remember(o->t, 8, o->state, (size_t)floats * sizeof *o->state));
     for (int64_t i = 0; i < n; i++)
@@ -423,11 +426,12 @@ static fast_err remember_round(ps_owner *o, size_t size)
  * measure of momentum starts anew. */
 static fast_err remember(ps_owner *o)
 {
-    enum { FIRST_PAST = 16 };
+    enum { FIRST_PAST = 16, FIRST_ROUND = 1 << 20 };
     const int64_t shards = fast__ps_shards(o->config, o->t->workers);
     const size_t size = (size_t)((o->t->count + shards - 1) / shards) * sizeof(float);
     const size_t counters = (size_t)o->writer_count * sizeof(int64_t);
     fast_past *past = &o->past;
+    int64_t arrived = 0;
 
     FAST_ASSERT(o->contributions != NULL);
     FAST_TRY(fast__trainer_remember(o->t, 0, &o->pending, 3 * sizeof o->pending));
@@ -440,11 +444,14 @@ static fast_err remember(ps_owner *o)
     FAST_TRY(fast__trainer_remember(o->t, 10, o->seen, counters));
     for (int64_t i = 0; past->models && i < past->room; i++)
         FAST_TRY(fast__trainer_remember(o->t, FIRST_PAST + i, past->models[i], size));
-    if (o->config->chain && o->round)
+    if (o->round)
         FAST_TRY(remember_round(o, size));
+    for (int64_t i = 0; o->round && i < o->writer_count; i++)
+        arrived += o->arrived[i];
     return fast__trainer_check_saved(
         o->t, o->pending >= 0 && o->pending < fast__ps_batch(o->config, o->writer_count) &&
-                  o->begun >= 0 && o->updates >= 0 && past->begin >= -1);
+                  (!o->round || o->pending == arrived) && o->begun >= 0 && o->updates >= 0 &&
+                  o->begun <= INT64_MAX / 4 && o->updates <= INT64_MAX / 4 && past->begin >= -1);
 }
 
 /* Report the measured momentum, if the estimate is reliable. */
@@ -475,12 +482,11 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
     err = owner_init(&o);
     if (!err)
         err = remember(&o);
-    /* The space copies the list of layers when it is opened. */
+    o.layers = &layers;
     if (!err)
         err = fast__ps_layers_new(t, c, &layers);
     if (!err)
         err = fast__ps_open(t, c, replica, &layers, &o, &o.tensors, &space);
-    fast__ps_layers_free(&layers);
     if (!err && t->rank == 0) /* it grants slots for all servers */
         err = fast__ps_flows_init(t, c, o.writer_count, &flows);
     if (!err)
@@ -490,5 +496,6 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
     const fast_err last = fast_trainer_space_close(t, space);
     fast__ps_flows_close(flows);
     owner_fini(&o);
+    fast__ps_layers_free(&layers);
     return err ? err : last;
 }

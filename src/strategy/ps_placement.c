@@ -15,7 +15,7 @@
  * Cost: the writes once more for each copy, by the writers or by the servers.
  */
 #include "space/space.h"
-#include "strategy/ps.h"
+#include "strategy/ps_tree.h"
 #include "transport/transport.h"
 
 int64_t fast__ps_shards(const ps_config *c, int64_t workers)

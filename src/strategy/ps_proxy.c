@@ -24,9 +24,10 @@
  */
 #include "base/memory.h"
 #include "space/space.h"
-#include "strategy/ps.h"
+#include "strategy/ps_tree.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -79,18 +80,19 @@ static fast_err open_group(fast_trainer *t, const ps_config *c, const ps_node *n
     else
         snprintf(name, sizeof name, "group %lld of level %lld", (long long)node->index,
                  (long long)node->level);
-    return fast_space_open(t->actor,
-                           &(fast_space_options){ .name = name,
-                                                  .tensors = tensors,
-                                                  .tensor_count = t->state_count > 0 ? 4 : 3,
-                                                  .owners = &node->id,
-                                                  .owner_count = 1,
-                                                  .writers = node->members,
-                                                  .writer_count = node->size,
-                                                  .apply = collect,
-                                                  .apply_on_device = true,
-                                                  .ctx = gr },
-                           out);
+    return fast__trainer_space_plain(
+        t,
+        &(fast_space_options){ .name = name,
+                               .tensors = tensors,
+                               .tensor_count = t->state_count > 0 ? 4 : 3,
+                               .owners = &node->id,
+                               .owner_count = 1,
+                               .writers = node->members,
+                               .writer_count = node->size,
+                               .apply = collect,
+                               .apply_on_device = true,
+                               .ctx = gr },
+        out);
 }
 
 /* Read the group's model after `rounds` rounds of its proxy; `seen` is a copy of the state, or
@@ -148,13 +150,17 @@ static fast_err read_contributions(fast_trainer *t, const ps_config *c, fast_spa
 static fast_err work(fast_trainer *t, const ps_config *c, fast_space *space, const ps_node *node,
                      float *seen, float *counts)
 {
-    const int64_t begin = t->step;
+    int64_t begin = t->step;
     ps_flow flow;
 
     FAST_ASSERT(node->size > 0);
     fast__ps_flow_init(t, c, node->id, &flow);
-    if (begin > 0) /* a resumed run: its clocks continue */
+    if (begin > 0 && !fast_trainer_resumed(t)) /* clocks continue; those of a snapshot are there */
         FAST_TRY(fast_space_tick(space, begin));
+    FAST_TRY(fast__trainer_remember(t, 0, &begin, sizeof begin));
+    FAST_TRY(fast__trainer_remember(t, 1, seen, seen ? (size_t)t->state_count * sizeof *seen : 0));
+    FAST_TRY(fast__trainer_check_saved(t, begin >= 0 && begin <= t->step));
+    fast__trainer_cut_at(t, &t->step); /* a group is synchronous, whatever the slack */
     while (fast_trainer_next(t)) {
         FAST_TRY(read_group(t, space, t->step - begin, seen));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
@@ -180,10 +186,10 @@ fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c)
         err = open_group(t, c, &node, NULL, &space);
     if (!err)
         err = work(t, c, space, &node, seen, counts);
-    fast_space_close(space);
+    const fast_err last = fast_trainer_space_close(t, space);
     fast__vector_free(seen);
     fast__free(counts);
-    return err;
+    return err ? err : last;
 }
 
 /* Compute the mean of the gradients that arrived, with its weight, and their number; the next round
@@ -221,8 +227,10 @@ typedef struct ps_relay {
     ps_flow flow;       /* of its gradients to that space */
     ps_flows *flows;    /* of its members' gradients; or NULL */
     float *seen;        /* the state as it was read there; NULL: the model has none */
+    int64_t step;       /* of the group */
     int64_t pushed;     /* step of the last write */
     int64_t read;       /* step of the last read */
+    int64_t awaited;    /* the round that the proxy waits for; 0: it does not wait */
     bool pending;       /* it has gradients that were not written */
     ps_group group;     /* of its members */
     fast_space *space;  /* of its members */
@@ -274,6 +282,32 @@ static fast_err refresh(ps_relay *r, bool last)
     return FAST_OK;
 }
 
+/* Have snapshots include the proxy's memory besides its writer's, with its numbers from `step`
+ * to `read`. */
+static fast_err remember_relay(ps_relay *r)
+{
+    fast_trainer *t = r->t;
+
+    FAST_ASSERT(r->awaited == 0);
+    FAST_TRY(fast__trainer_remember(t, 12, &r->step, 3 * sizeof r->step));
+    FAST_TRY(fast__trainer_remember(t, 13, &r->rounds, sizeof r->rounds));
+    FAST_TRY(fast__trainer_remember_flags(t, 14, &r->pending, 1));
+    FAST_TRY(fast__trainer_remember(t, 15, r->sum, (size_t)t->count * sizeof(float)));
+    FAST_TRY(fast__trainer_remember(t, 24, r->seen, (size_t)t->state_count * sizeof(float)));
+    return fast__trainer_check_saved(
+        t, r->step >= 0 && r->step <= t->step_count && r->pushed >= 0 && r->pushed <= r->step &&
+               r->read >= 0 && r->read <= r->step && r->rounds >= 0 && r->rounds <= r->step);
+}
+
+/* Return whether the proxy waits for gradients that have not all arrived. */
+static bool is_idle(const void *ctx)
+{
+    const ps_relay *r = ctx;
+
+    FAST_ASSERT(r->awaited >= 0);
+    return r->awaited > 0 && !fast__space_reached(r->space, r->awaited);
+}
+
 /* One round: write the group's mean or collect it, read the model or apply the mean to w. */
 static fast_err relay(ps_relay *r)
 {
@@ -306,16 +340,23 @@ static fast_err serve_group(ps_relay *r)
     int empty = 0;
 
     FAST_ASSERT(r->group.size > 0);
+    if (!r->up)
+        r->step = r->wr.step;
+    FAST_TRY(remember_relay(r));
+    t->step = r->step;
+    fast__trainer_cut_idle(t, is_idle, r);
     while (empty < 2) {
         fast_space_read read = { .clock_min = t->step + 1 };
         int64_t used;
 
         fast_actor_at(t->actor, t->step, "a group's gradients");
+        r->awaited = read.clock_min;
         FAST_TRY(fast_space_get(r->space, GROUP_CONTRIBUTIONS, r->counts, &read, FAST_SOON));
+        r->awaited = 0;
         FAST_TRY(take_round(t, &r->group, &used));
         /* The clock passes every member that is down, so that a round never waits for it. */
         empty = used > 0 ? 0 : empty + 1;
-        r->wr.step = t->step = read.clock;
+        r->step = r->wr.step = t->step = read.clock;
         if (used == 0)
             continue;
         FAST_TRY(relay(r));
@@ -402,13 +443,13 @@ fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy)
         err = open_group(t, c, &node, &r.group, &r.space);
     if (!err)
         err = serve_group(&r);
-    fast_space_close(r.space);
+    const fast_err closed = fast_trainer_space_close(t, r.space);
     fast__ps_flows_close(r.flows);
-    fast_space_close(r.up);
+    const fast_err above = r.up ? fast_trainer_space_close(t, r.up) : FAST_OK;
     const fast_err last = fast__ps_writer_close(&r.wr);
     group_fini(&r.group);
     fast__vector_free(r.sum);
     fast__vector_free(r.seen);
     fast__free(r.counts);
-    return err ? err : last;
+    return err ? err : closed ? closed : above ? above : last;
 }

@@ -13,8 +13,8 @@
  *
  *     weight = its workers / workers of all members of the round above, times their number
  */
+#include "strategy/ps_tree.h"
 #include "base/err.h"
-#include "strategy/ps.h"
 
 int64_t fast__ps_width(const ps_config *c, int64_t workers, int64_t level)
 {

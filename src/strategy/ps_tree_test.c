@@ -6,7 +6,7 @@
  * hashes, losses and contributions; the shape of trees by hand.
  */
 #include "small_run.h"
-#include "strategy/ps.h"
+#include "strategy/ps_tree.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -16,7 +16,7 @@
  */
 #include "base/memory.h"
 #include "space/space.h"
-#include "strategy/ps.h"
+#include "strategy/ps_tree.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"
 
@@ -37,15 +37,25 @@ static fast_err add(ps_writer *wr, int64_t tensor, const float *x)
 
 /* Pieces. */
 
+/* Return the vector that the servers get pieces of. */
+static const float *sent_vector(const ps_writer *wr)
+{
+    const ps_hybrid *h = &wr->layers.hybrid;
+
+    FAST_ASSERT(h->count == 0 || h->g);
+    return h->count > 0 ? h->g : wr->g;
+}
+
 /* Send the waiting range to every copy. Called in reports, which return no error: it is stored. */
 static void send_piece(ps_writer *wr)
 {
     ps_pieces *p = &wr->pieces;
+    const float *x = sent_vector(wr);
 
     FAST_ASSERT(p->low <= p->high);
     for (int64_t i = 0; i < wr->copies.count && !p->err && p->low < p->high; i++)
         if (wr->copies.spaces[i])
-            p->err = fast_space_add_piece(wr->copies.spaces[i], wr->g, p->low, p->high - p->low);
+            p->err = fast_space_add_piece(wr->copies.spaces[i], x, p->low, p->high - p->low);
     if (p->err)
         snprintf(p->why, sizeof p->why, "%s", fast_error_detail());
     p->low = p->high = 0;
@@ -56,9 +66,14 @@ static void report_range(void *ctx, int64_t offset, int64_t count)
 {
     ps_writer *wr = ctx;
     ps_pieces *p = &wr->pieces;
+    const bool factors = fast__ps_hybrid_report(wr, &offset, count, &p->err);
     const bool below = offset + count == p->low, above = offset == p->high;
 
     FAST_ASSERT(count >= 0);
+    if (p->err && p->why[0] == 0)
+        snprintf(p->why, sizeof p->why, "%s", fast_error_detail());
+    if (factors)
+        return;
     if (p->low != p->high && !below && !above)
         send_piece(wr);
     if (p->low == p->high) {
@@ -82,14 +97,15 @@ static fast_err start_read(ps_writer *wr, const fast_space_read *condition)
     fast_trainer *t = wr->t;
     fast_space_read read = *condition;
 
-    FAST_ASSERT(!wr->arriving);
+    FAST_ASSERT(!wr->visit.arriving);
+    FAST_TRY(fast__ps_order(wr));
     fast_actor_at(t->actor, wr->step, "weights");
     if (wr->state_read) {
         FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.state, t->s, &read));
         fast__vector_copy(t->state_count, t->s, wr->state_read);
     }
     FAST_TRY(fast__space_get_start(wr->copies.spaces[0], t->w, condition, FAST_SOON));
-    wr->arriving = true;
+    wr->visit.arriving = true;
     return FAST_OK;
 }
 
@@ -98,7 +114,7 @@ static fast_err need_range(void *ctx, int64_t offset, int64_t count)
 {
     const ps_writer *wr = ctx;
 
-    FAST_ASSERT(wr->arriving);
+    FAST_ASSERT(wr->visit.arriving);
     return fast__space_get_need(wr->copies.spaces[0], offset, count);
 }
 
@@ -108,9 +124,9 @@ fast_err fast__ps_arrive(void *writer)
     fast_space_read read;
 
     FAST_ASSERT(wr->t != NULL);
-    if (!wr->arriving)
+    if (!wr->visit.arriving)
         return FAST_OK;
-    wr->arriving = false;
+    wr->visit.arriving = false;
     FAST_TRY(fast__space_get_end(wr->copies.spaces[0], &read));
     wr->version = read.version;
     wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
@@ -139,9 +155,9 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     fast_trainer *t = wr->t;
     fast_space_read read = *condition;
 
-    FAST_ASSERT(!wr->arriving);
+    FAST_ASSERT(!wr->visit.arriving);
     fast_actor_at(t->actor, wr->step, "weights");
-    if (wr->fetched)
+    if (wr->visit.fetched)
         read.version = wr->version;
     else
         FAST_TRY(fast__ps_get_or_send(wr, &read));
@@ -153,11 +169,13 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     }
     if (!condition->full_values)
         fast__ps_add_own(wr);
-    wr->fetched = false;
+    fast__ps_hybrid_unpack(wr);
+    wr->visit.fetched = false;
     /* The other copies must count this version as read too: staleness is relative to it. */
     FAST_TRY(fast__ps_copies_follow(&wr->copies, wr->c->slack == 0, condition));
     wr->version = read.version;
-    wr->too_few = condition->either && read.version < condition->version_min;
+    wr->losses.too_few = condition->either && read.version < condition->version_min;
+    wr->cached = wr->c->cache_age > 0 ? read.clock : -1;
     wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
     if (wr->base)
         fast__vector_copy(t->count, t->w, wr->base);
@@ -176,11 +194,14 @@ fast_err fast__ps_read(ps_writer *wr, bool last)
 
     FAST_ASSERT(condition.clock_min <= wr->step || fast__ps_has_spare(wr->c));
     condition.full_values = last;
-    wr->fetched = wr->fetched && !last;
-    if (wr->too_few && !last) /* a crashed worker has to restart */
+    wr->visit.fetched = wr->visit.fetched && !last;
+    if (wr->losses.too_few && !last) /* a crashed worker has to restart */
         condition = (fast_space_read){ .version_min = condition.version_min };
-    FAST_TRY(wr->c->priority && !last ? start_read(wr, &condition)
-                                      : fast__ps_read_model(wr, &condition));
+    const int64_t begin = fast_now(wr->t->actor);
+    FAST_TRY(!last && fast__ps_reads_slices(wr) ? start_read(wr, &condition)
+                                                : fast__ps_read_model(wr, &condition));
+    if (!wr->visit.arriving)
+        fast__ps_time_read(wr, begin);
     if (wr->model_step)
         *wr->model_step = wr->step + 1;
     return FAST_OK;
@@ -203,12 +224,17 @@ fast_err fast__ps_gradient(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
 
+    const int64_t begin = fast_now(t->actor);
+    const bool waits = wr->visit.arriving;
+
     FAST_ASSERT(wr->g == t->g);
     /* With `priority` each layer's forward pass waits for its weights; with `overlap` each layer's
      * gradient is sent when its backward pass ends. */
-    FAST_TRY(fast_trainer_gradient_when(t, wr->arriving ? need_range : NULL,
+    FAST_TRY(fast_trainer_gradient_when(t, wr->visit.arriving ? need_range : NULL,
                                         wr->pieces.on ? report_range : NULL, wr));
     FAST_TRY(fast__ps_arrive(wr));
+    if (!waits)
+        fast__ps_time_gradient(wr, begin);
     wr->step = t->step;
     fast__ps_collect(wr);
     if (wr->base)
@@ -244,9 +270,9 @@ static fast_err write_model(ps_writer *wr, const float *x)
     fast_trainer *t = wr->t;
     ps_pieces *p = &wr->pieces;
 
-    FAST_ASSERT(!wr->fused || wr->copies.count == 1);
-    wr->fetched = wr->fused && t->step % wr->c->fetch == 0 && t->step < t->step_count;
-    if (wr->fetched)
+    FAST_ASSERT(!wr->visit.fused || wr->copies.count == 1);
+    wr->visit.fetched = wr->visit.fused && t->step % wr->c->fetch == 0 && t->step < t->step_count;
+    if (wr->visit.fetched)
         return fast__space_add_get(wr->copies.spaces[0], x, t->w, &wr->version, FAST_SOON);
     if (wr->layers.count > 0)
         return fast__ps_copies_write(
@@ -257,7 +283,8 @@ static fast_err write_model(ps_writer *wr, const float *x)
     send_piece(wr);
     if (p->err)
         return fast__fail(p->err, "%s", p->why);
-    return fast__ps_copies_write(&wr->copies, &(ps_operation){ .kind = PS_WRITE_END, .x = wr->g });
+    return fast__ps_copies_write(&wr->copies,
+                                 &(ps_operation){ .kind = PS_WRITE_END, .x = sent_vector(wr) });
 }
 
 /* Add this writer's change of the state; each writer's counts 1/P. */
@@ -278,7 +305,7 @@ fast_err fast__ps_push(ps_writer *wr)
     fast_trainer *t = wr->t;
     const float *x = wr->base ? difference(wr) : wr->sum ? wr->sum : wr->g;
 
-    FAST_ASSERT(!wr->arriving);
+    FAST_ASSERT(!wr->visit.arriving);
     fast_actor_at(t->actor, wr->step, wr->base ? "difference" : "gradient");
     /* Elements that the codec held back may be sent now; those that still wait are subtracted after
      * the write. */
@@ -365,9 +392,9 @@ static fast_err writer_init(ps_writer *wr)
     if (c->slack > 0 && c->push == 1 && fast__space_defers(wr->copies.spaces[0]))
         wr->hold.rounds = (c->slack + 1) / 2;
     /* One visit for a write and the next read is possible where no read waits for other writers. */
-    wr->fused = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
-                c->epochs == 1 && !c->priority && !wr->pieces.on && wr->layers.count == 0 &&
-                fast__space_is_local(wr->copies.spaces[0]);
+    wr->visit.fused = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
+                      c->epochs == 1 && !c->priority && !wr->pieces.on && wr->layers.count == 0 &&
+                      fast__space_is_local(wr->copies.spaces[0]);
     if (c->redundant > 1)
         FAST_TRY(fast__alloc("contributions", wr->writer_count, sizeof *wr->copies.counts,
                              &wr->copies.counts));
@@ -377,22 +404,68 @@ static fast_err writer_init(ps_writer *wr)
     return FAST_OK;
 }
 
-/* Have snapshots include the writer's memory, with its numbers from `step` to `version`. */
+/* Have snapshots include the writes that values may lack: each with its place among the requests to
+ * every owner, which the space counts on. Values that arrived and were not read yet are the
+ * space's own. */
+static fast_err remember_recent(ps_writer *wr)
+{
+    enum { FIRST = 16 };
+    ps_recent *r = &wr->recent;
+    const size_t row = (size_t)r->shards * sizeof *r->sent;
+
+    FAST_ASSERT(r->room >= 0);
+    if (r->room == 0)
+        return FAST_OK;
+    FAST_TRY(fast__trainer_remember(wr->t, 9, &r->count, sizeof r->count));
+    FAST_TRY(fast__trainer_remember(wr->t, 10, r->sent, (size_t)r->room * row));
+    FAST_TRY(fast__trainer_remember(wr->t, 11, r->dropped, row));
+    for (int64_t i = 0; i < r->room; i++)
+        FAST_TRY(fast__trainer_remember(wr->t, FIRST + i, r->x[i],
+                                        (size_t)wr->t->count * sizeof(float)));
+    return fast__trainer_check_saved(wr->t, r->count >= 0 && r->count < INT64_MAX);
+}
+
+/* Have snapshots include the writer's memory, with its numbers from `step` to `cached`. The step
+ * of a proxy is that of its group. */
 static fast_err remember(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
     const size_t size = (size_t)t->count * sizeof(float);
+    const int64_t batch = fast__ps_batch(wr->c, wr->writer_count);
 
-    FAST_ASSERT(!wr->arriving);
-    FAST_TRY(fast__trainer_remember(t, 0, &wr->step, 4 * sizeof wr->step));
-    FAST_TRY(fast__trainer_remember(t, 1, &wr->written, sizeof wr->written));
-    FAST_TRY(fast__trainer_remember(t, 2, &wr->fetched, sizeof wr->fetched));
+    FAST_ASSERT(!wr->visit.arriving);
+    FAST_TRY(fast__trainer_remember(t, 0, &wr->step, 5 * sizeof wr->step));
+    FAST_TRY(fast__trainer_remember_flags(t, 1, &wr->written, 1));
+    FAST_TRY(fast__trainer_remember_flags(t, 2, &wr->visit.fetched, 1));
     FAST_TRY(fast__trainer_remember(t, 3, wr->sum, size));
     FAST_TRY(fast__trainer_remember(t, 4, wr->base, size));
     FAST_TRY(fast__trainer_remember(t, 5, wr->state_read, (size_t)t->state_count * sizeof(float)));
-    return fast__trainer_check_saved(t, wr->step == t->step && wr->pushed >= 0 &&
-                                            wr->pushed <= wr->step && wr->round >= 0 &&
-                                            wr->version >= 0);
+    FAST_TRY(fast__trainer_remember(t, 6, wr->unseen, size));
+    FAST_TRY(fast__trainer_remember(t, 7, &wr->hold.complete, sizeof wr->hold.complete));
+    FAST_TRY(fast__trainer_remember_flags(t, 8, &wr->losses.too_few, 1));
+    FAST_TRY(remember_recent(wr));
+    return fast__trainer_check_saved(
+        t, (wr->c->proxies > 0 ? wr->step <= t->step_count : wr->step == t->step) &&
+               wr->pushed >= 0 && wr->pushed <= wr->step && wr->round >= 0 &&
+               wr->version <= INT64_MAX / 4 && wr->round <= wr->version / batch &&
+               wr->hold.complete >= 0 && wr->hold.complete <= wr->step && wr->cached >= -1);
+}
+
+/* Say how snapshots find the moment at which nobody waits for this worker. With backup workers that
+ * is a round: a worker that has written its gradient of a round has done its part in all rounds up
+ * to it, whichever steps it has taken itself. With a value bound another worker may wait until this
+ * one has read. */
+static void join_cuts(ps_writer *wr)
+{
+    fast_trainer *t = wr->t;
+
+    FAST_ASSERT(wr->writer_count > 0);
+    if (wr->c->proxies > 0) /* a proxy is a server: its workers join */
+        return;
+    if (wr->c->backup > 0)
+        fast__trainer_cut_at(t, &wr->round);
+    if (wr->c->value > 0)
+        fast__trainer_cut_yield(t, fast__ps_yield, wr);
 }
 
 fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_writer *out)
@@ -401,12 +474,14 @@ fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_
     fast_err err;
 
     FAST_ASSERT(g != NULL);
-    *out = (ps_writer){ .t = t, .c = c, .g = g, .step = t->step, .pushed = t->step };
+    *out = (ps_writer){ .t = t, .c = c, .g = g, .step = t->step, .pushed = t->step, .cached = -1 };
     out->writer_count = fast__ps_writers(c, t, &ids);
     err = writer_init(out);
     if (!err)
         err = remember(out);
-    if (!err && t->step > 0 && !fast__ps_has_spare(c)) /* a resumed run: its clocks continue */
+    join_cuts(out);
+    /* A run that continues: so do its clocks. Those of a snapshot are there. */
+    if (!err && t->step > 0 && !fast__ps_has_spare(c) && !fast_trainer_resumed(t))
         err = fast__ps_end_step(out);
     if (err)
         (void)!fast__ps_writer_close(out); /* its state is of no use after a failure */

@@ -116,6 +116,7 @@ static fast_err load_values(fast_context *c, const fast_saved *saved, const fast
 typedef struct opening {
     fast_context *context;    /* of the actor that opens it */
     fast_opened_space *entry; /* in the context's list */
+    bool plain;               /* without codecs */
 } opening;
 
 /* An update at the owner. Its staleness is counted in updates of the model, if it is accepted. On
@@ -198,7 +199,7 @@ static fast_err list_matrices(const fast_layout *layout, fast_matrix **out, int6
     return FAST_OK;
 }
 
-/* Open it, through the codecs of the phase. */
+/* Open it, through the codecs of the phase unless its values are sent as they are. */
 static fast_err open_encoded(opening *o, const fast_space_options *options, fast_space **out)
 {
     fast_context *c = o->context;
@@ -212,7 +213,7 @@ static fast_err open_encoded(opening *o, const fast_space_options *options, fast
 
     FAST_ASSERT(o->entry != NULL);
     FAST_ASSERT(out != NULL);
-    if (!fast__codec_pair_encodes(pair))
+    if (o->plain || !fast__codec_pair_encodes(pair))
         return fast__space_open(c->trainer.actor, options, NULL, load_space, o, out);
     FAST_TRY(list_matrices(&c->options.model->params, &matrices, &encoded.matrix_count));
     encoded.matrices = matrices;
@@ -227,17 +228,19 @@ static fast_err open_encoded(opening *o, const fast_space_options *options, fast
     return err;
 }
 
-fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, fast_space **out)
+/* Open a space whose updates are counted, `plain` or through the codecs. */
+static fast_err open_counted(fast_trainer *t, bool plain, const fast_space_options *options,
+                             fast_space **out)
 {
     fast_context *c = fast__context_of(t);
     const fast_chain *up = c->codecs.pair.up;
-    opening o = { .context = c };
+    opening o = { .context = c, .plain = plain };
     fast_space_options counted = *options;
     fast_err err;
 
     FAST_ASSERT(options->name != NULL);
     FAST_ASSERT(out != NULL);
-    FAST_ASSERT(options->tensors[0].count == t->count ||
+    FAST_ASSERT(options->tensors[0].count == t->count || plain ||
                 !fast__codec_pair_encodes(&c->codecs.pair));
     FAST_ASSERT(options->aggregate >= 0);
     FAST_TRY(find(c, (int64_t)fast__hash(options->name, strlen(options->name), 0), &o.entry));
@@ -259,6 +262,19 @@ fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, 
     if (err)
         o.entry->space = NULL;
     return err;
+}
+
+fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, fast_space **out)
+{
+    FAST_ASSERT(t->actor != NULL);
+    return open_counted(t, false, options, out);
+}
+
+fast_err fast__trainer_space_plain(fast_trainer *t, const fast_space_options *options,
+                                   fast_space **out)
+{
+    FAST_ASSERT(t->actor != NULL);
+    return open_counted(t, true, options, out);
 }
 
 /* Make the records of a space that is about to be closed. */

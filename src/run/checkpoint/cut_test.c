@@ -5,7 +5,8 @@
  * each worker, with a learning rate of 1, and whose others depend on everything before. In sim
  * every copy of a checkpoint of a run is resumed, and ends with the run's bits. Of every snapshot,
  * on sim and threads, the counters are added up: no update is lost or doubled. With a number as
- * argument: at least as many snapshots in sim, at random moments.
+ * argument: at least as many snapshots in sim, at random moments; with a text after it: of the
+ * strategies whose options have that text.
  */
 #include "base/pack.h"
 #include "base/rng.h"
@@ -56,7 +57,7 @@ static const job jobs[] = {
     { "strategy=elastic:period=2", "seed=1", SUM_CENTRE },
     { "strategy=elastic:servers=2,period=3", "optimizer=momentum", SUM_NONE },
     { "strategy=elastic:servers=2", "codec=topk:ratio=0.3", SUM_NONE },
-    { "strategy=elastic_tree:up=2,down=1", "seed=1", SUM_NONE },
+    { "strategy=elastic_tree:up=2,down=1,slack=1", "seed=1", SUM_NONE },
     { "strategy=elastic_tree", "codec=topk:ratio=0.3", SUM_NONE },
     { "strategy=mpca:period=2", "optimizer=momentum", SUM_NONE },
     { "strategy=mpca", "codec=qsgd", SUM_NONE },
@@ -73,6 +74,7 @@ static const job jobs[] = {
     { "strategy=dogwild:chunk=16,rate=0.5", "optimizer=momentum", SUM_NONE },
     { "strategy=ps:slack=-1", "seed=1", SUM_SERVERS },
     { "strategy=ps:slack=2", "seed=3", SUM_SERVERS },
+    { "strategy=ps:slack=3,cache_age=2,servers=2", "seed=2", SUM_SERVERS },
     { "strategy=ps:slack=1,servers=3", "optimizer=adam", SUM_NONE },
     { "strategy=ps:slack=3,global=yes,servers=0", "seed=2", SUM_SERVERS },
     { "strategy=ps:slack=-1,fetch=3,push=2,servers=2", "optimizer=momentum", SUM_NONE },
@@ -82,6 +84,27 @@ static const job jobs[] = {
     { "strategy=ps:slack=-1,warm=0.1,staleness=inverse", "seed=1", SUM_NONE },
     { "strategy=ps:slack=2,servers=2", "codec=topk:ratio=0.3", SUM_NONE },
     { "strategy=ps:slack=-1,servers=2", "codec_down=qsgd", SUM_NONE },
+    { "strategy=ps:slack=2,eager=yes", "seed=1", SUM_SERVERS },
+    { "strategy=ps:slack=3,eager=yes,servers=2,push=2", "optimizer=momentum", SUM_NONE },
+    { "strategy=ps:slack=2,eager=yes,servers=2", "codec_down=qsgd", SUM_NONE },
+    { "strategy=ps:slack=0,eager=yes", "seed=2", SUM_NONE },
+    { "strategy=ps:slack=4,servers=2", "codec=budget:bytes=60", SUM_NONE },
+    { "strategy=ps:value=20", "seed=1", SUM_SERVERS },
+    { "strategy=ps:value=5,servers=3", "seed=2", SUM_SERVERS },
+    { "strategy=ps:value=3,weak=yes,fetch=2", "optimizer=momentum", SUM_NONE },
+    { "strategy=ps:slack=0,backup=1", "seed=1", SUM_NONE },
+    { "strategy=ps:slack=0,backup=2,servers=2,epochs=0.8", "optimizer=momentum", SUM_NONE },
+    { "strategy=ps:slack=0,replicas=1", "seed=1", SUM_NONE },
+    { "strategy=ps:slack=-1,replicas=2,servers=2", "seed=1", SUM_NONE },
+    { "strategy=ps:slack=2,replicas=1", "optimizer=adam", SUM_NONE },
+    { "strategy=ps:slack=0,proxies=2", "seed=1", SUM_NONE },
+    { "strategy=ps:slack=-1,proxies=2,servers=2", "seed=2", SUM_NONE },
+    { "strategy=ps:slack=2,proxies=4", "optimizer=momentum", SUM_NONE },
+    { "strategy=ps:slack=1,proxies=2", "codec=significance", SUM_NONE },
+    { "strategy=ps:slack=0,proxies=2,levels=2", "optimizer=momentum", SUM_NONE },
+    { "strategy=ps:slack=-1,proxies=2,fetch=2,push=2", "optimizer=sgd", SUM_NONE },
+    { "strategy=ps:slack=1,replicas=1,chain=yes", "optimizer=sgd", SUM_NONE },
+    { "strategy=ps:slack=-1,cache=yes", "codec=significance", SUM_NONE },
 };
 
 /* A gradient that counts, and that depends on the worker, the step and all earlier values. */
@@ -260,7 +283,8 @@ static uint64_t train(const job *j, const char *transport, int every, int64_t re
         fail_msg("%s %s: %s", j->strategy, j->more, fast_error_detail());
     if (v->wrong[0])
         fail_msg("%s %s: in a snapshot %s", j->strategy, j->more, v->wrong);
-    if (v->cancel == 0)
+    /* Late workers leave steps out where others make the rounds without them. */
+    if (v->cancel == 0 && !strstr(j->strategy, "backup") && !strstr(j->strategy, "federated"))
         assert_int_equal(fast_run_result(v->run)->steps, STEPS);
     const uint64_t hash = fast_run_result(v->run)->params_hash;
     fast_run_close(v->run);
@@ -295,11 +319,13 @@ static int64_t wanted = 500;
 enum { LONGEST = 6 };
 #endif
 
+static const char *only = ""; /* jobs are those whose strategy has this text */
+
 static void a_resumed_run_has_the_same_bits(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++)
-        for (int every = 3; every <= LONGEST; every++)
+        for (int every = 3; every <= LONGEST && strstr(jobs[i].strategy, only); every++)
             (void)resume_all(&jobs[i], every);
 }
 
@@ -318,6 +344,9 @@ static void no_update_is_lost_or_doubled(void **state)
         watcher whole = { .copies = true }, resumed = { 0 };
         const int every = 1 + (int)fast__rng_below(&rng, 7);
         char seed[32];
+
+        if (!strstr(j.strategy, only))
+            continue;
 
         snprintf(seed, sizeof seed, "seed=%zu", i);
         if (strncmp(j.more, "seed=", 5) == 0)
@@ -340,6 +369,8 @@ static void snapshots_on_threads_add_up(void **state)
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
         watcher whole = { .copies = true }, resumed = { 0 }, canceled = { .cancel = 2 };
 
+        if (!strstr(jobs[i].strategy, only))
+            continue;
         (void)train(&jobs[i], "transport=threads", 4, -1, &whole);
         if (whole.inside > 0) /* a worker may have come to its end before */
             (void)train(&jobs[i], "transport=threads", 4, 0, &resumed);
@@ -354,6 +385,8 @@ static void transports_change(void **state)
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
         watcher first = { .copies = true }, second = { .copies = true }, third = { 0 };
 
+        if (!strstr(jobs[i].strategy, only))
+            continue;
         (void)train(&jobs[i], "transport=sim", 4, -1, &first);
         assert_true(first.inside > 0);
         (void)train(&jobs[i], "transport=threads", 4, 0, &second);
@@ -465,6 +498,8 @@ int main(int argc, char **argv)
 
     if (argc > 1)
         wanted = strtoll(argv[1], NULL, 10);
+    if (argc > 2)
+        only = argv[2];
     if (!mkdtemp(folder) && !mkdtemp(strcpy(folder, "cut_test.XXXXXX")))
         return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

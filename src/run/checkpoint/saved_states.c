@@ -177,7 +177,8 @@ static void save_actor(const fast_team_actor *self, fast_saved_extent extent, fa
 fast_err fast__saved_states_pack(fast_team *team, int64_t i, int64_t step)
 {
     fast_saved *saved = &team->saved.states[i];
-    const bool cut = part_at(team, step) == FAST_SAVE_ALL && team->cut.open;
+    /* A cut that was open when the programs ended was given up. */
+    const bool cut = part_at(team, step) == FAST_SAVE_ALL && team->cut.open && team->place.world;
     const fast_saved_extent part = cut ? FAST_SAVE_CUT : part_at(team, step);
     fast_pack pack = { 0 };
 
