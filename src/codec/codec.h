@@ -220,9 +220,21 @@ void fast__coder_free(fast_coder *coder); /* NULL is allowed */
 /* Return the bytes that one vector takes at most. */
 size_t fast__coder_bound(const fast_coder *coder);
 
+/* How urgent an encoding is, for selections. */
+typedef struct fast_coder_pace {
+    bool due;             /* elements that have waited must be sent */
+    bool all;             /* all elements must be sent */
+    bool timed;           /* the times are known */
+    double now_s;         /* the sender's time at the last encoding */
+    double elapsed_s;     /* since the encoding before to the same receiver */
+    const float *weights; /* [count] that the range changes; NULL: by the coder's model */
+} fast_coder_pace;
+
 /* Before an encoding: tell selections whether elements that have waited are due, and the sender's
  * time. */
 void fast__coder_set_due(fast_coder *coder, bool due, double now_s);
+/* The same, and more, for the next encodings; `weights` are borrowed until it is set again. */
+void fast__coder_set_pace(fast_coder *coder, const fast_coder_pace *pace);
 /* Encode by these scales, one for each block, from now on; borrowed. NULL: by the codec's own. */
 void fast__coder_share(fast_coder *coder, const float *scales);
 /* Encode x, the range, at a step: the bytes written. Neither allocates nor fails. */

@@ -67,6 +67,7 @@ static const char *const variants[] = {
     "randk:ratio=0.7,unbiased=yes",
     "threshold:tau=0.001",
     "threshold:tau=1",
+    "threshold:tau=0.01,pack=bits",
     "dgc:ratio=0.02",
     "dgc:clip=0.1,warmup=0,ratio=0.02",
     "dgc:momentum=0,value=fp16,warmup=0,ratio=0.1",

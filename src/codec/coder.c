@@ -36,14 +36,6 @@
 #include <math.h>
 #include <string.h>
 
-/* How urgent an encoding is, for selections. */
-typedef struct coder_pace {
-    bool due;         /* elements that have waited must be sent */
-    bool timed;       /* the sender's time is known */
-    double now_s;     /* the sender's time at the last encoding */
-    double elapsed_s; /* since the encoding before */
-} coder_pace;
-
 struct fast_coder {
     const fast_chain *chain; /* borrowed */
     unsigned traits;         /* of the chain */
@@ -70,7 +62,7 @@ struct fast_coder {
     int64_t whole;           /* elements of the whole vector */
     fast_codec_model_fn *look; /* at the model that the vectors change; NULL: not known */
     void *look_ctx;            /* argument of look */
-    coder_pace pace;           /* how urgent the next encoding is */
+    fast_coder_pace pace;      /* how urgent the next encoding is */
 };
 
 /* Memory of one call, mapped for the codec. */
@@ -81,7 +73,9 @@ typedef struct coder_access {
     float *elements;        /* [count], mapped */
     float *state;           /* the whole state, mapped; NULL: not needed */
     fast_codec_model model; /* that the vector changes, as its sender knows it; w is mapped */
-    const float *w;         /* [whole] address of model.w before; NULL: not known */
+    const float *w;         /* address of model.w before; NULL: not known */
+    int64_t w_from;         /* first element of the range in w */
+    int64_t w_count;        /* elements of w */
 } coder_access;
 
 /* The lesser of two counts. */
@@ -298,7 +292,7 @@ static coder_access map_blocks(const fast_coder *c, int64_t first, int64_t count
 static void unmap(const fast_coder *c, const coder_access *a, fast_access access)
 {
     if (a->w)
-        fast__unmap(a->w, c->whole, FAST_ACCESS_READ);
+        fast__unmap(a->w, a->w_count, FAST_ACCESS_READ);
     if (a->state)
         fast__unmap(c->state, c->state_count, FAST_ACCESS_UPDATE);
     fast__unmap(a->part, a->count, access);
@@ -318,6 +312,9 @@ static fast_codec_model model_of(const fast_coder *c)
     if (c->look && (c->chain->select_count > 0 || (c->traits & FAST_CODEC_LOSS)))
         c->look(c->look_ctx, &model);
     model.due = c->pace.due;
+    model.last = model.last || c->pace.all;
+    if (c->pace.weights)
+        model.w = c->pace.weights;
     model.elapsed_s = c->pace.timed ? c->pace.elapsed_s : -1;
     return model;
 }
@@ -325,8 +322,15 @@ static fast_codec_model model_of(const fast_coder *c)
 void fast__coder_set_due(fast_coder *c, bool due, double now_s)
 {
     const double last_s = c->pace.now_s;
+    const double elapsed_s = last_s > 0 && now_s > last_s ? now_s - last_s : 0;
 
-    c->pace = (coder_pace){ due, true, now_s, last_s > 0 && now_s > last_s ? now_s - last_s : 0 };
+    c->pace =
+        (fast_coder_pace){ .due = due, .timed = true, .now_s = now_s, .elapsed_s = elapsed_s };
+}
+
+void fast__coder_set_pace(fast_coder *c, const fast_coder_pace *pace)
+{
+    c->pace = *pace;
 }
 
 double *fast__coder_last_s(fast_coder *c)
@@ -345,8 +349,10 @@ static void map_model(const fast_coder *c, coder_access *a)
 {
     a->model = model_of(c);
     a->w = a->model.w;
+    a->w_from = c->pace.weights ? 0 : c->offset;
+    a->w_count = c->pace.weights ? c->count : c->whole;
     if (a->w)
-        a->model.w = fast__map(a->w, c->whole, FAST_ACCESS_READ);
+        a->model.w = fast__map(a->w, a->w_count, FAST_ACCESS_READ);
 }
 
 /* The arguments of the codec for block i. */
@@ -370,7 +376,7 @@ static fast_encoding encoding_of(fast_coder *c, int64_t i, int64_t step, double 
                             .workers = c->workers,
                             .shared = c->shared ? c->shared[i] : 0,
                             .fraction = (double)p->block.count / (double)c->whole,
-                            .w = a->model.w ? a->model.w + c->offset + p->at : NULL,
+                            .w = a->model.w ? a->model.w + a->w_from + p->at : NULL,
                             .model = &a->model };
 }
 

@@ -67,10 +67,11 @@ fast_err fast__codec_check(const fast_run *run)
 {
     const fast_coded_options options = options_of(run, NULL, 0);
 
-    if (run->codecs.down && (fast__chain_traits(run->codecs.down) & FAST_CODEC_MODEL))
+    if (run->codecs.down && (fast__chain_traits(run->codecs.down) & FAST_CODEC_MODEL) &&
+        !(fast__chain_traits(run->codecs.down) & FAST_CODEC_DEFERS))
         return fast__fail(FAST_EINVAL,
                           "codec_down=%s compares changes with the weights that they change, which "
-                          "the sender of answers does not know; take topk, or skip",
+                          "the sender of answers does not know; take budget, topk, or skip",
                           fast__chain_text(run->codecs.down));
     if (run->codecs.down && (fast__chain_traits(run->codecs.down) & FAST_CODEC_LOSS))
         return fast__fail(FAST_EINVAL,
@@ -293,6 +294,12 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
                           "feedback=ef21 is for sums over all workers, which strategy %s does not "
                           "make; use allreduce, or feedback=yes",
                           strategy->name);
+    if ((fast__chain_traits(run->codecs.down) & FAST_CODEC_DEFERS) &&
+        (!answers || strcmp(answers, "weights") != 0))
+        return fast__fail(FAST_EINVAL,
+                          "codec_down=%s has a budget for weights that are answers, and strategy "
+                          "%s has none; leave it out, or take topk",
+                          fast__chain_text(run->codecs.down), strategy->name);
     FAST_TRY(check_momentum(run, strategy, what));
     FAST_TRY(check_rule(run, strategy, what));
     FAST_TRY(check_votes(run, strategy, what));

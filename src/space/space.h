@@ -112,6 +112,14 @@ fast_err fast__space_agree(fast_space *space, fast_group *group, const float *x)
 bool fast__space_has_pushed(const fast_space *space, const fast_space_read *read);
 /* Return true if remote owners have acknowledged all updates of this actor. */
 bool fast__space_is_idle(const fast_space *space);
+/* Return true if owners hold back elements of the first tensor that they send: codec_down has a
+ * budget. Then a get brings all elements only where its conditions demand it. */
+bool fast__space_limits(const fast_space *space);
+/* Have a function called, in this actor's waits, when an owner has sent a part of its range:
+ * `changed`, of that range, is not 0 where new values arrived, which hold the first `held` updates
+ * and ticks of this actor. It must not wait. */
+typedef void fast_space_arrival_fn(void *ctx, int64_t owner, int64_t held, const float *changed);
+void fast__space_on_arrival(fast_space *space, fast_space_arrival_fn *arrival, void *ctx);
 /* At an owner: return whether every writer has finished `clock` rounds. */
 bool fast__space_reached(fast_space *space, int64_t clock);
 /* Count in `figures`, which is lent, what the space's codecs do. */

@@ -10,12 +10,13 @@
  *   CLOCKS   in a snapshot: this actor's clock, then the versions that it last read, by owner and
  *            tensor, all int64
  *   VERSIONS in a snapshot: of the tensors at an owner, int64
- *   REQUESTS in a snapshot, of a remote owner: updates and ticks sent to it, and those that the
- *            values last read hold
+ *   REQUESTS in a snapshot, of a remote owner: updates and ticks sent to it, those that the values
+ *            last read hold, and those that all held values have where differences are read
  *   PUSHED   in a snapshot: values that a remote eager owner sent unasked: the receiver's updates
  *            that they hold, their version and clock, then the encoded values
  *   CALLERS  in a snapshot, of an owner: the clock at which it last sent values unasked, then for
- *            each actor whether it is sent any, and its updates
+ *            each actor whether it is sent any, its updates, and the version and clock that all
+ *            elements have which it was sent
  *   COPIED   in a snapshot, of a tensor at an owner: the version of its copy for readers
  *
  * Versions and clocks start anew, unless it is a snapshot of programs in mid-run. Where both ends
@@ -31,8 +32,8 @@
  * updates and ticks, version 12, clock 3:
  *
  *     CLOCKS 0     3 | 12 0 | 11 0         its clock, then versions by owner and tensor
- *     REQUESTS 0   7 7                     the first server's values hold all of them
- *     REQUESTS 1   7 5
+ *     REQUESTS 0   7 7 0                   the first server's values hold all of them
+ *     REQUESTS 1   7 5 0
  *     PUSHED 1     5 12 3 | values
  *
  * An owner's records may be made by another thread while no actor can complete a round: nothing
@@ -46,6 +47,7 @@
 
 enum { VALUES = 1, CODER, HELD, READER, CLOCKS, VERSIONS, REQUESTS, PUSHED, CALLERS, COPIED };
 enum { PUSHED_HELD, PUSHED_VERSION, PUSHED_CLOCK, PUSHED_WORDS }; /* int64 before its values */
+enum { CALLER_WORDS = 4 };                                        /* int64 for each actor */
 static const int64_t COUNT_MAX = INT64_MAX / 4; /* of requests: no sum overflows */
 
 /* Words that precede the floats of a record. */
@@ -54,6 +56,7 @@ enum {
     WORD_WHOLE,    /* HELD, READER: 1 if values were ever received; CODER: elements are due */
     WORD_FRACTION, /* HELD, READER: bits of the fraction of a difference that was sent; CODER, of a
                       flow up in a snapshot: bits of the time of its last vector */
+    WORD_TIME,     /* READER: bits of the time of the last message to it */
     WORDS
 };
 
@@ -94,6 +97,7 @@ static void put_shadow(fast_pack *pack, int64_t kind, int64_t number, const fast
     int64_t words[WORDS] = { [WORD_A] = shadow->number, [WORD_WHOLE] = shadow->whole };
 
     memcpy(&words[WORD_FRACTION], &shadow->sent, sizeof shadow->sent);
+    memcpy(&words[WORD_TIME], &shadow->now_s, sizeof shadow->now_s);
     put(pack, kind, number, words, shadow->values, fast__shadows_floats(shadows));
 }
 
@@ -131,8 +135,8 @@ static void put_requests(const fast_space *space, fast_pack *pack)
         const fast_msg *msg = o->pushed;
 
         if (!o->store.head)
-            fast__pack_put(pack, REQUESTS, i, (const int64_t[2]){ o->sent, o->seen },
-                           2 * sizeof(int64_t));
+            fast__pack_put(pack, REQUESTS, i, (const int64_t[3]){ o->sent, o->seen, o->complete },
+                           3 * sizeof(int64_t));
         if (!msg || msg->part_count != 1)
             continue;
         const int64_t words[PUSHED_WORDS] = {
@@ -155,7 +159,7 @@ static void put_callers(const fast_space *space, fast_pack *pack)
 {
     const fast_space_service *s = space->owned.service;
     const int64_t actors = fast_actor_count(space->actor);
-    const size_t size = (size_t)(1 + 2 * actors) * sizeof(int64_t);
+    const size_t size = (size_t)(1 + CALLER_WORDS * actors) * sizeof(int64_t);
 
     FAST_ASSERT(space->map.me >= 0);
     uint8_t *at = fast__pack_add(pack, CALLERS, 0, size);
@@ -163,10 +167,14 @@ static void put_callers(const fast_space *space, fast_pack *pack)
         return;
     memcpy(at, &(int64_t){ s ? s->pushed : 0 }, sizeof(int64_t));
     for (int64_t i = 0; i < actors; i++) {
-        const int64_t words[2] = { s && s->callers[i].reads,
-                                   atomic_load(&fast__space_own_store(space)->slots[i].updates) };
+        const int64_t words[CALLER_WORDS] = {
+            s && s->callers[i].reads,
+            atomic_load(&fast__space_own_store(space)->slots[i].updates),
+            s ? s->callers[i].held_version : 0,
+            s ? s->callers[i].held_clock : 0,
+        };
 
-        memcpy(at + (size_t)(1 + 2 * i) * sizeof(int64_t), words, sizeof words);
+        memcpy(at + (size_t)(1 + CALLER_WORDS * i) * sizeof(int64_t), words, sizeof words);
     }
 }
 
@@ -295,6 +303,9 @@ static fast_err take_shadow(const fast_space *space, const fast_shadows *shadows
     FAST_TRY(fast__shadow_reserve(shadows, shadow));
     fast__vector_copy(count, from, shadow->values);
     memcpy(&shadow->sent, &words[WORD_FRACTION], sizeof shadow->sent);
+    memcpy(&shadow->now_s, &words[WORD_TIME], sizeof shadow->now_s);
+    if (!(shadow->now_s >= 0 && shadow->now_s < 1e10))
+        return damaged(space, record);
     shadow->number = (uint32_t)words[WORD_A];
     shadow->whole = words[WORD_WHOLE] != 0;
     return FAST_OK;
@@ -350,18 +361,20 @@ static fast_err take_clocks(fast_space *space, const fast_pack_record *record)
 static fast_err take_requests(const fast_space *space, const fast_pack_record *record)
 {
     const int64_t i = record->number;
-    int64_t words[2];
+    int64_t words[3];
 
     FAST_ASSERT(record->kind == REQUESTS);
     if (i < 0 || i >= space->map.owner_count || record->size != sizeof words)
         return damaged(space, record);
     memcpy(words, record->data, sizeof words);
-    if (words[0] < 0 || words[0] > COUNT_MAX || words[1] > words[0] || words[1] < -COUNT_MAX)
+    if (words[0] < 0 || words[0] > COUNT_MAX || words[1] > words[0] || words[1] < -COUNT_MAX ||
+        words[2] > words[0] || words[2] < -COUNT_MAX)
         return damaged(space, record);
     fast_space_owner *o = &space->map.owners[i];
     if (!o->store.head) {
         o->sent = o->acked = o->base = words[0];
         o->seen = words[1];
+        o->complete = words[2];
     }
     return FAST_OK;
 }
@@ -408,23 +421,26 @@ static fast_err take_pushed(fast_space *space, const fast_pack_record *record)
 static fast_err take_callers(const fast_space *space, const fast_pack_record *record)
 {
     fast_space_service *s = space->owned.service;
-    const size_t pair = 2 * sizeof(int64_t), actors = record->size / pair;
+    const size_t each = CALLER_WORDS * sizeof(int64_t), actors = record->size / each;
     const uint8_t *at = record->data;
 
     FAST_ASSERT(record->kind == CALLERS);
-    if (space->map.me < 0 || record->size != sizeof(int64_t) + actors * pair)
+    if (space->map.me < 0 || record->size != sizeof(int64_t) + actors * each)
         return damaged(space, record);
     if (s)
         memcpy(&s->pushed, at, sizeof s->pushed);
     /* Actors that make batches are the last ones; another run may have more or fewer. */
     for (int64_t i = 0; i < (int64_t)actors && i < fast_actor_count(space->actor); i++) {
-        int64_t words[2];
+        int64_t words[CALLER_WORDS];
 
-        memcpy(words, at + (size_t)(1 + 2 * i) * sizeof(int64_t), sizeof words);
-        if (words[1] < 0 || words[1] > COUNT_MAX)
+        memcpy(words, at + (size_t)(1 + CALLER_WORDS * i) * sizeof(int64_t), sizeof words);
+        if (words[1] < 0 || words[1] > COUNT_MAX || words[2] < 0 || words[3] < 0)
             return damaged(space, record);
-        if (s)
+        if (s) {
             s->callers[i].reads = words[0] != 0;
+            s->callers[i].held_version = words[2];
+            s->callers[i].held_clock = words[3];
+        }
         atomic_store(&fast__space_own_store(space)->slots[i].updates, words[1]);
     }
     return FAST_OK;

@@ -36,6 +36,8 @@ struct fast_space_codec {
     fast_coder **coders[FAST_SPACE_WAYS];      /* [owner]; NULL where its range is empty */
     bool selects;                              /* adds are selected, and travel as floats, sparse */
     bool due;                                  /* elements that have waited are sent */
+    bool limits;                               /* answers hold elements back within a budget */
+    bool all;                                  /* the next answer holds none back */
     fast_shadows **shadows;      /* [owner]: how differences are read, NULL where the range
                                              is empty; NULL: values are read */
     fast_shadow *held;           /* [owner]: values that this reader holds */
@@ -168,6 +170,7 @@ static fast_err make_shadows(fast_space *space)
     const int64_t owners = space->map.owner_count;
     FAST_TRY(fast__alloc("shadows of a space", owners, sizeof *codec->shadows, &codec->shadows));
     FAST_TRY(fast__alloc("shadows of a space", owners, sizeof *codec->held, &codec->held));
+    codec->limits = (fast__chain_traits(codec->chains[FAST_SPACE_DOWN]) & FAST_CODEC_DEFERS) != 0;
     if (space->map.me < 0)
         return FAST_OK;
     codec->actors = fast_actor_count(space->actor);
@@ -346,6 +349,9 @@ static fast_err encode(fast_space *space, fast_space_way way, int64_t owner, fas
     if (way == FAST_SPACE_UP)
         fast__coder_set_due(codec->coders[way][owner], codec->due,
                             1e-9 * (double)fast__actor_time(space->actor));
+    if (shadow && codec->limits)
+        fast__shadow_set_pace(codec->shadows[owner], shadow, codec->all,
+                              1e-9 * (double)fast__actor_time(space->actor));
     if (shadow)
         FAST_TRY(fast__shadow_send(codec->shadows[owner], shadow, space->clocks.own, progress, x,
                                    out, size_out));
@@ -454,6 +460,24 @@ const fast_space_form fast__space_form_encoded = {
     .cost = encoded_cost,
 };
 
+bool fast__space_limits(const fast_space *space)
+{
+    FAST_ASSERT(space->map.owner_count > 0);
+    return space->codec && space->codec->limits;
+}
+
+void fast__space_send_all(fast_space *space, bool all)
+{
+    FAST_ASSERT(fast__space_limits(space));
+    space->codec->all = all;
+}
+
+bool fast__space_is_complete(const fast_space *space, int64_t reader)
+{
+    FAST_ASSERT(reader >= 0 && reader < fast_actor_count(space->actor));
+    return !fast__space_limits(space) || space->codec->readers[reader].complete;
+}
+
 /* The next answer to this reader brings all values. */
 void fast__space_forget(fast_space *space, int64_t id)
 {
@@ -543,6 +567,12 @@ bool fast__space_take(fast_space *space, int64_t owner, const void *in, size_t s
     return true;
 }
 
+const float *fast__space_changed_part(const fast_space *space, int64_t owner)
+{
+    FAST_ASSERT(space->codec && space->codec->shadows && space->codec->shadows[owner]);
+    return fast__shadows_decoded(space->codec->shadows[owner]);
+}
+
 /* The time of unpacking was measured there; here simulated time is charged. */
 fast_err fast__space_pay(fast_space *space, fast_space_way way, int64_t owner, size_t size)
 {
@@ -566,6 +596,8 @@ fast_err fast__space_recode(fast_space *space, fast_space_way way, int64_t owner
     size_t size;
     if (shadow)
         shadow->flow = (uint32_t)fast_actor_id(space->actor);
+    if (shadow && space->codec->limits) /* memory is no link: it has no budget */
+        space->codec->all = true;
     FAST_TRY(encode(space, way, owner, shadow, x, space->codec->bytes, &size));
     if (shadow) { /* this actor is both ends */
         *out = shadow->values;

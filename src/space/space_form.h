@@ -117,6 +117,13 @@ void fast__space_drop(fast_space *space, int64_t owner);
 /* At a reader, with differences: add what an owner sent to the held values, each message once and
  * in its order; false if it makes no sense. Charges nothing. */
 bool fast__space_take(fast_space *space, int64_t owner, const void *in, size_t size);
+/* At a reader, with differences: return where the owner's last message brought new values, elements
+ * that are not 0; NULL if it brought all. */
+const float *fast__space_changed_part(const fast_space *space, int64_t owner);
+/* At an owner whose answers have a budget: let the next answers hold no elements back, or some. */
+void fast__space_send_all(fast_space *space, bool all);
+/* At an owner: true if the last answer to a reader held nothing back. */
+bool fast__space_is_complete(const fast_space *space, int64_t reader);
 /* Charge for a decoding of `size` bytes to an owner's range. */
 fast_err fast__space_pay(fast_space *space, fast_space_way way, int64_t owner, size_t size);
 /* Encode and decode a local range, so that it has the bits that would arrive by a message; lent

@@ -150,7 +150,12 @@ static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_
         fast__space_forget(space, op->from);
     fast__space_order_free(&c->order);
     *c = (fast_space_caller){
-        .greeted = true, .unacked = c->unacked, .stage = c->stage, .reads = life == 0 && c->reads
+        .greeted = true,
+        .unacked = c->unacked,
+        .stage = c->stage,
+        .reads = life == 0 && c->reads,
+        .held_version = life == 0 ? c->held_version : 0,
+        .held_clock = life == 0 ? c->held_clock : 0,
     }; /* in a snapshot */
     atomic_store(&slot->clock, clock);
     atomic_store(&slot->member, 2 * ((uint32_t)life + 1));

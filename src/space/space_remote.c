@@ -150,7 +150,10 @@ static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg, in
     if (space->reader.peeks)
         return;
     *fast__space_at(space, space->clocks.read, owner, get->tensor) = version;
-    if (get->tensor == 0)
+    /* Of differences the newest held values are read, whatever message they came with. */
+    if (get->tensor == 0 && fast__space_differs(space, 0))
+        o->seen = o->complete;
+    else if (get->tensor == 0)
         o->seen = seen < o->sent ? seen : o->sent;
 }
 
@@ -237,6 +240,8 @@ fast_err fast__remote_get_start(fast_space *space, int64_t owner)
     if (!(get->flags & FAST_SPACE_WHOLE) && take_pushed(space, owner))
         return FAST_OK;
     FAST_TRY(fast__copies_excuse(space, owner, fast__remote_ask(space, owner)));
+    if (get->tensor == 0)
+        o->asked_after = o->sent;
     o->asked = get->id;
     o->received = 0;
     space->reader.missing++;
@@ -419,6 +424,27 @@ static fast_err take(fast_space *space, const fast_msg *msg)
     return answers[kind](space, owner, msg);
 }
 
+void fast__space_on_arrival(fast_space *space, fast_space_arrival_fn *arrival, void *ctx)
+{
+    FAST_ASSERT(space);
+    space->reader.arrival = arrival;
+    space->reader.arrival_ctx = ctx;
+}
+
+/* Note which of this actor's updates the held values have after a message from an owner. */
+static void note_held(fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    fast_space_owner *o = &space->map.owners[owner];
+    const int64_t id = msg->words[FAST_SPACE_W_A];
+    const int64_t held = id > 0 ? o->asked_after : id >= o->base - o->sent ? o->base - id : o->sent;
+    FAST_ASSERT(held <= o->sent);
+    if (msg->declared != FAST_SPACE_PARTIAL)
+        o->complete = held > o->complete ? held : o->complete;
+    else if (space->reader.arrival && fast__space_changed_part(space, owner))
+        space->reader.arrival(space->reader.arrival_ctx, owner, held,
+                              fast__space_changed_part(space, owner));
+}
+
 /* Add differences to the held values as they arrive, also where no get waits for them any more:
  * each is relative to the one before it. False if the message is to be dropped. */
 static bool follow_value(fast_space *space, const fast_msg *msg)
@@ -427,9 +453,12 @@ static bool follow_value(fast_space *space, const fast_msg *msg)
     if (w[FAST_SPACE_W_KIND] != FAST_SPACE_VALUE || msg->part_count == 0 ||
         !fast__space_differs(space, w[FAST_SPACE_W_TENSOR]))
         return true;
-    return owner >= 0 && owner < space->map.owner_count &&
-           space->map.owners[owner].id == msg->from && msg->part_count == 1 &&
-           fast__space_take(space, owner, fast_msg_data(msg, 0), msg->parts[0].size);
+    if (owner < 0 || owner >= space->map.owner_count || space->map.owners[owner].id != msg->from ||
+        msg->part_count != 1 ||
+        !fast__space_take(space, owner, fast_msg_data(msg, 0), msg->parts[0].size))
+        return false;
+    note_held(space, owner, msg);
+    return true;
 }
 
 /* Differences first: they count even if the answer itself is late. */

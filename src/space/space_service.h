@@ -20,6 +20,8 @@ typedef struct fast_space_caller {
     float *stage;           /* those floats, in a copy of the range; NULL: none ever arrived */
     fast_space_order order; /* of sliced answers to it */
     bool reads;             /* it has read tensor 0: an eager owner sends it new values */
+    int64_t held_version;   /* of tensor 0 that all elements have which it was sent */
+    int64_t held_clock;     /* of the space that they have */
 } fast_space_caller;
 
 /* The copy of a range that is sent to readers. */

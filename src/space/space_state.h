@@ -62,12 +62,14 @@ typedef enum fast_space_kind {
 /* Flags of an operation. The first four travel with a GET, as declared bytes: their number is the
  * sum of the flags. */
 enum {
-    FAST_SPACE_SIZES = 1,  /* GET: no values are wanted */
-    FAST_SPACE_WHOLE = 2,  /* GET: values, not differences to those that the reader holds */
-    FAST_SPACE_EITHER = 4, /* GET: the version or the clock suffices */
-    FAST_SPACE_SLICES = 8, /* GET: the answer comes in slices */
-    FAST_SPACE_ENDS = 16,  /* ADD: its values were sent in pieces */
-    FAST_SPACE_WAITED = 32 /* GET at an owner: it has been counted as one that had to wait */
+    FAST_SPACE_SIZES = 1,   /* GET: no values are wanted */
+    FAST_SPACE_WHOLE = 2,   /* GET: values, not differences to those that the reader holds */
+    FAST_SPACE_EITHER = 4,  /* GET: the version or the clock suffices */
+    FAST_SPACE_SLICES = 8,  /* GET: the answer comes in slices */
+    FAST_SPACE_ENDS = 16,   /* ADD: its values were sent in pieces */
+    FAST_SPACE_WAITED = 32, /* GET at an owner: it has been counted as one that had to wait */
+    FAST_SPACE_PARTIAL = 1  /* VALUE, as declared bytes: some elements are held back, and version
+                               and clock are those that all elements have */
 };
 
 /* Factors that an ADD may give instead of the values of layers. */
@@ -161,15 +163,17 @@ typedef struct fast_space_owner {
     int64_t sent;     /* updates and ticks sent */
     int64_t acked;    /* updates and ticks that it has applied */
     int64_t seen;     /* updates and ticks that the values last read of tensor 0 hold */
-    int64_t asked;    /* id of the get that it has not answered; or 0 */
-    int64_t received; /* floats of that get that have arrived in slices */
-    int64_t clock;    /* clock of the space when it last notified this actor */
-    bool leaving;     /* LEAVE was sent */
-    bool left;        /* LEFT has arrived */
-    bool gone;        /* it closed before this actor did */
-    bool refused;     /* it opened the space with other options */
-    fast_msg *pushed; /* eager: newest values of tensor 0 that it sent; or NULL */
-    fast_msg *ready;  /* announce: the add that is to be sent; or NULL */
+    int64_t complete; /* where differences are read: updates and ticks that all held values have */
+    int64_t asked_after; /* updates and ticks sent before the last get of tensor 0 */
+    int64_t asked;       /* id of the get that it has not answered; or 0 */
+    int64_t received;    /* floats of that get that have arrived in slices */
+    int64_t clock;       /* clock of the space when it last notified this actor */
+    bool leaving;        /* LEAVE was sent */
+    bool left;           /* LEFT has arrived */
+    bool gone;           /* it closed before this actor did */
+    bool refused;        /* it opened the space with other options */
+    fast_msg *pushed;    /* eager: newest values of tensor 0 that it sent; or NULL */
+    fast_msg *ready;     /* announce: the add that is to be sent; or NULL */
 } fast_space_owner;
 
 /* Which owner has which range of which tensor. */
@@ -213,14 +217,16 @@ typedef struct fast_space_order {
 
 /* A reader's side. */
 typedef struct fast_space_reader {
-    fast_space_operation get;    /* the get under way; answers to older ids are dropped */
-    int64_t missing;             /* remote owners that have not answered it */
-    bool never;                  /* an owner says that it cannot be answered */
-    bool peeks;                  /* the get under way does not count as a read */
-    int64_t newest;              /* largest version over the ranges of the get under way */
-    fast_space_order order;      /* of slices */
-    bool eager;                  /* owners send new values of tensor 0 unasked */
-    fast_space_watched *watched; /* [tensors]; NULL until the first is watched */
+    fast_space_operation get;       /* the get under way; answers to older ids are dropped */
+    int64_t missing;                /* remote owners that have not answered it */
+    bool never;                     /* an owner says that it cannot be answered */
+    bool peeks;                     /* the get under way does not count as a read */
+    int64_t newest;                 /* largest version over the ranges of the get under way */
+    fast_space_order order;         /* of slices */
+    bool eager;                     /* owners send new values of tensor 0 unasked */
+    fast_space_arrival_fn *arrival; /* called when some elements of tensor 0 arrive; or NULL */
+    void *arrival_ctx;              /* first argument of `arrival` */
+    fast_space_watched *watched;    /* [tensors]; NULL until the first is watched */
 } fast_space_reader;
 
 struct fast_space_service; /* space_owner.c */

@@ -6,6 +6,7 @@
 #include "strategy/factoring.h"
 #include "strategy/ps_flow.h"
 #include "strategy/ps_momentum.h"
+#include "strategy/ps_unseen.h"
 #include "strategy/strategy.h"
 #include "strategy/via_master.h"
 
@@ -224,23 +225,6 @@ typedef struct ps_pieces {
     char why[FAST_DETAIL_MAX]; /* detail of err */
 } ps_pieces;
 
-/* The last writes of a writer, as changes of the weights: values that an eager server sent may lack
- * them. */
-typedef struct ps_recent {
-    int64_t room;     /* writes that are stored; 0: none is */
-    int64_t count;    /* writes so far */
-    int64_t shards;   /* owners of the model */
-    float **x;        /* [room] changes of the weights */
-    int64_t *sent;    /* [room][shards] number of the write among the requests to its owner */
-    int64_t *dropped; /* [shards] that number of the newest write that is no longer stored */
-} ps_recent;
-
-/* The bound for elements that a codec defers. */
-typedef struct ps_hold {
-    int64_t rounds;   /* that they may wait; 0: there is no such bound */
-    int64_t complete; /* rounds whose updates have been sent whole */
-} ps_hold;
-
 /* Measured times for the order of reads, with priority=tac. */
 typedef struct ps_order {
     bool sent;         /* the servers know the order, or need none */
@@ -271,7 +255,7 @@ typedef enum ps_decision {
 
 /* One writer of the model: its memory besides the replica t->w, t->s. Vectors are NULL where the
  * options do not need them. */
-typedef struct ps_writer {
+struct ps_writer {
     fast_trainer *t;      /* the worker's, or the proxy's */
     const ps_config *c;   /* the run's */
     ps_copies copies;     /* of the model */
@@ -284,7 +268,7 @@ typedef struct ps_writer {
     float *g;             /* the newest gradient; not defined in layers sent as factors */
     ps_layers layers;     /* sent as factors */
     ps_pieces pieces;     /* of the newest gradient */
-    ps_recent recent;     /* its last writes, with `eager` */
+    ps_recent recent;     /* its last writes, with `eager` or a budget of the servers */
     ps_order order;       /* of reads, with `priority` */
     ps_losses losses;     /* of workers, with `backup` */
     ps_hold hold;         /* bound of elements that a codec defers */
@@ -296,7 +280,7 @@ typedef struct ps_writer {
     int64_t *model_step;  /* slack 0, persistent: 1 + the step whose weights t->w holds */
     ps_visit visit;       /* reads that are joined with writes, or in transit */
     bool written;         /* it has written since it started */
-} ps_writer;
+};
 
 /* Open a writer whose gradients are in `g`: its memory, layers and spaces. A resumed run's clocks
  * continue. FAST_ENOMEM, FAST_EINVAL: nothing is left open. */
@@ -320,28 +304,6 @@ fast_err fast__ps_push(ps_writer *wr);
 bool fast__ps_in_pieces(const ps_config *c, const ps_layers *layers);
 /* Ask the servers for the number of steps of each writer that the model holds. */
 fast_err fast__ps_ask_contributions(ps_writer *wr, float *counts);
-
-/* ps_unseen.c */
-/* Allocate for the writes that values within the slack may lack. FAST_ENOMEM: the caller frees. */
-fast_err fast__ps_recent_init(ps_writer *wr);
-/* Free the writes. All 0 is allowed. */
-void fast__ps_recent_fini(ps_recent *r);
-/* Store the write of x: before it is sent, and after. */
-void fast__ps_recent_begin(ps_writer *wr, const float *x);
-void fast__ps_recent_end(ps_writer *wr);
-/* With a codec that defers elements and a slack: let the next write send elements that have waited,
- * if they are due; after it, note the rounds that have been sent whole. */
-void fast__ps_hold_begin(ps_writer *wr);
-void fast__ps_hold_end(ps_writer *wr);
-/* Read the model under a condition, and send elements that wait while the read waits and the link
- * is idle. */
-fast_err fast__ps_get_or_send(ps_writer *wr, fast_space_read *read);
-/* True if values that were read lack a write that is no longer stored. */
-bool fast__ps_recent_lost(const ps_writer *wr);
-/* Add to t->w, which was read, this writer's updates that the values lack. */
-void fast__ps_add_own(ps_writer *wr);
-/* With cache_age, after a step: add this step's update to t->w if the next step uses it again. */
-fast_err fast__ps_cache_own(ps_writer *wr);
 
 /* ps_consistency.c */
 /* The condition of the next read. */

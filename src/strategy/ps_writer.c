@@ -166,6 +166,7 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     if (fast__ps_recent_lost(wr)) { /* ask: an answer lacks no write */
         read.full_values = true;
         FAST_TRY(fast__ps_copies_get(&wr->copies, 0, t->w, &read));
+        wr->recent.mixed = false;
     }
     if (!condition->full_values)
         fast__ps_add_own(wr);
@@ -368,7 +369,6 @@ static fast_err writer_alloc(ps_writer *wr)
         FAST_TRY(fast__vector_new(device, "the weights read", count, &wr->base));
     else if (c->push > 1)
         FAST_TRY(fast__vector_new(device, "gradients to push", count, &wr->sum));
-    FAST_TRY(fast__ps_recent_init(wr));
     if (c->slack == 0)
         FAST_TRY(persist(wr->t, PERSIST_MODEL_STEP, sizeof *wr->model_step, &wr->model_step));
     if (c->value > 0)
@@ -388,6 +388,7 @@ static fast_err writer_init(ps_writer *wr)
     FAST_TRY(fast__ps_layers_new(wr->t, c, &wr->layers));
     wr->pieces.on = fast__ps_in_pieces(c, &wr->layers);
     FAST_TRY(fast__ps_copies_open(wr->t, c, &wr->layers, &wr->copies));
+    FAST_TRY(fast__ps_recent_init(wr));
     wr->hold.complete = wr->step;
     if (c->slack > 0 && c->push == 1 && fast__space_defers(wr->copies.spaces[0]))
         wr->hold.rounds = (c->slack + 1) / 2;
@@ -419,6 +420,7 @@ static fast_err remember_recent(ps_writer *wr)
     FAST_TRY(fast__trainer_remember(wr->t, 9, &r->count, sizeof r->count));
     FAST_TRY(fast__trainer_remember(wr->t, 10, r->sent, (size_t)r->room * row));
     FAST_TRY(fast__trainer_remember(wr->t, 11, r->dropped, row));
+    FAST_TRY(fast__trainer_remember_flags(wr->t, 12, &r->mixed, 1));
     for (int64_t i = 0; i < r->room; i++)
         FAST_TRY(fast__trainer_remember(wr->t, FIRST + i, r->x[i],
                                         (size_t)wr->t->count * sizeof(float)));

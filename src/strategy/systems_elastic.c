@@ -99,9 +99,9 @@ const fast_system fast__systems_elastic[] = {
         FAST_TAXONOMY("DP", "central", "async.", "shared memory", "one machine", "asynchronous"),
         .remarks =
             "Only weights that an update changes are written; sparse updates are added atomically, "
-            "dense ones may overwrite one another (--data words has sparse gradients). Updates of "
-            "P workers add up: divide the --lr of one worker by P.",
-        .missing = "time by the number of touched weights: an update walks the whole model",
+            "dense ones may overwrite one another (--data words has sparse gradients). An update "
+            "takes the time of a pass over the model, however few weights it changes. Updates of P "
+            "workers add up: divide the --lr of one worker by P.",
     },
     {
         .name = "hogwild-pp",

@@ -87,6 +87,8 @@ static const job jobs[] = {
     { "strategy=ps:slack=2,eager=yes", "seed=1", SUM_SERVERS },
     { "strategy=ps:slack=3,eager=yes,servers=2,push=2", "optimizer=momentum", SUM_NONE },
     { "strategy=ps:slack=2,eager=yes,servers=2", "codec_down=qsgd", SUM_NONE },
+    { "strategy=ps:slack=3,eager=yes,servers=2", "codec_down=budget:bytes=60", SUM_NONE },
+    { "strategy=ps:slack=4,servers=2", "codec_down=budget:bandwidth=2e5", SUM_NONE },
     { "strategy=ps:slack=0,eager=yes", "seed=2", SUM_NONE },
     { "strategy=ps:slack=4,servers=2", "codec=budget:bytes=60", SUM_NONE },
     { "strategy=ps:value=20", "seed=1", SUM_SERVERS },
