@@ -203,6 +203,9 @@ static bool is_new_enough(fast_space *space, const fast_space_operation *op, int
     fast_space_store *store = &space->map.owners[op->owner].store;
     /* The clock first: a reader that sees a tick also sees the updates before it. */
     const bool in_time = fast__space_clock(space, store, op->clock_min, clock_out);
+    /* An owner waits for announced updates to its own range, as readers of it do. */
+    if (op->owner == space->map.me && op->tensor == 0 && fast__service_awaits(space))
+        return false;
     return fast__space_satisfies(op, in_time, atomic_load(&store->ranges[op->tensor].version));
 }
 

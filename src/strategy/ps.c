@@ -57,6 +57,8 @@
  *                in a tree of `levels`, each with `fanin` others below it. With fetch and push they
  *                are caches of the model, which they read and write back so often
  *   flows, rate  order in which gradients enter a proxy or the servers, and their rate: ps_flow.c
+ *   mirror       no servers: each proxy has a model, and sends its changes to all others, filtered
+ *                by the codec (Gaia's data centres): ps_mirror.c
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
  *   chain        updates pass along the copies, server by server, instead of from each worker to
  *                all; a server that comes back catches up (space/space_chain.c; Li et al. 2014)
@@ -83,7 +85,7 @@
  * move P times that. Memory at a server: its range, the rule's state, and with s = 0 a range for
  * each worker.
  */
-#include "strategy/ps_tree.h"
+#include "strategy/ps_mirror.h"
 
 #include "base/err.h"
 #include "base/memory.h"
@@ -105,6 +107,10 @@ static const fast_option options[] = {
                   "back catches up; else workers write to all copies"),
     FAST_OPT_INT(ps_config, proxies, "0", 0, 65536,
                  "groups of workers, each with a proxy that reads and writes for it; 0: none"),
+    FAST_OPT_BOOL(
+        ps_config, mirror, "no",
+        "each proxy has a model of its own, as a data centre has, and sends its changes to "
+        "all others; there are no other servers"),
     FAST_OPT_INT(ps_config, levels, "1", 1, 16,
                  "levels of proxies: those of the first write the model, those of the last serve "
                  "the workers"),
@@ -198,7 +204,7 @@ static int64_t servers(const void *config, int64_t workers)
     const ps_config *c = config;
 
     FAST_ASSERT(c->replicas >= 0 && c->replicas <= PS_REPLICAS_MAX);
-    return fast__ps_shards(c, workers) * (1 + c->replicas) + fast__ps_proxies(c, workers);
+    return fast__ps_owners(c, workers) + fast__ps_proxies(c, workers);
 }
 
 int64_t fast__ps_spare(const ps_config *c, int64_t writers)
@@ -265,6 +271,11 @@ static const fast_exclusion exclusions[] = {
     /* Placement. */
     { "proxies", "send|backup|epochs", NULL,
       "workers of a proxy read and write gradients in every round" },
+    { "mirror",
+      "servers|replicas|levels|fetch|push|aggregate|softsync|value|eager|stalest|compensate|"
+      "momentum|"
+      "l1|staleness|reject|flows|rate|factors=yes|cache_age|cache",
+      "proxies", "each data centre applies its own updates, and adds those of the others" },
     { "levels", NULL, "proxies", "it is the depth of the tree of proxies" },
     { "fanin", NULL, "levels", "it is the number of proxies below each one" },
     { "replicas", "backup|eager|value", NULL, "every copy must hold the same updates" },
@@ -288,6 +299,9 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
     if (c->proxies > workers)
         return fast__fail(FAST_EINVAL, "ps: proxies=%lld are more than %lld workers",
                           (long long)c->proxies, (long long)workers);
+    if (c->mirror && c->proxies > PS_MIRRORS_MAX)
+        return fast__fail(FAST_EINVAL, "ps: proxies=%lld with mirror: there are at most %d",
+                          (long long)c->proxies, PS_MIRRORS_MAX);
     if (c->proxies > 0 && workers > FAST_SUM_MAX * fast__ps_width(c, workers, c->levels))
         return fast__fail(FAST_EINVAL, "ps: a proxy takes at most %d workers", FAST_SUM_MAX);
     if (c->backup >= writers)
@@ -403,7 +417,7 @@ static fast_err check_codec(const fast_trainer *t, const ps_config *c)
 static fast_err server(fast_trainer *t, const void *config)
 {
     const ps_config *c = config;
-    const int64_t shards = fast__ps_shards(c, t->workers), owners = shards * (1 + c->replicas);
+    const int64_t shards = fast__ps_shards(c, t->workers), owners = fast__ps_owners(c, t->workers);
 
     FAST_ASSERT(t->rank >= 0 && t->rank < owners + fast__ps_proxies(c, t->workers));
     if (c->path != FAST_VIA_NONE)
@@ -545,7 +559,7 @@ static const char *sends_by(const void *config)
     FAST_ASSERT(c->send >= PS_SEND_GRADIENTS && c->send <= PS_SEND_MEAN);
     if (c->path != FAST_VIA_NONE)
         return "fragments"; /* sums on their way are not encoded */
-    return c->send == PS_SEND_GRADIENTS ? "gradients" : "differences";
+    return c->send == PS_SEND_GRADIENTS && !c->mirror ? "gradients" : "differences";
 }
 
 /* The kind of vector that servers answer with. */
@@ -586,7 +600,8 @@ const fast_strategy fast__strategy_ps = { FAMILY };
 static bool can_be_cut(const ps_config *c)
 {
     FAST_ASSERT(c->slack >= -1);
-    return (c->proxies == 0 || c->value == 0) && c->redundant == 1 && c->flows == PS_FLOWS_SHARED;
+    return (c->proxies == 0 || c->value == 0) && c->redundant == 1 && c->flows == PS_FLOWS_SHARED &&
+           !c->mirror;
 }
 
 static const fast_strategy *member_of(const void *config)

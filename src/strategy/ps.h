@@ -46,6 +46,7 @@ typedef struct ps_config {
     int64_t replicas;  /* copies of the model besides the first */
     bool chain;        /* servers pass updates on from copy to copy */
     int64_t proxies;   /* proxies that write the model, each for its part of the workers; 0: none */
+    bool mirror;       /* each proxy has a model of its own */
     int64_t levels;    /* levels of proxies */
     int64_t fanin;     /* proxies of a level below the first for each one above */
     int flows;         /* PS_FLOWS_*: which gradients enter a proxy or server first */
@@ -84,6 +85,8 @@ typedef struct ps_config {
 
 /* Return the number of owners of one copy of the model. */
 int64_t fast__ps_shards(const ps_config *c, int64_t workers);
+/* Return the number of owners of all copies; 0 where proxies hold the model. */
+int64_t fast__ps_owners(const ps_config *c, int64_t workers);
 /* Return the number of writers of the model, which are the workers or the proxies, and their actor
  * numbers by rank. */
 int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_t **ids_out);

@@ -24,9 +24,15 @@ int64_t fast__ps_shards(const ps_config *c, int64_t workers)
     return c->servers ? c->servers : workers;
 }
 
+int64_t fast__ps_owners(const ps_config *c, int64_t workers)
+{
+    FAST_ASSERT(c->replicas >= 0 && c->replicas <= PS_REPLICAS_MAX);
+    return c->mirror ? 0 : fast__ps_shards(c, workers) * (1 + c->replicas);
+}
+
 int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_t **ids_out)
 {
-    const int64_t owners = fast__ps_shards(c, t->workers) * (1 + c->replicas);
+    const int64_t owners = fast__ps_owners(c, t->workers);
 
     FAST_ASSERT(owners + c->proxies <= t->servers);
     *ids_out = c->proxies > 0 ? t->server_ids + owners : t->worker_ids;

@@ -24,7 +24,7 @@
  */
 #include "base/memory.h"
 #include "space/space.h"
-#include "strategy/ps_tree.h"
+#include "strategy/ps_mirror.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"
@@ -220,6 +220,7 @@ typedef struct ps_relay {
     fast_trainer *t;    /* the proxy's */
     const ps_config *c; /* the run's */
     ps_writer wr;       /* level 1: a writer of the model */
+    ps_mirrors mirrors; /* or a data centre with a model of its own */
     fast_space *up;     /* else the space of the proxy above */
     int64_t members;    /* members of that proxy */
     int64_t rounds;     /* writes to that space */
@@ -317,18 +318,26 @@ static fast_err relay(ps_relay *r)
     FAST_ASSERT(t->step > 0);
     if (t->state_count > 0)
         FAST_TRY(fast_space_get(r->space, GROUP_S, t->s, NULL, FAST_SOON));
-    if (!r->up)
-        fast__ps_collect(&r->wr);
-    else if (r->sum)
-        fast__vector_add(t->count, r->group.mean, r->sum);
-    FAST_TRY(write_back(r, last));
-    FAST_TRY(refresh(r, last));
+    if (r->c->mirror) {
+        FAST_TRY(fast__ps_mirrors_round(&r->mirrors, r->group.mean, t->step, last));
+    } else {
+        if (!r->up)
+            fast__ps_collect(&r->wr);
+        else if (r->sum)
+            fast__vector_add(t->count, r->group.mean, r->sum);
+        FAST_TRY(write_back(r, last));
+        FAST_TRY(refresh(r, last));
+    }
     if (t->state_count > 0)
         FAST_TRY(fast_space_put(r->space, GROUP_S, t->s, FAST_SOON));
     if (!last)
         return FAST_OK;
-    FAST_TRY(r->up ? fast_space_get(r->up, GROUP_CONTRIBUTIONS, r->counts, NULL, FAST_SOON)
-                   : fast__ps_ask_contributions(&r->wr, r->counts));
+    for (int64_t k = 0; r->c->mirror && k < r->mirrors.count; k++)
+        r->counts[k] = (float)r->mirrors.counts[k];
+    if (r->up)
+        FAST_TRY(fast_space_get(r->up, GROUP_CONTRIBUTIONS, r->counts, NULL, FAST_SOON));
+    else if (!r->c->mirror)
+        FAST_TRY(fast__ps_ask_contributions(&r->wr, r->counts));
     return fast_space_put(r->space, GROUP_CONTRIBUTIONS, r->counts, FAST_SOON);
 }
 
@@ -401,6 +410,8 @@ static fast_err relay_open(ps_relay *r, const ps_node *node)
     FAST_ASSERT(node->level >= 1);
     FAST_TRY(fast__alloc("contributions", r->c->proxies, sizeof *r->counts, &r->counts));
     FAST_TRY(group_init(&r->group, device, t->count));
+    if (r->c->mirror)
+        return fast__ps_mirrors_open(t, r->c, node->index, &r->mirrors);
     if (node->level == 1) {
         FAST_TRY(fast__ps_writer_open(t, r->c, r->group.mean, &r->wr));
         /* It writes before its first read: changes are to the initial state. */
@@ -446,10 +457,11 @@ fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy)
     const fast_err closed = fast_trainer_space_close(t, r.space);
     fast__ps_flows_close(r.flows);
     const fast_err above = r.up ? fast_trainer_space_close(t, r.up) : FAST_OK;
+    const fast_err mirrored = fast__ps_mirrors_close(&r.mirrors);
     const fast_err last = fast__ps_writer_close(&r.wr);
     group_fini(&r.group);
     fast__vector_free(r.sum);
     fast__vector_free(r.seen);
     fast__free(r.counts);
-    return err ? err : closed ? closed : above ? above : last;
+    return err ? err : closed ? closed : above ? above : mirrored ? mirrored : last;
 }
