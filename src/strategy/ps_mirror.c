@@ -23,6 +23,7 @@
 #include "base/memory.h"
 #include "space/space.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -67,6 +68,20 @@ static fast_err open_mirror(ps_mirrors *m, int64_t to)
                               &m->spaces[to]);
 }
 
+/* Have snapshots include the model of the data centre and its part of it. */
+static fast_err remember(ps_mirrors *m)
+{
+    fast_trainer *t = m->t;
+    const size_t size = (size_t)t->count * sizeof(float);
+
+    FAST_ASSERT(m->own != NULL);
+    FAST_TRY(fast__trainer_remember(t, 25, m->own, size));
+    FAST_TRY(fast__trainer_remember(t, 26, t->w, size));
+    FAST_TRY(fast__trainer_remember(t, 27, m->counts, sizeof m->counts));
+    FAST_TRY(fast__trainer_remember(t, 28, &m->done, sizeof m->done));
+    return fast__trainer_check_saved(t, m->done >= 0 && m->done <= t->step_count);
+}
+
 fast_err fast__ps_mirrors_open(fast_trainer *t, const ps_config *c, int64_t me, ps_mirrors *m)
 {
     const fast_device *device = fast__device_of(t->w);
@@ -77,12 +92,12 @@ fast_err fast__ps_mirrors_open(fast_trainer *t, const ps_config *c, int64_t me, 
     FAST_TRY(fast__vector_new(device, "a data centre's updates", t->count, &m->own));
     FAST_TRY(fast__vector_new(device, "a data centre's change", t->count, &m->change));
     if (m->count == 1)
-        return FAST_OK;
+        return remember(m);
     /* A codec compares changes with the weights of its own data centre. */
     fast_trainer_reference(t, t->w);
     for (int64_t k = 0; k < m->count; k++)
         FAST_TRY(open_mirror(m, k));
-    return FAST_OK;
+    return remember(m);
 }
 
 fast_err fast__ps_mirrors_close(ps_mirrors *m)

@@ -415,7 +415,7 @@ static fast_err relay_open(ps_relay *r, const ps_node *node)
     if (node->level == 1) {
         FAST_TRY(fast__ps_writer_open(t, r->c, r->group.mean, &r->wr));
         /* It writes before its first read: changes are to the initial state. */
-        if (t->state_count > 0)
+        if (t->state_count > 0 && !fast_trainer_resumed(t))
             fast__vector_copy(t->state_count, t->s, r->wr.state_read);
         return FAST_OK;
     }
