@@ -77,7 +77,7 @@ static fast_err remember(ps_mirrors *m)
     FAST_ASSERT(m->own != NULL);
     FAST_TRY(fast__trainer_remember(t, 25, m->own, size));
     FAST_TRY(fast__trainer_remember(t, 26, t->w, size));
-    FAST_TRY(fast__trainer_remember(t, 27, m->counts, sizeof m->counts));
+    FAST_TRY(fast__trainer_remember(t, 27, (void *)m->counts, sizeof m->counts));
     FAST_TRY(fast__trainer_remember(t, 28, &m->done, sizeof m->done));
     return fast__trainer_check_saved(t, m->done >= 0 && m->done <= t->step_count);
 }
@@ -87,8 +87,11 @@ fast_err fast__ps_mirrors_open(fast_trainer *t, const ps_config *c, int64_t me, 
     const fast_device *device = fast__device_of(t->w);
 
     FAST_ASSERT(c->proxies <= PS_MIRRORS_MAX);
-    *m = (ps_mirrors){ .t = t, .c = c, .me = me, .count = fast__ps_writers(c, t, &m->ids) };
-    (void)fast__ps_writers(c, t, &m->ids);
+    memset(m, 0, sizeof *m);
+    m->t = t;
+    m->c = c;
+    m->me = me;
+    m->count = fast__ps_writers(c, t, &m->ids);
     FAST_TRY(fast__vector_new(device, "a data centre's updates", t->count, &m->own));
     FAST_TRY(fast__vector_new(device, "a data centre's change", t->count, &m->change));
     if (m->count == 1)

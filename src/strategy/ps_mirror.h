@@ -8,16 +8,17 @@ enum { PS_MIRRORS_MAX = 64 }; /* data centres */
 
 /* The data centres as the proxy of one sees them. */
 typedef struct ps_mirrors {
-    fast_trainer *t;                    /* the proxy's: t->w is the model of its data centre */
-    const ps_config *c;                 /* the run's */
-    const int64_t *ids;                 /* [count] proxies of the data centres, consecutive */
-    int64_t count;                      /* data centres */
-    int64_t me;                         /* this one */
-    fast_space *spaces[PS_MIRRORS_MAX]; /* updates of the others to each data centre */
-    int64_t counts[PS_MIRRORS_MAX];     /* rounds of each data centre that the model holds */
-    int64_t done;                       /* step of the last round */
-    float *own;                         /* all changes that this data centre has made */
-    float *change;                      /* the newest of them */
+    fast_trainer *t;                        /* the proxy's: t->w is the model of its data centre */
+    const ps_config *c;                     /* the run's */
+    const int64_t *ids;                     /* [count] proxies of the data centres, consecutive */
+    int64_t count;                          /* data centres */
+    int64_t me;                             /* this one */
+    fast_space *spaces[PS_MIRRORS_MAX];     /* updates of the others to each data centre */
+    _Atomic int64_t counts[PS_MIRRORS_MAX]; /* rounds of each data centre that the model holds;
+                                               counted by their threads where memory is shared */
+    int64_t done;                           /* step of the last round */
+    float *own;                             /* all changes that this data centre has made */
+    float *change;                          /* the newest of them */
 } ps_mirrors;
 
 /* Open the spaces. FAST_ENOMEM, FAST_EINVAL: the caller closes. */
