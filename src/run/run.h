@@ -324,6 +324,9 @@ fast_err fast__run_codec_auto(fast_run *run, const char *const *options, fast_ru
 
 /* Write the cost model's forecast of a step into the run's result; forecast.c. */
 void fast__run_forecast(fast_run *run);
+/* Return the depth of a step: dependent operations on the longest path through the network, forward
+ * and backward; NAN if the run has no graph. */
+double fast__run_depth(const fast_run *run);
 
 /* True if ten times a second something may be shown; by the machine's clock. */
 bool fast__run_is_time(fast_run *run);
@@ -377,11 +380,6 @@ typedef struct fast_weights {
     int64_t count;                       /* number of tensors */
 } fast_weights;
 fast_err fast__weights_list(const fast_run *run, int slots, fast_weights *out);
-/* Encode the first `count` tensors by a chain; *out is memory that they borrow then. */
-fast_err fast__compress(const char *spec, fast_weights *weights, int64_t count, uint8_t ***out);
-void fast__compressed_free(uint8_t **bytes, int64_t count); /* NULL is allowed */
-/* Decode the tensors of a compressed file; other files stay as they are. FAST_EFORMAT. */
-fast_err fast__decompress(const char *path, struct fast_tensors *tensors);
 /* Append the segments of a layout, over `vector`, for which there is room; `prefix` goes before
  * their names. */
 void fast__weights_add(fast_weights *weights, const fast_layout *layout, const float *vector,

@@ -175,27 +175,29 @@ static fast_err finish_sum(local_fragments *k, int64_t first, int64_t count)
     return FAST_OK;
 }
 
-/* x = w, a, and with an outer step z and D: the end of an exchange by the formula above. */
+/* x = w, z and D, where there are such, and a: the end of an exchange by the formula above. */
 static void run_end(const void *ctx, int64_t n, float *const *x)
 {
     const local_fragments *k = ctx;
     const local_config *c = k->c;
     const float m = (float)c->momentum, r = (float)c->rate;
     const float own = k->t->step > k->started ? (float)c->mix : 0;
+    float *w = x[0], *z = k->o->z.x ? x[1] : NULL, *d = k->o->d.x ? x[2] : NULL;
+    const float *a = x[d ? 3 : z ? 2 : 1];
 
-    FAST_ASSERT(x[0] != x[1]);
+    FAST_ASSERT(z || !d);
     for (int64_t i = 0; i < n; i++) {
-        float next = x[1][i];
+        float next = a[i];
 
-        if (c->outer != OUTER_NONE) {
-            const float gain = r * (next - x[2][i]);
+        if (d) {
+            const float gain = r * (next - z[i]);
 
-            x[3][i] = m * x[3][i] + gain;
-            next = x[2][i] + (c->outer == OUTER_CLASSICAL ? x[3][i] : m * x[3][i] + gain);
+            d[i] = m * d[i] + gain;
+            next = z[i] + (c->outer == OUTER_CLASSICAL ? d[i] : m * d[i] + gain);
         }
-        if (k->o->z.x)
-            x[2][i] = next;
-        x[0][i] = own == 0 ? next : own * x[0][i] + (1 - own) * next;
+        if (z)
+            z[i] = next;
+        w[i] = own == 0 ? next : own * w[i] + (1 - own) * next;
     }
 }
 
@@ -206,6 +208,7 @@ static fast_err end(local_fragments *k)
                                          { "fragment", 2, 20, 3, 2, false, run_end },
                                          { "outer step", 8, 32, 4, 3, false, run_end } };
     const local_state *o = k->o;
+    const int vectors = o->d.x ? 2 : o->z.x ? 1 : 0; /* besides w and a */
     fast_trainer *t = k->t;
     int64_t first, count;
 
@@ -217,17 +220,13 @@ static fast_err end(local_fragments *k)
     k->pending = -1;
     if (count == 0)
         return FAST_OK;
-    return fast_trainer_apply_range(
-        t,
-        &ends[o->d.x   ? 2
-              : o->z.x ? 1
-                       : 0],
-        k,
-        (fast_vector[]){ { .x = t->w + first, .age = -1 },
-                         { .x = k->a + first, .age = -1 },
-                         { .x = o->z.x ? o->z.x + first : NULL, .age = -1 },
-                         { .x = o->d.x ? o->d.x + first : NULL, .age = -1 } },
-        1, count);
+    fast_vector x[4] = { { .x = t->w + first, .age = -1 } };
+    if (vectors > 0)
+        x[1] = (fast_vector){ .x = o->z.x + first, .age = -1 };
+    if (vectors > 1)
+        x[2] = (fast_vector){ .x = o->d.x + first, .age = -1 };
+    x[vectors + 1] = (fast_vector){ .x = k->a + first, .age = -1 };
+    return fast_trainer_apply_range(t, &ends[vectors], k, x, 1, count);
 }
 
 /* Exchange all fragments, one after the other. */

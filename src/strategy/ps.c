@@ -59,6 +59,8 @@
  *   flows, rate  order in which gradients enter a proxy or the servers, and their rate: ps_flow.c
  *   mirror       no servers: each proxy has a model, and sends its changes to all others, filtered
  *                by the codec (Gaia's data centres): ps_mirror.c
+ *   free_running workers do not wait for the others of their proxy, and k is at most the workers:
+ *                ps_learners.c
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
  *   chain        updates pass along the copies, server by server, instead of from each worker to
  *                all; a server that comes back catches up (space/space_chain.c; Li et al. 2014)
@@ -189,6 +191,9 @@ static const fast_option options[] = {
                     "read weights in slices, and start the next step with those that came; yes: in "
                     "the order of the layers, tic: of the graph's dependencies, tac: of these and "
                     "measured times (TicTac)"),
+    FAST_OPT_BOOL(ps_config, free_running, "no",
+                  "with proxies: workers do not wait for the others of their proxy, which takes "
+                  "gradients as they come (Rudra)"),
     FAST_OPT_BOOL(ps_config, dedicated, "no",
                   "servers live on nodes of their own, which follow the workers'"),
     FAST_OPT_CHOICE(ps_config, path, "none", "none|tree|scatter|direct",
@@ -272,10 +277,14 @@ static const fast_exclusion exclusions[] = {
     { "proxies", "send|backup|epochs", NULL,
       "workers of a proxy read and write gradients in every round" },
     { "mirror",
-      "servers|replicas|levels|fetch|push|aggregate|softsync|value|eager|stalest|compensate|"
+      "servers|replicas|levels|free_running|fetch|push|aggregate|softsync|value|eager|stalest|"
+      "compensate|"
       "momentum|"
       "l1|staleness|reject|flows|rate|factors=yes|cache_age|cache",
       "proxies", "each data centre applies its own updates, and adds those of the others" },
+    { "free_running", NULL, "proxies", "without proxies no worker waits for another one" },
+    { "free_running", "slack|levels|value|eager|fetch|push|barrier|flows|rate", NULL,
+      "workers take their proxy's newest weights and send one gradient at a time" },
     { "levels", NULL, "proxies", "it is the depth of the tree of proxies" },
     { "fanin", NULL, "levels", "it is the number of proxies below each one" },
     { "replicas", "backup|eager|value", NULL, "every copy must hold the same updates" },
@@ -423,8 +432,10 @@ static fast_err server(fast_trainer *t, const void *config)
     if (c->path != FAST_VIA_NONE)
         return fast__ps_master(t, c);
     FAST_TRY(check_rule(t, c));
-    return t->rank < owners ? fast__ps_own(t, c, t->rank / shards)
-                            : fast__ps_proxy(t, c, t->rank - owners);
+    if (t->rank < owners)
+        return fast__ps_own(t, c, t->rank / shards);
+    return c->free_running ? fast__ps_collector(t, c, t->rank - owners)
+                           : fast__ps_proxy(t, c, t->rank - owners);
 }
 
 /* Forecast the messages of a step. A read is answered after the write that was sent before it. */
@@ -544,7 +555,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_TRY(check_rule(t, c));
     FAST_TRY(check_codec(t, c));
     if (c->proxies > 0)
-        return fast__ps_group_worker(t, c);
+        return c->free_running ? fast__ps_learner(t, c) : fast__ps_group_worker(t, c);
     FAST_TRY(fast__ps_writer_open(t, c, t->g, &wr));
     err = by_rounds(c) ? train_rounds(t, c, &wr) : train(t, c, &wr);
     const fast_err last = fast__ps_writer_close(&wr);

@@ -26,6 +26,7 @@
  *   ps_proxy.c        proxies between groups of workers and the servers
  *   ps_tree.h         the tree of the proxies
  *   ps_flow.h         priorities and rates of gradients on their way
+ *   ps_learners.c     workers that do not wait for the others of their proxy
  *   ps_momentum.c     measures the momentum that asynchrony adds
  *   ps_master.c       rounds in which the sum of gradients reaches the server by a collective
  *
@@ -79,6 +80,7 @@ typedef struct ps_config {
     bool hybrid;       /* dense layers go to the other workers as factors where that is shorter */
     bool overlap;      /* gradients are sent as they become final */
     int priority;      /* PS_PRIORITY_*: order in which the model is read */
+    bool free_running; /* workers do not wait for the others of their proxy */
     bool dedicated;    /* servers live on nodes of their own */
     int path;          /* fast_via: the path of collectives; FAST_VIA_NONE: by the space */
 } ps_config;
@@ -371,6 +373,9 @@ void fast__ps_hybrid_update(const ps_owner *o, const fast_space_update *u, doubl
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c);
 fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy);
 
+/* Programs with free-running proxies: of a learner, and of proxy number `proxy`. */
+fast_err fast__ps_learner(fast_trainer *t, const ps_config *c);
+fast_err fast__ps_collector(fast_trainer *t, const ps_config *c, int64_t proxy);
 /* Programs with a path: of a worker, and of the one server. */
 fast_err fast__ps_master_worker(fast_trainer *t, const ps_config *c);
 fast_err fast__ps_master(fast_trainer *t, const ps_config *c);

@@ -170,9 +170,11 @@ const fast_system fast__systems_codec[] = {
         .title = "Flexpoint: a shared exponent for each tensor",
         .by = "Koester et al. 2017",
         .row = 85,
-        .flags = "strategy=allreduce codec=flexpoint:bits=16,exponent=predicted lr=0.1",
+        .flags =
+            "strategy=allreduce codec=flexpoint:bits=16,exponent=predicted,exponent_bits=5 lr=0.1",
         COLUMNS("sync.", "any", "any", "synchronous"),
-        .remarks = "16 bits an element and an exponent for a layer, which Autoflex predicts from "
+        .remarks = "16 bits an element and an exponent of 5 bits for a layer, which Autoflex "
+                   "predicts from "
                    "the maxima of the 16 vectors before; larger elements saturate. The tensors in "
                    "that format are those of messages: arithmetic is in floats.",
     },
@@ -319,7 +321,7 @@ const fast_system fast__systems_codec[] = {
         .name = "konecny-structured",
         .title = "Structured updates of federated clients",
         .by = "Konecny et al. 2016",
-        .row = 93,
+        .row = 0,
         .flags = "strategy=federated:part=0.75,over=1,epochs=1,subspace=yes "
                  "codec=structured:kind=lowrank,ratio=0.25 shard=contiguous optimizer=sgd lr=0.2 "
                  "batch=4",

@@ -36,7 +36,7 @@ const fast_system fast__systems_local[] = {
         .name = "deeplearning4j-sharing",
         .title = "deeplearning4j: gradient sharing",
         .by = "Eclipse 2017",
-        .row = 19,
+        .row = 0,
         .flags = "strategy=partial:how=parts,parts=1 codec=threshold:tau=0.01+entropy "
                  "optimizer=sgd lr=0.4",
         FAST_TAXONOMY("DP", "central", "async.", "ad hoc", "full mesh", "asynchronous"),
