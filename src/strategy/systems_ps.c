@@ -16,8 +16,7 @@
 #define PARAMETER_SERVER_MISSING                                                                  \
     "model parallelism; a graph of tasks with dependencies, vector clocks of key ranges, pushes " \
     "and pulls of ranges: a worker reads and writes the whole model; filters of the user's own; " \
-    "a consistent-hash ring: ranges are fixed; groups of workers; chain replication: copies are " \
-    "written by the workers, and a server that comes back is not used again"
+    "a consistent-hash ring: ranges are fixed; groups of workers"
 
 const fast_system fast__systems_ps[] = {
     {
@@ -70,12 +69,14 @@ const fast_system fast__systems_ps[] = {
         .title = "Parameter Server with bounded delay",
         .by = "Li et al. 2014",
         .row = 14,
-        .flags = "strategy=ps:servers=2,slack=8,replicas=1 codec=significance:threshold=0.001 "
-                 "optimizer=sgd lr=0.05",
+        .flags =
+            "strategy=ps:servers=2,slack=8,replicas=1,chain=yes codec=significance:threshold=0.001 "
+            "optimizer=sgd lr=0.05",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
-        .remarks = "A worker's delay is bounded; slack 0 is its sequential, slack -1 its eventual "
-                   "consistency. Insignificant changes wait; every server has a copy. Its other "
-                   "filters are the codecs skip and kkt, and the option cache.",
+        .remarks =
+            "A worker's delay is bounded; slack 0 is its sequential, slack -1 its eventual "
+            "consistency. Insignificant changes wait; servers pass updates along a chain "
+            "of copies. Its other filters are the codecs skip and kkt, and the option cache.",
         .missing = PARAMETER_SERVER_MISSING,
     },
     {
@@ -126,8 +127,9 @@ const fast_system fast__systems_ps[] = {
         .title = "Li et al.: consistency by choice",
         .by = "Li et al. 2014",
         .row = 27,
-        .flags = "strategy=ps:servers=2,slack=8,replicas=1 codec=significance:threshold=0.001 "
-                 "optimizer=sgd lr=0.05",
+        .flags =
+            "strategy=ps:servers=2,slack=8,replicas=1,chain=yes codec=significance:threshold=0.001 "
+            "optimizer=sgd lr=0.05",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
         .remarks = "The same system as row 14, as a point of the synchronisation spectrum.",
         .missing = PARAMETER_SERVER_MISSING,
@@ -449,17 +451,14 @@ const fast_system fast__systems_ps[] = {
         .title = "Approximate synchronous parallel over a WAN",
         .by = "Hsieh et al. 2017",
         .row = 38,
-        .flags = "strategy=ps:proxies=2,slack=1,barrier=100000 codec=significance:threshold=0.01 "
-                 "optimizer=sgd lr=0.2",
+        .flags = "strategy=ps:proxies=2,mirror=yes,slack=1,barrier=100000 "
+                 "codec=significance:threshold=0.01 optimizer=sgd lr=0.2",
         COLUMNS("DP", "bounded", "ad hoc", "hierarchical PS", "bounded"),
         .remarks =
-            "A proxy for each data centre. Only significant updates are sent between data centres, "
-            "packed; the others are used locally and add up until they are significant; the slack "
-            "is the mirror clock. A long update is announced, and other proxies' reads of the "
-            "ranges that it changes wait for it.",
-        .missing = "a model at each data centre: here all read one, which with plain SGD has the "
-                   "same values but is sent whole instead of its changes; --codec-down "
-                   "topk:ratio=0.05 sends changes. A range of keys is a server's",
+            "A server and a model in each data centre. Only significant changes are sent between "
+            "data centres, to each of the others; the rest is used locally and adds up until it is "
+            "significant; the slack is that of the mirror clocks. Many changes are announced, and "
+            "reads at their receiver, which are of the whole model, wait for them.",
     },
     { .name = NULL },
 };

@@ -108,6 +108,8 @@ static const job jobs[] = {
     { "strategy=ps:slack=0,proxies=2,levels=2", "optimizer=momentum", SUM_NONE },
     { "strategy=ps:slack=-1,proxies=2,fetch=2,push=2", "optimizer=sgd", SUM_NONE },
     { "strategy=ps:slack=1,replicas=1,chain=yes", "optimizer=sgd", SUM_NONE },
+    { "strategy=ps:slack=1,proxies=2,mirror=yes", "codec=significance", SUM_NONE },
+    { "strategy=ps:slack=0,proxies=4,mirror=yes", "optimizer=momentum", SUM_NONE },
     { "strategy=ps:slack=-1,cache=yes", "codec=significance", SUM_NONE },
     { "strategy=federated:period=3", "seed=1", SUM_NONE },
     { "strategy=federated:period=2,part=0.5,window=0.05", "optimizer=momentum", SUM_NONE },
