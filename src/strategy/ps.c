@@ -53,6 +53,9 @@
  *   proxies      a server for each group of workers, between the group and the model: ps_proxy.c;
  *                in a tree of `levels`, each with `fanin` others below it. With fetch and push they
  *                are caches of the model, which they read and write back so often
+ *   rows         with proxies: before each epoch a worker learns which rows its batches will read,
+ *                and reads these from its proxy, ahead of the pass (LazyTable: Cui et al. 2014;
+ *                ps_rows.c)
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
  *   chain        updates pass along the copies, server by server, instead of from each worker to
  *                all; a server that comes back catches up (space/space_chain.c; Li et al. 2014)
@@ -139,6 +142,9 @@ static const fast_option options[] = {
                   "them"),
     FAST_OPT_BOOL(ps_config, eager, "no",
                   "servers send new values unasked whenever the slowest worker ends a round"),
+    FAST_OPT_BOOL(ps_config, rows, "no",
+                  "with proxies: before each epoch a worker learns which rows of embeddings its "
+                  "batches will read, and reads these and the other layers only"),
     FAST_OPT_INT(ps_config, cache_age, "0", 0, 1e12,
                  "with slack: a worker uses the values of a read again for up to this many rounds, "
                  "within the slack; 0: every step asks the servers"),
@@ -207,8 +213,9 @@ static const fast_exclusion exclusions[] = {
     { "backup", NULL, "slack=0", "backup workers are those that a round does not wait for" },
     { "eager", NULL, "slack", "eager values are as old as the slack allows" },
     { "cache_age", NULL, "slack", "values of an earlier read are as old as the slack allows" },
-    { "cache_age", "eager|send|fetch|value|proxies|backup|barrier|priority|factors=yes", NULL,
+    { "cache_age", "eager|send|fetch|value|backup|barrier|priority|factors=yes", NULL,
       "a worker adds the gradients of its own steps to the values that it read" },
+    { "rows", NULL, "proxies", "workers read rows from the cache of their proxy" },
     { "global", NULL, "slack", "workers wait for all others where the slack ends" },
     { "weak", NULL, "value", "it weakens the value bound" },
     { "value", "slack", NULL, "a bound on values and one on rounds may wait for each other" },
@@ -512,7 +519,7 @@ static const char *answers_by(const void *config)
     const ps_config *c = config;
 
     FAST_ASSERT(c != NULL);
-    return c->priority ? "slices" : "weights";
+    return c->priority || c->rows ? "slices" : "weights";
 }
 
 /* True if servers live on nodes of their own. */
@@ -544,7 +551,7 @@ const fast_strategy fast__strategy_ps = { FAMILY };
 static bool can_be_cut(const ps_config *c)
 {
     FAST_ASSERT(c->slack >= -1);
-    return c->proxies == 0 || c->value == 0;
+    return (c->proxies == 0 || c->value == 0) && !c->rows;
 }
 
 static const fast_strategy *member_of(const void *config)

@@ -24,6 +24,7 @@
  *   ps_hybrid.c       dense layers that workers send each other as factors, beside the servers
  *   ps_proxy.c        proxies between groups of workers and the servers
  *   ps_tree.c         the tree of the proxies
+ *   ps_rows.c         rows that a worker reads from its proxy
  *   ps_momentum.c     measures the momentum that asynchrony adds
  *   ps_master.c       rounds in which the sum of gradients reaches the server by a collective
  *
@@ -60,6 +61,7 @@ typedef struct ps_config {
     bool weak;         /* each worker bounds its own, after it has sent them */
     bool eager;        /* servers send new values without being asked */
     bool stalest;      /* servers answer the worker that is furthest behind first */
+    bool rows;         /* workers read the rows that their batches need from their proxy */
     int64_t cache_age; /* rounds for which a worker uses the values of a read; 0: one read a step */
     double epochs;     /* fraction of the samples of an epoch after which it ends for all */
     int64_t barrier;   /* bytes above which a write is announced; 0: none is */
@@ -371,6 +373,20 @@ int64_t fast__ps_proxies(const ps_config *c, int64_t workers);
 ps_node fast__ps_node(const ps_config *c, const fast_trainer *t, int64_t level, int64_t index);
 /* Return the proxy of a level that worker `rank` is below. */
 ps_node fast__ps_node_above(const ps_config *c, const fast_trainer *t, int64_t level, int64_t rank);
+
+/* Rows of the model that a worker reads from its proxy: ps_rows.c. */
+typedef struct ps_rows {
+    fast_trainer *t;   /* the worker's */
+    fast_space *space; /* of its group; the first tensor is the model */
+    int64_t begin;     /* steps of the run before the worker started */
+    int64_t epoch;     /* whose rows are known; -1: none */
+    uint8_t *wanted;   /* [count] 1: a batch of that epoch reads this weight */
+} ps_rows;
+/* Start to read rows instead of the model. FAST_ENOMEM. */
+fast_err fast__ps_rows_open(fast_trainer *t, fast_space *space, int64_t begin, ps_rows *out);
+void fast__ps_rows_close(ps_rows *r);
+/* Read the rows of the next batch, as new as the proxy's last round, and compute its gradient. */
+fast_err fast__ps_rows_gradient(ps_rows *r);
 
 /* Programs with proxies: of a worker, and of proxy number `proxy`. */
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c);
