@@ -225,6 +225,11 @@ bool fast__chain_selects(const fast_chain *chain)
     return chain->select_count > 0;
 }
 
+bool fast__chain_selects_exactly(const fast_chain *chain)
+{
+    return chain->select_count > 0 && chain->codec == &fast__codec_nonzero;
+}
+
 bool fast__chain_only_selects(const fast_chain *chain)
 {
     return chain->only_selects;

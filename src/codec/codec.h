@@ -189,6 +189,8 @@ const char *fast__chain_text(const fast_chain *chain);  /* as users typed it */
 bool fast__chain_is_none(const fast_chain *chain);      /* true without codec and stage */
 bool fast__chain_selects(const fast_chain *chain);      /* true if it begins with a selection */
 bool fast__chain_only_selects(const fast_chain *chain); /* true if users named nothing else */
+/* True if selected elements are sent exactly, whatever stages follow: users named no codec. */
+bool fast__chain_selects_exactly(const fast_chain *chain);
 
 /* Of a codec that SHARES: the scale() of x[n], mapped. */
 float fast__chain_scale(const fast_chain *chain, int64_t n, const float *x);

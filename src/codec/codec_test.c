@@ -45,6 +45,7 @@ static const char *const variants[] = {
     "flexpoint:bits=8,group=40",
     "flexpoint:bits=8,round=random",
     "flexpoint:exponent=predicted",
+    "flexpoint:exponent_bits=3",
     "flexpoint:bits=8,group=40,exponent=predicted",
     "kmeans:ratio=1",
     "kmeans:ratio=0.05,clusters=3,rounds=0",

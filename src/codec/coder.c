@@ -31,6 +31,7 @@
 #include "codec/block_cut.h"
 #include "codec/chain.h"
 #include "codec/entries.h"
+#include "codec/stages.h"
 #include "tensor/vector.h"
 
 #include <math.h>
@@ -50,10 +51,7 @@ struct fast_coder {
     void *scratch;           /* of the codec */
     float *sum;              /* generic feedback, selections: [largest block] v, then its decoding;
                                   or NULL */
-    uint8_t *bytes[2];       /* [room] each: frames between stages; NULL without stages */
-    void *stage_scratch;     /* of the stages */
-    size_t room;             /* bytes of a frame behind its first byte, at most, in any stage */
-    size_t plain;            /* bytes of a frame behind its first byte before stages, at most */
+    fast_stages stages;      /* lossless ones over frames */
     uint64_t seed;           /* of the run and this flow */
     const float *shared;     /* [block_count] scales of all senders; NULL: none. Borrowed */
     uint64_t encodings;      /* vectors encoded so far */
@@ -108,7 +106,7 @@ static fast_err check(const fast_coder_options *o)
 
 /* Sizes of everything, from the blocks. */
 static void measure(fast_coder *c, const fast_coder_options *o, size_t *scratch_out,
-                    int64_t *largest_out, size_t *stage_out)
+                    int64_t *largest_out, size_t *plain_out)
 {
     const fast_codec *codec = o->chain->codec;
     size_t scratch = 0, size = 0;
@@ -134,19 +132,7 @@ static void measure(fast_coder *c, const fast_coder_options *o, size_t *scratch_
         scratch = entries > scratch ? entries : scratch;
     }
     c->gapless = covered == c->count;
-    c->plain = c->room = size;
-    *stage_out = 0;
-    for (int i = 0; i < o->chain->stage_count; i++) {
-        const fast_stage *stage = o->chain->stages[i];
-        const size_t need =
-            stage->scratch ? stage->scratch(o->chain->stage_configs[i], c->room) : 0;
-
-        if (need > *stage_out)
-            *stage_out = need;
-        size = stage->bound(o->chain->stage_configs[i], c->room);
-        if (size > c->room)
-            c->room = size;
-    }
+    *plain_out = size;
     *scratch_out = scratch;
     *largest_out = largest;
 }
@@ -163,13 +149,13 @@ static fast_err build(fast_coder *c, const fast_coder_options *o)
     const bool selects = o->chain->select_count > 0;
     const bool layers = codec && o->layout->segment_count > 0 &&
                         (o->scope == 1 || (o->scope == 0 && (traits & FAST_CODEC_LAYERS) != 0));
-    size_t scratch, stage_scratch;
+    size_t scratch, plain;
     int64_t largest;
 
     c->block_count = fast__blocks_cut(o, layers, NULL);
     FAST_TRY(fast__alloc("blocks of a codec", c->block_count, sizeof *c->blocks, &c->blocks));
     fast__blocks_cut(o, layers, c->blocks);
-    measure(c, o, &scratch, &largest, &stage_scratch);
+    measure(c, o, &scratch, &largest, &plain);
     c->feedback = o->feedback == 1 || (o->feedback == 0 && (traits & exact) == 0);
     c->corrects = !selects || !((own & (FAST_CODEC_LOSSLESS | FAST_CODEC_PLAIN)) ||
                                 ((own & FAST_CODEC_UNBIASED) && !(own & FAST_CODEC_RAW)));
@@ -179,11 +165,7 @@ static fast_err build(fast_coder *c, const fast_coder_options *o)
     FAST_TRY(fast__alloc("scratch of a codec", (int64_t)scratch, 1, &c->scratch));
     if (selects || (c->feedback && !(traits & FAST_CODEC_FEEDBACK)))
         FAST_TRY(fast__alloc("feedback of a codec", 2 * largest, sizeof(float), &c->sum));
-    if (o->chain->stage_count == 0)
-        return FAST_OK;
-    for (int i = 0; i < 2; i++)
-        FAST_TRY(fast__alloc("stages of a codec", (int64_t)c->room, 1, &c->bytes[i]));
-    return fast__alloc("scratch of stages", (int64_t)stage_scratch, 1, &c->stage_scratch);
+    return fast__stages_init(o->chain, plain, &c->stages);
 }
 
 fast_err fast__coder_new(const fast_coder_options *options, fast_coder **out)
@@ -218,15 +200,13 @@ void fast__coder_free(fast_coder *c)
     fast__vector_free(c->state);
     fast__free(c->scratch);
     fast__free(c->sum);
-    fast__free(c->bytes[0]);
-    fast__free(c->bytes[1]);
-    fast__free(c->stage_scratch);
+    fast__stages_fini(&c->stages);
     fast__free(c);
 }
 
 size_t fast__coder_bound(const fast_coder *c)
 {
-    return 1 + c->room;
+    return 1 + c->stages.room;
 }
 
 float *fast__coder_residual(const fast_coder *c)
@@ -485,28 +465,6 @@ static size_t encode_frame(fast_coder *c, int64_t first, int64_t count, int64_t 
     return (size_t)(at - out);
 }
 
-/* Pack `size` bytes of c->bytes[0] by the stages, as long as they gain, to out. */
-static size_t pack_stages(fast_coder *c, size_t size, uint8_t *out)
-{
-    const fast_chain *chain = c->chain;
-    int done = 0;
-
-    for (; done < chain->stage_count; done++) {
-        const size_t packed = chain->stages[done]->pack(chain->stage_configs[done], c->bytes[0],
-                                                        size, c->stage_scratch, c->bytes[1]);
-        uint8_t *swap = c->bytes[0];
-
-        if (packed >= size)
-            break;
-        c->bytes[0] = c->bytes[1];
-        c->bytes[1] = swap;
-        size = packed;
-    }
-    out[0] = (uint8_t)done;
-    memcpy(out + 1, c->bytes[0], size);
-    return 1 + size;
-}
-
 size_t fast__coder_encode_part(fast_coder *c, int64_t first, int64_t count, int64_t step,
                                double progress, const float *x, uint8_t *out)
 {
@@ -516,11 +474,11 @@ size_t fast__coder_encode_part(fast_coder *c, int64_t first, int64_t count, int6
     map_state(c, &a);
     map_model(c, &a);
     const size_t size =
-        encode_frame(c, first, count, step, progress, &a, staged ? c->bytes[0] : out + 1);
+        encode_frame(c, first, count, step, progress, &a, staged ? c->stages.bytes[0] : out + 1);
     unmap(c, &a, FAST_ACCESS_READ);
-    FAST_ASSERT(size <= c->plain);
+    FAST_ASSERT(size <= c->stages.plain);
     if (staged)
-        return pack_stages(c, size, out);
+        return fast__stages_pack(&c->stages, size, out);
     out[0] = 0;
     return 1 + size;
 }
@@ -573,29 +531,6 @@ bool fast__coder_project(fast_coder *c, float *x)
 void fast__coder_encode_end(fast_coder *c)
 {
     c->encodings++;
-}
-
-/* Undo the stages: *in and *size become the blocks'. */
-static fast_err unstage(fast_coder *c, const uint8_t **in, size_t *size)
-{
-    const fast_chain *chain = c->chain;
-
-    if (*size < 1 || **in > chain->stage_count)
-        return fast__fail(FAST_EFORMAT,
-                          "codec %s: the frame does not begin with a number of stages",
-                          chain->text);
-    int done = *(*in)++;
-    --*size;
-    while (done-- > 0) {
-        uint8_t *out = *in == c->bytes[0] ? c->bytes[1] : c->bytes[0];
-        size_t unpacked;
-
-        FAST_TRY(chain->stages[done]->unpack(chain->stage_configs[done], *in, *size,
-                                             c->stage_scratch, out, c->room, &unpacked));
-        *in = out;
-        *size = unpacked;
-    }
-    return FAST_OK;
 }
 
 /* Decode floats that were sent as they are. Bytes have any alignment, so a sum goes through a
@@ -660,7 +595,7 @@ fast_err fast__coder_decode_part(fast_coder *c, int64_t first, int64_t count, co
     const fast_access access =
         mode == FAST_DECODE_SET && c->gapless ? FAST_ACCESS_WRITE : FAST_ACCESS_UPDATE;
 
-    FAST_TRY(unstage(c, &in, &size));
+    FAST_TRY(fast__stages_unpack(&c->stages, &in, &size));
     const coder_access a = map_blocks(c, first, count, y, access);
     const fast_err err = decode_frame(c, first, count, &a, mode, scale, in, in + size);
     unmap(c, &a, access);
@@ -681,7 +616,7 @@ fast_err fast__coder_pairs(fast_coder *c, const uint8_t *in, size_t size, uint32
     if (!codec || !codec->pairs || c->block_count != 1)
         return fast__fail(FAST_ENOTSUP, "codec %s has no entries over %lld blocks", c->chain->text,
                           (long long)c->block_count);
-    FAST_TRY(unstage(c, &in, &size));
+    FAST_TRY(fast__stages_unpack(&c->stages, &in, &size));
     const fast_decoding d = { c->blocks[0].block, in, size, FAST_DECODE_SET, 1, NULL, c->scratch };
     FAST_TRY(check_size(c, &d));
     return codec->pairs(c->chain->config, &d, index, value, count_out);

@@ -462,6 +462,37 @@ static void entries_are_the_decoding(void **state)
     }
 }
 
+/* topk:hold=3: the elements of steps 0, 3, 6, ... are sent in the two steps after them too, as
+ * x + e has them then; what is sent and the residual add up to all that was given. A value that is
+ * not finite is sent at once. */
+static void topk_holds_its_elements(void **state)
+{
+    float x[N], y[N], residual[N], total[N] = { 0 };
+    bool chosen[N] = { false };
+    sparse_flow f;
+
+    (void)state;
+    flow_open(&f, "topk:ratio=0.1,hold=3", N, 1);
+    for (int step = 0; step < 9; step++) {
+        draw(100 + (uint64_t)step, N, x);
+        (void)pass(&f, step, 10, x, y);
+        residual_of(&f, residual);
+        for (int i = 0; i < N; i++) {
+            total[i] += x[i] - y[i];
+            assert_true(fabsf(total[i] - residual[i]) < 1e-5f);
+            if (step % 3 == 0)
+                chosen[i] = y[i] != 0;
+            assert_true(chosen[i] || y[i] == 0);
+            assert_true(!chosen[i] || residual[i] == 0);
+        }
+    }
+    draw(200, N, x);
+    x[7] = INFINITY;
+    (void)pass(&f, 10, 10, x, y);
+    assert_false(isfinite(y[7]));
+    flow_close(&f);
+}
+
 /* Chains that send every element lose only the sign of zeros, and have no residual. */
 static void all_is_lossless(void **state)
 {
@@ -517,6 +548,7 @@ int main(void)
         cmocka_unit_test(randk_draws_one_of_each_run),
         cmocka_unit_test(all_is_lossless),
         cmocka_unit_test(entries_are_the_decoding),
+        cmocka_unit_test(topk_holds_its_elements),
     };
     return devices_run(tests, sizeof tests / sizeof tests[0], NULL, NULL);
 }

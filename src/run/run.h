@@ -324,6 +324,9 @@ fast_err fast__run_codec_auto(fast_run *run, const char *const *options, fast_ru
 
 /* Write the cost model's forecast of a step into the run's result; forecast.c. */
 void fast__run_forecast(fast_run *run);
+/* Return the depth of a step: dependent operations on the longest path through the network, forward
+ * and backward; NAN if the run has no graph. */
+double fast__run_depth(const fast_run *run);
 
 /* True if ten times a second something may be shown; by the machine's clock. */
 bool fast__run_is_time(fast_run *run);

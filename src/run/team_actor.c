@@ -254,6 +254,7 @@ fast_err fast__team_actor_new(fast_team *team, int64_t i, fast_team_actor **out)
     FAST_ASSERT(i >= 0 && i < team->workers + team->servers);
     FAST_TRY(fast__alloc("a worker", 1, sizeof *self, &self));
     self->team = team;
+    self->progress.counted = -1;
     err = make_parts(self, i);
     if (err)
         fast__team_actor_free(self);

@@ -605,6 +605,18 @@ void fast__space_follow(fast_space *space, const fast_space *leader, int64_t ten
             *fast__space_at(leader, leader->clocks.read, owner, tensor);
 }
 
+/* Ranges of a tensor have versions of their own, and a writer names for each the one that it read.
+ * None counts as newer than it was. */
+void fast__space_read_as(fast_space *space, int64_t tensor, int64_t version)
+{
+    FAST_ASSERT(tensor >= 0 && tensor < space->map.tensor_count && version >= 0);
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        int64_t *read = fast__space_at(space, space->clocks.read, owner, tensor);
+
+        *read = version < *read ? version : *read;
+    }
+}
+
 int64_t fast__space_sent(const fast_space *space, int64_t owner, int64_t *seen_out)
 {
     FAST_ASSERT(owner >= 0 && owner < space->map.owner_count && seen_out);

@@ -78,6 +78,9 @@ fast_err fast__space_add_get(fast_space *space, const float *x, float *w, int64_
 /* Count as read here the version of a tensor that was read from `leader`, of which this space is a
  * replica with the same owners. */
 void fast__space_follow(fast_space *space, const fast_space *leader, int64_t tensor);
+/* Let the next updates count as made from this version of a tensor, until the next read, if it is
+ * older than the one that was read: they hold gradients of another actor's older copy. */
+void fast__space_read_as(fast_space *space, int64_t tensor, int64_t version);
 
 /* Set *newest_out to the largest version over the ranges of the first tensor, which includes all of
  * this actor's updates. It reads no values, and does not count as a read. Fails as a get does. */

@@ -8,7 +8,8 @@
  * not reach it.
  *
  * A chain that only selects elements is not encoded: the selected floats travel in the sparse form,
- * which is as short, has no cost at the owner, and can cache indices.
+ * which is as short, has no cost at the owner, and can cache indices. Where it caches them, the
+ * stages of the chain pack its parts.
  *
  * Values of remote ranges are encoded where they become parts of messages. Values of local ranges
  * do not travel; they are encoded and decoded in place, so that a run computes the same numbers on
@@ -101,7 +102,8 @@ void fast__space_select(fast_space *space, const float **x)
     const int64_t entries = fast__space_count_nonzero(*x, count);
     const int64_t sent = entries < count / 2 ? 2 * entries : count;
     fast__count(&codec->figures->bytes_in, count * (int64_t)sizeof **x);
-    fast__count(&codec->figures->bytes_out, sent * (int64_t)sizeof **x);
+    if (!space->sparse.staging || fast__space_is_local(space)) /* else its messages are counted */
+        fast__count(&codec->figures->bytes_out, sent * (int64_t)sizeof **x);
     fast__count(&codec->figures->encode_ns, fast__steady_now(space->actor) - begin);
 }
 
@@ -153,7 +155,9 @@ static fast_err open_chains(fast_space_codec *codec, const fast_space_options *o
         codec->chains[way] = chain && !fast__chain_is_none(chain) ? chain : NULL;
     }
     const fast_chain *up = codec->chains[FAST_SPACE_UP], *down = codec->chains[FAST_SPACE_DOWN];
-    codec->selects = up && fast__chain_only_selects(up) && !o->pieces;
+    codec->selects =
+        up && !o->pieces &&
+        (o->cache_indices ? fast__chain_selects_exactly(up) : fast__chain_only_selects(up));
     if (up && (fast__chain_traits(up) & FAST_CODEC_MODEL) && !(chains && chains->model))
         return fast__fail(FAST_EINVAL,
                           "codec %s compares updates with the weights, which space \"%s\" does not "
@@ -220,7 +224,8 @@ static fast_err make_coders(fast_space *space, const fast_space_options *o, fast
     return FAST_OK;
 }
 
-/* Let the coders of adds encode by scales that all writers agree on, where their codec shares. */
+/* Let the coders of adds encode by scales that all writers agree on, where their codec shares
+ * (comm/scales.h). Owners' ranges cut layers, whose scale all their parts have. */
 static fast_err open_scales(fast_space *space, const fast_space_options *o)
 {
     fast_space_codec *codec = space->codec;
@@ -283,6 +288,8 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
         if (space->codec->chains[way])
             FAST_TRY(make_coders(space, o, (fast_space_way)way, chains, seed, &bound, &largest));
     FAST_TRY(open_scales(space, o));
+    if (space->codec->selects)
+        FAST_TRY(fast__space_sparse_stage(space, space->codec->chains[FAST_SPACE_UP]));
     FAST_TRY(fast__alloc("an encoding", (int64_t)bound, 1, &space->codec->bytes));
     return fast__vector_new(fast__space_device(space), "a decoding", largest, &space->codec->x);
 }
@@ -322,6 +329,12 @@ double fast__space_progress(const fast_space *space)
     FAST_ASSERT(space->codec);
     const int64_t rounds = space->codec->epoch_rounds;
     return rounds > 0 ? (double)space->clocks.own / (double)rounds : 0;
+}
+
+fast_coded_figures *fast__space_counts(const fast_space *space)
+{
+    FAST_ASSERT(space->codec);
+    return space->codec->figures;
 }
 
 fast_coder *fast__space_coder(const fast_space *space, int64_t owner, const fast_chain **chain_out,

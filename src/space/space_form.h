@@ -60,6 +60,9 @@ bool fast__space_unpack(fast_space *space, const fast_msg *msg, fast_space_opera
 
 /* space_sparse.c */
 void fast__space_sparse_free(fast_space *space);
+/* Pack lists of places and values of the first tensor by the stages of a chain from now on; it is
+ * borrowed. FAST_ENOMEM. */
+fast_err fast__space_sparse_stage(fast_space *space, const fast_chain *chain);
 
 /* space_pieces.c: updates in pieces. */
 
@@ -107,6 +110,8 @@ bool fast__space_differs(const fast_space *space, int64_t tensor);
  * figures where those are asked for. */
 fast_coder *fast__space_coder(const fast_space *space, int64_t owner, const fast_chain **chain_out,
                               fast_coded_figures **figures_out);
+/* Return where the codecs of a space count. */
+fast_coded_figures *fast__space_counts(const fast_space *space);
 /* Return how far the run is, in epochs. */
 double fast__space_progress(const fast_space *space);
 /* At an owner, with differences: reader `id` joined again, or asks for all, and holds nothing. */

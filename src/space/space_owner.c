@@ -128,7 +128,9 @@ static fast_err handle_update(fast_space *space, const fast_msg *msg, fast_space
     return fast__space_charge(space, op);
 }
 
-/* HELLO: admit the actor if it opened this space, and for the first time in its life. */
+/* HELLO: admit the actor if it opened this space, and for the first time in its life. Its updates
+ * are numbered from 1 again, and it holds no values, unless this is its first life in a resumed
+ * run: then it may hold those of the checkpoint, and an eager owner sends it more. */
 static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     FAST_ASSERT(op->kind == FAST_SPACE_HELLO);

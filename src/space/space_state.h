@@ -256,6 +256,7 @@ typedef struct fast_space_sparse {
     bool cache;                  /* lists of places are not sent twice in succession */
     fast_space_places *sent;     /* cache: [owners]; NULL until the first list */
     fast_space_places *received; /* cache, at an owner: [actors]; NULL until the first list */
+    struct fast_space_staging *staging; /* stages over both parts; NULL: parts are not packed */
 } fast_space_sparse;
 
 /* State of the factored form. */

@@ -56,6 +56,8 @@
  *   rows         with proxies: before each epoch a worker learns which rows its batches will read,
  *                and reads these from its proxy, ahead of the pass (LazyTable: Cui et al. 2014;
  *                ps_rows.c)
+ *   free_running workers do not wait for the others of their proxy, and k is at most the workers:
+ *                ps_learners.c
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
  *   chain        updates pass along the copies, server by server, instead of from each worker to
  *                all; a server that comes back catches up (space/space_chain.c; Li et al. 2014)
@@ -178,6 +180,9 @@ static const fast_option options[] = {
                     "read weights in slices, and start the next step with those that came; yes: in "
                     "the order of the layers, tic: of the graph's dependencies, tac: of these and "
                     "measured times (TicTac)"),
+    FAST_OPT_BOOL(ps_config, free_running, "no",
+                  "with proxies: workers do not wait for the others of their proxy, which takes "
+                  "gradients as they come (Rudra)"),
     FAST_OPT_BOOL(ps_config, dedicated, "no",
                   "servers live on nodes of their own, which follow the workers'"),
     FAST_OPT_CHOICE(ps_config, path, "none", "none|tree|scatter|direct",
@@ -216,6 +221,7 @@ static const fast_exclusion exclusions[] = {
     { "cache_age", "eager|send|fetch|value|backup|barrier|priority|factors=yes", NULL,
       "a worker adds the gradients of its own steps to the values that it read" },
     { "rows", NULL, "proxies", "workers read rows from the cache of their proxy" },
+    { "rows", "free_running", NULL, "rows are those of the rounds of a group" },
     { "global", NULL, "slack", "workers wait for all others where the slack ends" },
     { "weak", NULL, "value", "it weakens the value bound" },
     { "value", "slack", NULL, "a bound on values and one on rounds may wait for each other" },
@@ -243,6 +249,9 @@ static const fast_exclusion exclusions[] = {
     /* Placement. */
     { "proxies", "send|backup|epochs", NULL,
       "workers of a proxy read and write gradients in every round" },
+    { "free_running", NULL, "proxies", "without proxies no worker waits for another one" },
+    { "free_running", "slack|levels|value|eager|fetch|push|barrier", NULL,
+      "workers take their proxy's newest weights and send one gradient at a time" },
     { "levels", NULL, "proxies", "it is the depth of the tree of proxies" },
     { "fanin", NULL, "levels", "it is the number of proxies below each one" },
     { "replicas", "backup|eager|value", NULL, "every copy must hold the same updates" },
@@ -375,8 +384,10 @@ static fast_err server(fast_trainer *t, const void *config)
     if (c->path != FAST_VIA_NONE)
         return fast__ps_master(t, c);
     FAST_TRY(check_rule(t, c));
-    return t->rank < owners ? fast__ps_own(t, c, t->rank / shards)
-                            : fast__ps_proxy(t, c, t->rank - owners);
+    if (t->rank < owners)
+        return fast__ps_own(t, c, t->rank / shards);
+    return c->free_running ? fast__ps_collector(t, c, t->rank - owners)
+                           : fast__ps_proxy(t, c, t->rank - owners);
 }
 
 /* Forecast the messages of a step. A read is answered after the write that was sent before it. */
@@ -495,7 +506,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_TRY(check_rule(t, c));
     FAST_TRY(check_codec(t, c));
     if (c->proxies > 0)
-        return fast__ps_group_worker(t, c);
+        return c->free_running ? fast__ps_learner(t, c) : fast__ps_group_worker(t, c);
     FAST_TRY(fast__ps_writer_open(t, c, t->g, &wr));
     err = by_rounds(c) ? train_rounds(t, c, &wr) : train(t, c, &wr);
     const fast_err last = fast__ps_writer_close(&wr);
@@ -547,11 +558,12 @@ const fast_strategy fast__strategy_ps = { FAMILY };
 
 /* True if a snapshot can be taken between steps: no actor waits in mid-step for something that
  * another one does in its next step. With a value bound a proxy waits until the other groups have
- * read its updates, which they do at the end of a step. */
+ * read its updates, which they do at the end of a step. Free-running proxies take gradients at any
+ * time, of which a snapshot has no order. */
 static bool can_be_cut(const ps_config *c)
 {
     FAST_ASSERT(c->slack >= -1);
-    return (c->proxies == 0 || c->value == 0) && !c->rows;
+    return !c->free_running && !c->rows && (c->proxies == 0 || c->value == 0);
 }
 
 static const fast_strategy *member_of(const void *config)

@@ -24,6 +24,7 @@
  *   ps_hybrid.c       dense layers that workers send each other as factors, beside the servers
  *   ps_proxy.c        proxies between groups of workers and the servers
  *   ps_tree.c         the tree of the proxies
+ *   ps_learners.c     workers that do not wait for the others of their proxy
  *   ps_rows.c         rows that a worker reads from its proxy
  *   ps_momentum.c     measures the momentum that asynchrony adds
  *   ps_master.c       rounds in which the sum of gradients reaches the server by a collective
@@ -74,6 +75,7 @@ typedef struct ps_config {
     bool hybrid;       /* dense layers go to the other workers as factors where that is shorter */
     bool overlap;      /* gradients are sent as they become final */
     int priority;      /* PS_PRIORITY_*: order in which the model is read */
+    bool free_running; /* workers do not wait for the others of their proxy */
     bool dedicated;    /* servers live on nodes of their own */
     int path;          /* fast_via: the path of collectives; FAST_VIA_NONE: by the space */
 } ps_config;
@@ -374,24 +376,13 @@ ps_node fast__ps_node(const ps_config *c, const fast_trainer *t, int64_t level, 
 /* Return the proxy of a level that worker `rank` is below. */
 ps_node fast__ps_node_above(const ps_config *c, const fast_trainer *t, int64_t level, int64_t rank);
 
-/* Rows of the model that a worker reads from its proxy: ps_rows.c. */
-typedef struct ps_rows {
-    fast_trainer *t;   /* the worker's */
-    fast_space *space; /* of its group; the first tensor is the model */
-    int64_t begin;     /* steps of the run before the worker started */
-    int64_t epoch;     /* whose rows are known; -1: none */
-    uint8_t *wanted;   /* [count] 1: a batch of that epoch reads this weight */
-} ps_rows;
-/* Start to read rows instead of the model. FAST_ENOMEM. */
-fast_err fast__ps_rows_open(fast_trainer *t, fast_space *space, int64_t begin, ps_rows *out);
-void fast__ps_rows_close(ps_rows *r);
-/* Read the rows of the next batch, as new as the proxy's last round, and compute its gradient. */
-fast_err fast__ps_rows_gradient(ps_rows *r);
-
 /* Programs with proxies: of a worker, and of proxy number `proxy`. */
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c);
 fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy);
 
+/* Programs with free-running proxies: of a learner, and of proxy number `proxy`. */
+fast_err fast__ps_learner(fast_trainer *t, const ps_config *c);
+fast_err fast__ps_collector(fast_trainer *t, const ps_config *c, int64_t proxy);
 /* Programs with a path: of a worker, and of the one server. */
 fast_err fast__ps_master_worker(fast_trainer *t, const ps_config *c);
 fast_err fast__ps_master(fast_trainer *t, const ps_config *c);

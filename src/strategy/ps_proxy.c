@@ -25,6 +25,7 @@
 #include "base/memory.h"
 #include "space/space.h"
 #include "strategy/ps.h"
+#include "strategy/ps_rows.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"

@@ -15,9 +15,9 @@
  *
  * Cost: the batches of an epoch are loaded twice; a byte for each weight.
  */
+#include "strategy/ps_rows.h"
 #include "base/memory.h"
 #include "space/space.h"
-#include "strategy/ps.h"
 #include "trainer/operators.h"
 
 #include <string.h>

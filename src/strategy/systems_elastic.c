@@ -81,13 +81,13 @@ const fast_system fast__systems_elastic[] = {
         .title = "MPCA-SGD: model penalty and extrapolated master model",
         .by = "Langer et al. 2018",
         .row = 12,
-        .flags = "strategy=mpca optimizer=sgd lr=0.2 batch=4",
+        .flags = "strategy=mpca:tree=yes optimizer=sgd lr=0.2 batch=4",
         FAST_TAXONOMY("DP", "decentral", "soft-bounded", "binomial tree", "dedicated master node",
                       "asynchronous"),
         .remarks =
-            "Models are sent while workers train; a penalty term in the loss pulls them to the "
-            "master, and extrapolation compensates for staleness.",
-        .missing = "the binomial tree: workers send to the master directly",
+            "Models are gathered along a binomial tree while workers train, and the next round "
+            "starts when the last one was answered; a penalty term in the loss pulls workers to "
+            "the master, and extrapolation compensates for staleness.",
     },
     /* Shared memory, and its emulation by messages. */
     {

@@ -406,11 +406,12 @@ const fast_system fast__systems_ps[] = {
         .title = "Rudra: n-softsync",
         .by = "Gupta et al. 2016",
         .row = 39,
-        .flags = "strategy=ps:proxies=2,softsync=1,staleness=inverse optimizer=sgd lr=0.4",
+        .flags = "strategy=ps:proxies=2,free_running=yes,softsync=1,staleness=inverse "
+                 "optimizer=sgd lr=0.4",
         COLUMNS("DP", "async.", "ad hoc", "hierarchical PS", "asynchronous"),
-        .remarks = "An update is made of P/n gradients; a proxy reads and writes for its learners.",
-        .missing = "learners that do not wait for the others of their proxy; an n above the number "
-                   "of proxies",
+        .remarks = "An update is made of P/n gradients, whichever learners computed them; a proxy "
+                   "takes gradients as they come and reads and writes for its learners, which do "
+                   "not wait for each other. The learning rate is divided by the staleness.",
     },
     {
         .name = "stalest-first",

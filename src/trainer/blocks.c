@@ -162,8 +162,31 @@ fast_err fast__trainer_remember_flags(fast_trainer *t, int64_t number, bool *x, 
 
 void fast__trainer_cut_at(fast_trainer *t, const int64_t *rounds)
 {
-    FAST_ASSERT(rounds != NULL);
-    fast__context_of(t)->cut.rounds = rounds;
+    fast_context_cut *cut = &fast__context_of(t)->cut;
+
+    FAST_ASSERT(cut->rounds == NULL);
+    cut->rounds = rounds;
+    cut->at_once = rounds == NULL;
+}
+
+bool fast__trainer_cut_on(const fast_trainer *t)
+{
+    FAST_ASSERT(t != NULL);
+    return fast__context_of(t)->cut.open != NULL;
+}
+
+bool fast__trainer_cut_open(const fast_trainer *t)
+{
+    FAST_ASSERT(t != NULL);
+    return fast__trainer_cut_on(t) && atomic_load(fast__context_of(t)->cut.open);
+}
+
+bool fast__trainer_cut_held(const fast_trainer *t)
+{
+    const fast_context *c = fast__context_of(t);
+
+    FAST_ASSERT(c->learner == NULL);
+    return c->cut.held || c->resumed;
 }
 
 void fast__trainer_cut_yield(fast_trainer *t, fast_yield_fn *yield, void *ctx)

@@ -10,6 +10,8 @@
 #include "trainer/saved.h"
 #include "trainer/shared_model.h"
 
+#include <stdatomic.h>
+
 /*
  * The context of one worker or server: its replica, the state of its update rule and codecs, its
  * spaces and its memory. A strategy sees it as a fast_trainer.
@@ -151,11 +153,14 @@ typedef struct fast_memory_block {
 
 /* How a program takes part in snapshots (remember.h). */
 typedef struct fast_context_cut {
-    const int64_t *rounds; /* by which workers wait for each other; NULL: steps, if at all */
-    fast_yield_fn *yield;  /* called while a worker waits for the others to join; or NULL */
-    void *yield_ctx;       /* argument of yield */
-    fast_idle_fn *idle;    /* of a server that acts by itself; NULL: it is idle in all waits */
-    const void *idle_ctx;  /* argument of idle */
+    const int64_t *rounds;   /* by which workers wait for each other; NULL: steps, if at all */
+    bool at_once;            /* no worker waits for another one in mid-step */
+    bool held;               /* a server, between the first question and the start */
+    const atomic_bool *open; /* a snapshot is being taken; NULL: none can be */
+    fast_yield_fn *yield;    /* called while a worker waits for the others to join; or NULL */
+    void *yield_ctx;         /* argument of yield */
+    fast_idle_fn *idle;      /* of a server that acts by itself; NULL: it is idle in all waits */
+    const void *idle_ctx;    /* argument of idle */
 } fast_context_cut;
 
 /* All that belongs to one actor of a run. The actor's own thread uses it; at a checkpoint the host

@@ -256,7 +256,7 @@ static fast_err open_counted(fast_trainer *t, bool plain, const fast_space_optio
     counted.ctx = o.entry;
     counted.save = save_function;
     counted.load = load_function;
-    if (options->cache_indices && !(up && fast__chain_only_selects(up)))
+    if (options->cache_indices && !(up && fast__chain_selects_exactly(up)))
         fast_trainer_note(t, "no indices are cached: give a codec that only selects, like kkt");
     err = open_encoded(&o, &counted, out);
     if (err)

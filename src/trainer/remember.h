@@ -33,13 +33,23 @@ FAST_MUST_CHECK fast_err fast__trainer_remember_flags(fast_trainer *t, int64_t n
                                                       int64_t count);
 
 /* Workers wait for each other by *rounds, which grows by at most 1 for each step without such a
- * wait: all join a snapshot at one value of it, or above. It is read before each step. */
+ * wait: all join a snapshot at one value of it, or above. It is read before each step. NULL: no
+ * worker waits for another one in mid-step, and each joins at once. */
 void fast__trainer_cut_at(fast_trainer *t, const int64_t *rounds);
 
 /* Do what other workers in mid-step may wait for. Called by a worker that has joined a snapshot,
  * again and again until all have joined. Fails as the actor's calls do. */
 typedef fast_err fast_yield_fn(void *ctx);
 void fast__trainer_cut_yield(fast_trainer *t, fast_yield_fn *yield, void *ctx);
+
+/* Return whether a snapshot is being taken, for a worker that waits long between two steps: it
+ * looks now and then, and calls fast_trainer_next() once to join. */
+bool fast__trainer_cut_open(const fast_trainer *t);
+/* Return whether snapshots can be taken, so that such a worker has to look. */
+bool fast__trainer_cut_on(const fast_trainer *t);
+/* Return whether this server is held by a snapshot: it does nothing by its clock until it is not,
+ * and only handles messages. Its times are those of fast__actor_time(). */
+bool fast__trainer_cut_held(const fast_trainer *t);
 
 /* Return whether this server, which acts by itself, has nothing to do until a request arrives, and
  * no state on its stack. Called in its waits. */

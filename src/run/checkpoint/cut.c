@@ -13,7 +13,8 @@
  *   quiet    worker 0 asks every actor how many messages it has sent and got, until nobody has done
  *            anything between two questions and no message is in flight (Mattern 1987): channels
  *            are empty, and messages that arrived and were not received are in mailboxes. Servers
- *            that act by themselves (proxies) are idle
+ *            that act by themselves (proxies) are idle, and from the first question on those that
+ *            act by their clock (windows of federated rounds) stand still
  *   state    every actor packs itself: what a checkpoint of a synchronous run has, the messages in
  *            its mailbox, its random streams. A resumed actor takes over its streams and messages
  *   start    worker 0 writes the file, and names the time at which workers continue
@@ -34,7 +35,8 @@
  *
  *     TAG_HERE      worker to worker 0    words[0] number of the cut: it has joined
  *     TAG_COMMAND   worker 0 to all       words[0] COUNT or STATE, words[1] the run's step; to
- *                                         servers START, words[1] the time; it has no answer
+ *                                         servers START, words[1] the time, or -1 where the cut
+ *                                         was given up; it has no answer
  *     TAG_DONE      all to worker 0       words[0] messages sent and got, words[1] an error,
  *                                         words[2] it is busy
  *     TAG_START     worker 0 to workers   words[0] time, words[1] number of the cut, or minus it
@@ -131,8 +133,10 @@ static fast_err obey(void *ctx, fast_msg **move)
     fast_err err = FAST_OK;
 
     self->progress.yields = false; /* all have joined */
+    self->context.cut.held = msg->words[0] != START;
     if (msg->words[0] == START) {
-        continue_at(self, msg->words[1]);
+        if (msg->words[1] >= 0)
+            continue_at(self, msg->words[1]);
         return FAST_OK;
     }
     if (msg->words[0] == STATE)
@@ -148,6 +152,7 @@ fast_err fast__cut_serve(fast_team_actor *self)
 {
     if (!self->team->cut.on)
         return FAST_OK;
+    self->context.cut.open = &self->team->cut.open;
     return fast_serve(self->context.trainer.actor, TAG_COMMAND, obey, self, &self->cut);
 }
 
@@ -325,8 +330,9 @@ static fast_err start(fast_team_actor *self, int64_t trip, bool gone)
         save(self); /* the end is saved when the programs have ended */
     team->cut.open = team->cut.resuming = false;
     fast__team_unlock(self);
-    for (int64_t i = team->workers; !gone && i < actor_count(team); i++)
-        FAST_TRY(send_words(actor, team->ids[i], TAG_COMMAND, START, time, &(bool){ false }));
+    for (int64_t i = team->workers; i < actor_count(team); i++)
+        FAST_TRY(send_words(actor, team->ids[i], TAG_COMMAND, START, gone ? -1 : time,
+                            &(bool){ false }));
     for (int64_t i = 1; i < team->workers; i++)
         FAST_TRY(send_words(actor, team->ids[i], TAG_START, time, gone ? -number : number,
                             &(bool){ false }));
@@ -413,7 +419,7 @@ static int64_t common_round(const fast_team_actor *self)
 
     if (team->strategy->cost)
         team->strategy->cost(team->config, t, &cost);
-    if (!(cost.barrier > 0) && !self->context.cut.rounds)
+    if (self->context.cut.at_once || (!(cost.barrier > 0) && !self->context.cut.rounds))
         return 0;
     for (int64_t i = 0; i < team->workers; i++)
         most = team->actors[i]->progress.rounds > most ? team->actors[i]->progress.rounds : most;

@@ -107,6 +107,17 @@ static const job jobs[] = {
     { "strategy=ps:slack=-1,proxies=2,fetch=2,push=2", "optimizer=sgd", SUM_NONE },
     { "strategy=ps:slack=1,replicas=1,chain=yes", "optimizer=sgd", SUM_NONE },
     { "strategy=ps:slack=-1,cache=yes", "codec=significance", SUM_NONE },
+    { "strategy=federated:period=3", "seed=1", SUM_NONE },
+    { "strategy=federated:period=2,part=0.5,window=0.05", "optimizer=momentum", SUM_NONE },
+    { "strategy=federated:period=2,part=0.5,pace=yes", "seed=2", SUM_NONE },
+    { "strategy=federated:period=4,part=0.75,over=1", "codec=topk:ratio=0.3", SUM_NONE },
+    { "strategy=federated:epochs=0.125,part=0.5", "codec_down=qsgd", SUM_NONE },
+    { "strategy=quorum", "seed=1", SUM_NONE },
+    { "strategy=quorum:backup=1,servers=2", "optimizer=momentum", SUM_NONE },
+    { "strategy=quorum:quorum=2,late=add", "seed=2", SUM_NONE },
+    { "strategy=quorum:quorum=2,late=add,servers=2", "codec=topk:ratio=0.3", SUM_NONE },
+    { "strategy=quorum:quorum=2,partial=yes", "accumulate=3", SUM_NONE },
+    { "strategy=quorum:backup=1,lag=2,servers=0", "codec_down=qsgd", SUM_NONE },
 };
 
 /* A gradient that counts, and that depends on the worker, the step and all earlier values. */
