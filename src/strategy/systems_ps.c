@@ -338,7 +338,8 @@ const fast_system fast__systems_ps[] = {
                  "codec_down=budget:bandwidth=1.6e8 optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Bösen with a scheduler of model-parallel work.",
-        .missing = "STRADS",
+        .missing = "STRADS, a scheduler that gives workers blocks of nearly independent variables "
+                   "to update, those of high priority first: it needs split models",
         .alias_of = "bosen",
         .differs = "the scheduler STRADS",
     },
