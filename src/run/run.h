@@ -380,11 +380,6 @@ typedef struct fast_weights {
     int64_t count;                       /* number of tensors */
 } fast_weights;
 fast_err fast__weights_list(const fast_run *run, int slots, fast_weights *out);
-/* Encode the first `count` tensors by a chain; *out is memory that they borrow then. */
-fast_err fast__compress(const char *spec, fast_weights *weights, int64_t count, uint8_t ***out);
-void fast__compressed_free(uint8_t **bytes, int64_t count); /* NULL is allowed */
-/* Decode the tensors of a compressed file; other files stay as they are. FAST_EFORMAT. */
-fast_err fast__decompress(const char *path, struct fast_tensors *tensors);
 /* Append the segments of a layout, over `vector`, for which there is room; `prefix` goes before
  * their names. */
 void fast__weights_add(fast_weights *weights, const fast_layout *layout, const float *vector,

@@ -558,12 +558,11 @@ const fast_strategy fast__strategy_ps = { FAMILY };
 
 /* True if a snapshot can be taken between steps: no actor waits in mid-step for something that
  * another one does in its next step. With a value bound a proxy waits until the other groups have
- * read its updates, which they do at the end of a step. Free-running proxies take gradients at any
- * time, of which a snapshot has no order. */
+ * read its updates, which they do at the end of a step. */
 static bool can_be_cut(const ps_config *c)
 {
     FAST_ASSERT(c->slack >= -1);
-    return !c->free_running && !c->rows && (c->proxies == 0 || c->value == 0);
+    return !c->rows && (c->proxies == 0 || c->value == 0);
 }
 
 static const fast_strategy *member_of(const void *config)

@@ -24,6 +24,7 @@
 #include "strategy/ps.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 #include "transport/transport.h"
 
 enum { TAG_GRADIENT = 1, TAG_WEIGHTS, TAG_CONTRIBUTIONS };
@@ -45,7 +46,7 @@ static fast_err send_vector(fast_trainer *t, int64_t to, uint64_t tag, const fas
     return err;
 }
 
-/* Refuse a message of another size. */
+/* Refuse a message of another size: one of a snapshot may be forged. */
 static fast_err check_size(const fast_msg *msg, int64_t floats)
 {
     FAST_ASSERT(floats > 0);
@@ -106,6 +107,8 @@ fast_err fast__ps_learner(fast_trainer *t, const ps_config *c)
     int64_t version = 0;
 
     FAST_ASSERT(c->proxies > 0 && c->levels == 1);
+    FAST_TRY(fast__trainer_remember(t, 0, &version, sizeof version));
+    FAST_TRY(fast__trainer_check_saved(t, version >= 0));
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         fast_actor_at(t->actor, t->step, "gradient");
@@ -130,6 +133,7 @@ typedef struct ps_collector {
     int64_t waiting; /* gradients in `sum` */
     int64_t taken;   /* gradients that arrived so far */
     int64_t oldest;  /* version of the oldest weights of those in `sum` */
+    bool is_waiting; /* it waits for a message */
 } ps_collector;
 
 /* Write the gradients that wait, and read the newest model. */
@@ -222,34 +226,40 @@ static fast_err handle(fast_trainer *t, ps_collector *k, const fast_msg *msg)
     return answer(t, k, msg->from, last);
 }
 
-/* Receive a learner's message. FAST_ETIMEDOUT after a second: then it may be time to look who is
- * left. After several timeouts without a message, learners that do not answer are down. */
-static fast_err receive_any(fast_trainer *t, int64_t *until, fast_msg **out)
+/* Receive the next message of a learner; *out is NULL if no learner is left. fast_receive() would
+ * wait for other actors when the last learner goes down. */
+static fast_err receive_any(fast_trainer *t, ps_collector *k, fast_msg **out)
 {
-    const int64_t second = 1000000000, now = fast_now(t->actor);
-    const int64_t deadline = *until - now > second ? now + second : *until;
+    const fast_wait wait = { .waiting = true,
+                             .whom = FAST_ANY,
+                             .tag = TAG_GRADIENT,
+                             .since = fast_now(t->actor),
+                             .deadline = fast__patience(t->actor, FAST_PATIENCE),
+                             .doing = "receive" };
+    fast_err err = FAST_OK;
 
-    FAST_ASSERT(out != NULL);
+    FAST_ASSERT(!k->is_waiting);
     fast_actor_at(t->actor, t->step, "a learner's gradient");
-    const fast_err err = fast_receive(t->actor, FAST_ANY, TAG_GRADIENT, deadline, out);
-    if (!err || (err == FAST_ETIMEDOUT && deadline == *until))
-        *until = fast__patience(t->actor, FAST_PATIENCE);
+    k->is_waiting = true;
+    while (!err && !(*out = fast__take(t->actor, FAST_ANY, TAG_GRADIENT)) && count_left(t, k) > 0)
+        err = fast__wait_once(t->actor, &wait);
+    k->is_waiting = false;
+    if (*out)
+        fast__count(&t->actor->counters.messages_received, 1);
     return err;
 }
 
 /* The proxy's loop, until no learner is left. */
 static fast_err serve(fast_trainer *t, ps_collector *k)
 {
-    int64_t until = fast__patience(t->actor, FAST_PATIENCE);
-
     FAST_ASSERT(k->size >= 1);
     while (count_left(t, k) > 0) {
         fast_msg *msg = NULL;
-        fast_err err = receive_any(t, &until, &msg);
+        fast_err err = receive_any(t, k, &msg);
 
-        if (err == FAST_ETIMEDOUT)
+        if (err == FAST_ETIMEDOUT) /* a step may take longer than a timeout */
             continue;
-        if (err == FAST_EPEER)
+        if (err == FAST_EPEER || (!err && !msg))
             break;
         FAST_TRY(err);
         err = handle(t, k, msg);
@@ -257,6 +267,32 @@ static fast_err serve(fast_trainer *t, ps_collector *k)
         FAST_TRY(err);
     }
     return k->waiting > 0 ? write_sum(t, k) : FAST_OK;
+}
+
+/* Return whether the proxy waits for a message. */
+static bool is_idle(const void *ctx)
+{
+    const ps_collector *k = ctx;
+
+    FAST_ASSERT(k->size >= 1);
+    return k->is_waiting;
+}
+
+/* Have snapshots include the proxy's memory besides its writer's, with its numbers from `waiting`
+ * to `oldest`. */
+static fast_err remember(fast_trainer *t, ps_collector *k)
+{
+    FAST_ASSERT(k->ended != NULL);
+    FAST_TRY(fast__trainer_remember(t, 12, &k->waiting, 3 * sizeof k->waiting));
+    FAST_TRY(fast__trainer_remember(t, 13, k->sum, (size_t)t->count * sizeof *k->sum));
+    FAST_TRY(fast__trainer_remember(t, 14, k->s, k->s ? (size_t)t->state_count * sizeof *k->s : 0));
+    FAST_TRY(fast__trainer_remember_flags(t, 15, k->ended, k->node.size));
+    FAST_TRY(fast__trainer_remember(t, 24, t->w, (size_t)t->count * sizeof *t->w));
+    FAST_TRY(fast__trainer_remember(t, 25, t->s, (size_t)t->state_count * sizeof *t->s));
+    t->step = k->wr.step;
+    fast__trainer_cut_idle(t, is_idle, k);
+    return fast__trainer_check_saved(t, k->waiting >= 0 && k->waiting < k->size && k->taken >= 0 &&
+                                            k->oldest >= 0 && k->oldest <= k->wr.version);
 }
 
 /* Allocate, and open the model for writing. */
@@ -272,9 +308,9 @@ static fast_err collector_open(fast_trainer *t, const ps_config *c, ps_collector
         FAST_TRY(fast__vector_new(device, "the sum of states", t->state_count, &k->s));
     FAST_TRY(fast__ps_writer_open(t, c, k->sum, &k->wr));
     /* It writes before its first read: changes are to the initial state. */
-    if (t->state_count > 0)
+    if (t->state_count > 0 && !fast_trainer_resumed(t))
         fast__vector_copy(t->state_count, t->s, k->wr.state_read);
-    return FAST_OK;
+    return remember(t, k);
 }
 
 fast_err fast__ps_collector(fast_trainer *t, const ps_config *c, int64_t proxy)

@@ -123,10 +123,10 @@ const fast_system fast__systems_elastic[] = {
         .flags = "strategy=dogwild optimizer=sgd lr=0.05",
         FAST_TAXONOMY("DP", "central", "async.", "unreliable messages", "single master",
                       "asynchronous"),
-        .remarks = "Updates of random chunks are sent by messages that may get lost.",
-        .missing =
-            "datagrams between machines: messages get lost in the simulator only, on threads "
-            "and MPI all arrive; weights that overwrite the master's: it adds changes",
+        .remarks = "Updates of random chunks are sent by messages that may get lost. The master "
+                   "adds changes; with dogwild:sends=weights it is overwritten by weights.",
+        .missing = "datagrams between machines: messages get lost in the simulator only, on "
+                   "threads and MPI all arrive",
     },
     /* Independent learners. */
     {

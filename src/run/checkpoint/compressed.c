@@ -12,6 +12,7 @@
  * continues as with any other file. Each tensor is encoded by itself, by a new coder, so that the
  * bytes do not depend on other tensors.
  */
+#include "run/compressed.h"
 #include "base/memory.h"
 #include "codec/bits.h"
 #include "codec/codec.h"

@@ -100,6 +100,7 @@ static const job jobs[] = {
     { "strategy=ps:slack=-1,replicas=2,servers=2", "seed=1", SUM_NONE },
     { "strategy=ps:slack=2,replicas=1", "optimizer=adam", SUM_NONE },
     { "strategy=ps:slack=0,proxies=2", "seed=1", SUM_NONE },
+    { "strategy=ps:proxies=2,free_running=yes,softsync=2", "optimizer=momentum", SUM_NONE },
     { "strategy=ps:slack=-1,proxies=2,servers=2", "seed=2", SUM_NONE },
     { "strategy=ps:slack=2,proxies=4", "optimizer=momentum", SUM_NONE },
     { "strategy=ps:slack=1,proxies=2", "codec=significance", SUM_NONE },

@@ -19,6 +19,7 @@
  */
 #include "base/memory.h"
 #include "model/onnx/onnx.h"
+#include "run/compressed.h"
 #include "run/model_meta.h"
 #include "run/representative.h"
 #include "run/run.h"

@@ -24,6 +24,7 @@
 #include "model/network.h"
 #include "model/network_text.h"
 #include "model/onnx/onnx.h"
+#include "run/compressed.h"
 #include "run/run.h"
 
 #include <math.h>
