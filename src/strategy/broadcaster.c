@@ -55,7 +55,7 @@ enum {
     LIFE_SHIFT = 40,      /* numbers of a restarted worker start above those of its earlier life */
     LABEL_MAX = 250       /* largest label: one byte holds it */
 };
-static const int64_t LOOK_NS = 100000; /* between looks for messages */
+static const int64_t LOOK_NS = 100000; /* between looks for messages, at least */
 
 static const fast_option options[] = {
     FAST_OPT_CHOICE(fast_broadcast_config, how, "tree", "tree|gossip",
@@ -363,11 +363,14 @@ static bool is_complete(const fast_broadcaster *b, bool all)
     return true;
 }
 
-/* Sleep for a moment, in which messages are handled, and look after the tree. */
+/* Sleep for a moment, in which messages are handled, and look after the tree. The longer nobody was
+ * heard of, the longer is the moment. */
 static fast_err wait_a_little(fast_broadcaster *b, fast_service *service)
 {
+    const int64_t now = fast_now(b->t->actor), quiet = (now - b->heard_ns) / 8;
+
     FAST_ASSERT(service != NULL);
-    FAST_TRY(fast_sleep_until(b->t->actor, fast_now(b->t->actor) + LOOK_NS));
+    FAST_TRY(fast_sleep_until(b->t->actor, now + (quiet > LOOK_NS ? quiet : LOOK_NS)));
     FAST_TRY(fast_service_poll(service));
     return b->tree.parent ? fast__tree_look(b) : FAST_OK;
 }
