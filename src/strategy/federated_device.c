@@ -74,8 +74,14 @@ static int64_t next_look(fast_trainer *t, const federated_device *v)
  * away. *out is NULL if the device is to stop. */
 static fast_err receive_model(fast_trainer *t, federated_device *v, fast_msg **out)
 {
+    int64_t since = fast__actor_time(t->actor);
+
     FAST_ASSERT(*out == NULL);
     for (;;) {
+        /* A server that has not written for a timeout may not know that this device waits, if a
+         * forged checkpoint says so: it checks in once more. */
+        if (v->back == 0 && fast__actor_time(t->actor) - since >= t->actor->world->timeout_ns)
+            v->back = fast__actor_time(t->actor);
         if (fast__trainer_cut_open(t) && !fast_trainer_next(t))
             return FAST_OK;
         fast_err err =
@@ -83,6 +89,7 @@ static fast_err receive_model(fast_trainer *t, federated_device *v, fast_msg **o
 
         if (err == FAST_ETIMEDOUT && v->back > 0 && fast__actor_time(t->actor) >= v->back) {
             v->back = 0;
+            since = fast__actor_time(t->actor);
             err = fast__federated_tell(t, t->server_ids[0], FEDERATED_UP,
                                        (int64_t[FEDERATED_WORDS]){ FEDERATED_KIND_BACK, t->step, 0,
                                                                    fast_actor_life(t->actor) });
