@@ -78,12 +78,13 @@ static fast_err receive_model(fast_trainer *t, federated_device *v, fast_msg **o
 
     FAST_ASSERT(*out == NULL);
     for (;;) {
-        /* A server that has not written for a timeout may not know that this device waits, if a
-         * forged checkpoint says so: it checks in once more. */
-        if (v->back == 0 && fast__actor_time(t->actor) - since >= t->actor->world->timeout_ns)
-            v->back = fast__actor_time(t->actor);
         if (fast__trainer_cut_open(t) && !fast_trainer_next(t))
             return FAST_OK;
+        /* A server that has not written for a timeout may not know that this device waits, if a
+         * forged checkpoint says so: it checks in once more. No delay is longer than that. */
+        const int64_t time = fast__actor_time(t->actor), timeout = t->actor->world->timeout_ns;
+        if ((v->back == 0 && time - since >= timeout) || v->back - time > timeout)
+            v->back = time;
         fast_err err =
             fast_receive(t->actor, t->server_ids[0], FEDERATED_DOWN, next_look(t, v), out);
 

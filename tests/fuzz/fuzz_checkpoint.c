@@ -13,7 +13,7 @@
  *
  * The run is resumed with it and takes its last step: it succeeds, or fails with a reason in one
  * line. Random bytes never have the right hash, and a forger would compute it: while a checkpoint
- * is read or written here, fast__hash() gives 0 (the linker's --wrap). So a run has one space: their
+ * is read or written here, fast__hash() gives 0 (the linker's --wrap). So a run has one space:
  * names are hashed too.
  */
 #include "data_file.h"
