@@ -83,9 +83,8 @@ fast_err fast__team_can_resume(const fast_team *team, const char *option)
         return FAST_OK;
     return fast__fail(
         FAST_ENOTSUP,
-        "strategy %s with these options: a worker may wait in mid-step for another one's next "
-        "step, or messages arrive unasked, so that no moment between steps holds the whole run: "
-        "leave out %s",
+        "strategy %s with these options: an actor may wait in mid-step for another one's next "
+        "step, so that no moment between steps holds the whole run: leave out %s",
         team->strategy->name, option);
 }
 

@@ -261,6 +261,14 @@ static fast_err send_away(fast_trainer *t, federated_server *k, int64_t i)
     return err == FAST_EPEER ? FAST_OK : err;
 }
 
+/* Return the end of a window that starts now. */
+static int64_t window_end(const fast_trainer *t, const federated_server *k)
+{
+    FAST_ASSERT(k->c->window >= 0);
+    return k->c->window > 0 ? fast__actor_time(t->actor) + (int64_t)(k->c->window * 1e9)
+                            : INT64_MAX;
+}
+
 /* Wait for the next message of a device; *out is NULL if none arrives by the deadline, or soon. */
 static fast_err await_message(fast_trainer *t, federated_server *k, int64_t deadline,
                               fast_msg **out)
@@ -286,6 +294,8 @@ static fast_err await_message(fast_trainer *t, federated_server *k, int64_t dead
     if (err || *out)
         return err == FAST_ETIMEDOUT ? FAST_OK : err;
     const int64_t time = fast__actor_time(actor);
+    if (k->c->window > 0 && deadline == k->end && k->end > window_end(t, k))
+        deadline = k->end = window_end(t, k); /* forged: no window is longer */
     int64_t soon = fast_now(actor) +
                    (deadline - time < FEDERATED_POLL_NS ? deadline - time : FEDERATED_POLL_NS);
     /* Nobody has reported for long: the last wait suspects devices that do not answer. */
@@ -400,14 +410,6 @@ static fast_err merge(fast_trainer *t, federated_server *k)
     k->reports = 0;
     k->weight = 0;
     return FAST_OK;
-}
-
-/* Return the end of a window that starts now. */
-static int64_t window_end(const fast_trainer *t, const federated_server *k)
-{
-    FAST_ASSERT(k->c->window >= 0);
-    return k->c->window > 0 ? fast__actor_time(t->actor) + (int64_t)(k->c->window * 1e9)
-                            : INT64_MAX;
 }
 
 /* Selection: wait until K devices have checked in, or after the window `least` K. FAST_EPEER if no

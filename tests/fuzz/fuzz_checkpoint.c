@@ -7,9 +7,14 @@
  *         checkpoint that the same run wrote: a second byte chooses which
  *     1   a whole file
  *
+ * With the second highest bit the rest is a list of changes of the records that an actor saved: the
+ * second byte chooses the actor, then each 3 bytes are an offset and what is added to that byte.
+ * Most records are still right then, and the run gets far: it must not wait for ever.
+ *
  * The run is resumed with it and takes its last step: it succeeds, or fails with a reason in one
  * line. Random bytes never have the right hash, and a forger would compute it: while a checkpoint
- * is read or written here, fast__hash() gives 0 (the linker's --wrap).
+ * is read or written here, fast__hash() gives 0 (the linker's --wrap). So a run has one space:
+ * names are hashed too.
  */
 #include "data_file.h"
 #include "fast/run.h"
@@ -20,7 +25,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 uint64_t __real_fast__hash(const void *data, size_t size, uint64_t seed);
 uint64_t __wrap_fast__hash(const void *data, size_t size, uint64_t seed);
 
-enum { FORMS = 5, OPTIONS_MAX = 20, HEADER_MAX = 65536, RECORDS_MAX = 1 << 16, FILE_MAX = 1 << 20 };
+enum {
+    FORMS = 14,
+    OPTIONS_MAX = 20,
+    HEADER_MAX = 65536,
+    RECORDS_MAX = 1 << 16,
+    FILE_MAX = 1 << 20
+};
 
 static bool hashes_are_zero;
 
@@ -34,9 +45,16 @@ static const char *const forms[FORMS][4] = {
       "optimizer=momentum" },                                      /* residuals of coded sums */
     { "strategy=local:period=4", "codec=none", "optimizer=adam" }, /* replicas that differ */
     { "strategy=ps:slack=0", "codec=topk:ratio=0.1",
-      "optimizer=momentum" },                                    /* servers and spaces */
-    { "strategy=gossip", "codec=int8", "optimizer=momentum" },   /* flows */
-    { "strategy=allreduce", "codec=powersgd", "optimizer=sgd" }, /* vectors of a codec */
+      "optimizer=momentum" },                                            /* servers and spaces */
+    { "strategy=gossip", "codec=int8", "optimizer=momentum" },           /* flows */
+    { "strategy=allreduce", "codec=powersgd", "optimizer=sgd" },         /* vectors of a codec */
+    { "strategy=gossip_async:how=push", "codec=none", "optimizer=sgd" }, /* unread messages */
+    { "strategy=elastic", "codec=topk:ratio=0.1", "optimizer=momentum" },
+    { "strategy=ps:slack=2,eager=yes", "codec=none", "optimizer=sgd" }, /* values sent unasked */
+    { "strategy=ps:value=1", "codec=none", "optimizer=sgd" },
+    { "strategy=ps:slack=0,backup=1", "codec=none", "optimizer=momentum" }, /* an open round */
+    { "strategy=quorum:backup=1,late=add", "codec=topk:ratio=0.1", "optimizer=sgd" },
+    { "strategy=federated:period=2,pace=yes,window=1", "codec=none", "optimizer=sgd" },
 };
 
 /* A checkpoint that a run of a form wrote. */
@@ -55,7 +73,7 @@ static fast_err open_form(int form, const char *more, const char *also, fast_run
                                          "transport=sim",
                                          "timeout=5",
                                          "batch=2",
-                                         "steps=3",
+                                         "steps=8",
                                          "evaluate=end",
                                          "workers=2" };
     int count = 10;
@@ -71,7 +89,7 @@ static void copy_saved(void *ctx, const fast_event *event)
 {
     base_file *base = ctx;
 
-    if (event->kind != FAST_EVENT_SAVE || event->step != 2)
+    if (event->kind != FAST_EVENT_SAVE || event->step < 2 || base->bytes)
         return;
     FILE *file = fopen(event->text, "rb");
     FAST_ASSERT(file != NULL);
@@ -82,7 +100,7 @@ static void copy_saved(void *ctx, const fast_event *event)
     fclose(file);
 }
 
-/* The checkpoint of a form after two of its three steps. */
+/* The checkpoint of a form after two of its steps, or the first one after them. */
 static const base_file *base_of(int form)
 {
     static base_file bases[FORMS];
@@ -175,6 +193,31 @@ static size_t put_records(const base_file *base, const uint8_t *records, size_t 
     return (size_t)(to - out) + low + size + rest;
 }
 
+/* The checkpoint with changes in the records of one actor; its size, or 0 if it has no records. */
+static size_t change_records(const base_file *base, const uint8_t *changes, size_t size,
+                             uint8_t which, uint8_t *out)
+{
+    static const char *const names[] = { "\"worker/0\"", "\"worker/1\"", "\"server/0\"",
+                                         "\"server/1\"" };
+    static char header[HEADER_MAX], unused[HEADER_MAX + 4096];
+    uint64_t length;
+    size_t low, high;
+
+    memcpy(&length, base->bytes, sizeof length);
+    FAST_ASSERT(length < HEADER_MAX && length + 8 <= base->size);
+    memcpy(header, base->bytes + 8, length);
+    header[length] = '\0';
+    if (!resize(header, names[which % 4], 0, unused, &low, &high) || low == high)
+        return 0;
+    memcpy(out, base->bytes, base->size);
+    for (size_t i = 0; i + 3 <= size; i += 3) {
+        const size_t offset = (size_t)changes[i] << 8 | changes[i + 1];
+
+        out[8 + length + low + offset % (high - low)] += changes[i + 2];
+    }
+    return base->size;
+}
+
 /* Resume from these bytes. */
 static void resume(int form, const uint8_t *bytes, size_t size)
 {
@@ -198,10 +241,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size < 2)
         return 0;
-    const int form = (data[0] & 127) % FORMS;
+    const int form = (data[0] & 63) % FORMS;
     hashes_are_zero = true;
     if (data[0] & 128) {
         resume(form, data + 1, size - 1);
+    } else if (data[0] & 64) {
+        const size_t whole = change_records(base_of(form), data + 2, size - 2, data[1], bytes);
+
+        if (whole > 0)
+            resume(form, bytes, whole);
     } else {
         const size_t floats = (size - 2) / sizeof(float);
         const size_t records =

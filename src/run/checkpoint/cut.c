@@ -652,9 +652,9 @@ static fast_err next_spread(fast_team_actor *self, bool canceled)
     self->progress.yields = !self->context.resumed;
     self->preprocess.next = -1;
     const fast_err err = leads ? lead(self) : follow(self, number);
-    w->number = 0;
-    w->asked = false;
-    atomic_store(&w->open, false);
+    if (w->number == number) /* worker 0 may have opened the next cut meanwhile */
+        w->number = 0;
+    atomic_store(&w->open, w->asked || w->number != 0);
     return err;
 }
 
