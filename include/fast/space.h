@@ -62,9 +62,12 @@ typedef struct fast_space_options {
     const char *name;                 /* of the space; the same at all actors */
     const fast_space_tensor *tensors; /* the same list at all actors */
     int64_t tensor_count;             /* at least 1 */
-    const int64_t *owners;  /* actors that own it; each tensor is cut into as many ranges */
-    int64_t owner_count;    /* at least 1 */
-    bool whole_tensors;     /* tensors are not cut: tensor i lives at owner i mod count */
+    const int64_t *owners; /* actors that own it; each tensor is cut into as many ranges */
+    int64_t owner_count;   /* at least 1 */
+    const double *ends;    /* [owner_count] where each owner's range of a tensor ends, as a fraction
+                               of it: ascending, the last 1 (fast_space_ring()); NULL: ranges are
+                               as equal as possible */
+    bool whole_tensors;    /* tensors are not cut: tensor i lives at owner i mod count */
     const int64_t *writers; /* actors whose clocks count; NULL: all that are not owners, or all
                                actors where all are owners */
     int64_t writer_count;   /* number of writers */
@@ -104,6 +107,13 @@ typedef struct fast_space_options {
     bool apply_on_device; /* apply computes by kernels alone, so that w and x may stay on the
                              run's device */
 } fast_space_options;
+
+/* Cut the keys of a space by a consistent-hash ring: `servers` servers are at `virtual_servers`
+ * points each, and range i ends at ends[i] and belongs to number[i] = v * servers + s, virtual
+ * server v of server s. Both lists have servers * virtual_servers entries. One more server takes
+ * about 1 / (servers + 1) of the keys; all others stay where they are. FAST_EINVAL, FAST_ENOMEM. */
+FAST_API FAST_MUST_CHECK fast_err fast_space_ring(int64_t servers, int64_t virtual_servers,
+                                                  int64_t *numbers, double *ends);
 
 /* Open a space. Every actor that uses it opens it with the same options, in any order, once in a
  * run. Does not wait. On transports without shared memory its owners answer in their waits, or in

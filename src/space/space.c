@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Spaces: get, put and add on named tensors that some actors own and all can reach. A tensor is cut
- * into one range for each owner, as equal as possible, or lives whole at one owner. Each call fills
+ * into one range for each owner, as equal as possible or where the options say (space_ring.c), or
+ * lives whole at one owner. Each call fills
  * in one fast_space_operation; fast__space_execute() carries it out range by range: local ranges in
  * memory (space_store.c), remote ones by messages (space_remote.c). A get asks all remote owners
  * first and copies from the local ones while the answers travel.
@@ -27,7 +28,18 @@
 
 #include <string.h>
 
-/* The first owners have one float more where the count does not divide evenly. */
+/* Return the first float behind an owner's range, by the fractions of the options. */
+static int64_t end_of(const fast_space_map *map, int64_t owner, int64_t tensor)
+{
+    FAST_ASSERT(map->ends && owner >= -1 && owner < map->owner_count);
+    if (owner < 0)
+        return 0;
+    return owner == map->owner_count - 1
+               ? map->counts[tensor]
+               : (int64_t)(map->ends[owner] * (double)map->counts[tensor]);
+}
+
+/* Of equal ranges the first have one float more where the count does not divide evenly. */
 void fast__space_range(const fast_space *space, int64_t owner, int64_t tensor, int64_t *offset_out,
                        int64_t *count_out)
 {
@@ -35,6 +47,11 @@ void fast__space_range(const fast_space *space, int64_t owner, int64_t tensor, i
     const fast_space_map *map = &space->map;
     FAST_ASSERT(owner >= 0 && owner < map->owner_count);
     FAST_ASSERT(tensor >= 0 && tensor < map->tensor_count);
+    if (map->ends && !map->whole) {
+        *offset_out = end_of(map, owner - 1, tensor);
+        *count_out = end_of(map, owner, tensor) - *offset_out;
+        return;
+    }
     if (!map->whole) {
         fast__range(map->counts[tensor], map->owner_count, owner, offset_out, count_out);
         return;

@@ -138,6 +138,8 @@ static uint64_t sign(const fast_space_options *o, const fast_space_chains *chain
     }
     h = fast__hash(o->owners, (size_t)o->owner_count * sizeof *o->owners,
                    h + o->whole_tensors + 2 * (uint64_t)o->eager + 4 * (uint64_t)o->cache_indices);
+    if (o->ends)
+        h = fast__hash(o->ends, (size_t)o->owner_count * sizeof *o->ends, h + 9);
     if (codec)
         h = fast__hash(codec, strlen(codec), h + 3);
     if (down)
@@ -216,6 +218,26 @@ static void find_neighbours(const fast_actor *actor, bool *local_out, bool *remo
         *local_out |= local;
         *remote_out |= !local;
     }
+}
+
+/* Copy the fractions where ranges end. FAST_EINVAL if they do not ascend to 1. */
+static fast_err list_ends(fast_space *space, const fast_space_options *options)
+{
+    FAST_ASSERT(!space->map.ends && options->owner_count > 0);
+    double last = 0;
+    for (int64_t i = 0; i < options->owner_count; i++) {
+        if (!(options->ends[i] >= last) || options->ends[i] > 1)
+            return fast__fail(FAST_EINVAL, "ends of space \"%s\": %g after %g do not ascend to 1",
+                              options->name, options->ends[i], last);
+        last = options->ends[i];
+    }
+    if (last < 1)
+        return fast__fail(FAST_EINVAL, "the last range of space \"%s\" ends at %g, not at 1",
+                          options->name, last);
+    FAST_TRY(fast__alloc("the ends of ranges", options->owner_count, sizeof *space->map.ends,
+                         &space->map.ends));
+    memcpy(space->map.ends, options->ends, (size_t)options->owner_count * sizeof *options->ends);
+    return FAST_OK;
 }
 
 /* List the owners, and find this actor among them. */
@@ -341,6 +363,8 @@ static fast_err build(fast_space *space, const fast_space_options *options,
     find_neighbours(actor, &local, &remote);
     FAST_TRY(mark(actor, "owner", options->owners, options->owner_count, IS_OWNER, marks));
     FAST_TRY(list_owners(space, options));
+    if (options->ends)
+        FAST_TRY(list_ends(space, options));
     FAST_TRY(list_writers(space, options, marks));
     FAST_TRY(list_tensors(space, options));
     if (chains || options->codec || options->codec_down)
@@ -400,6 +424,7 @@ static void destroy(fast_space *space)
     fast__free(space->map.counts);
     fast__free(space->map.names);
     fast__free(space->map.owners);
+    fast__free(space->map.ends);
     fast__free(space->clocks.writers);
     fast__free(space->clocks.expected);
     fast__free(space->clocks.excused);

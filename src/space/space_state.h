@@ -173,6 +173,7 @@ typedef struct fast_space_map {
     int64_t remote_count;     /* owners that do not share this actor's memory */
     int64_t first;            /* owner that operations start with */
     bool whole;               /* tensors are not cut: tensor i lives at owner i mod owner_count */
+    double *ends;             /* [owner_count]: where ranges end; NULL: they are equal */
 } fast_space_map;
 
 /* Clocks and versions. */

@@ -48,6 +48,7 @@
  *   momentum     of the model's changes at the servers, also negative: ps_owner.c; their total
  *                momentum is measured: ps_momentum.c
  *   proxies      a server for each group of workers, between the group and the model: ps_proxy.c
+ *   ring v       a consistent-hash ring cuts the model into ranges, v for each server: ps_ring.c
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
  *   factors      dense layers are sent to the servers as factors, which multiply them out:
  *                ps_factors.c
@@ -79,6 +80,9 @@
 static const fast_option options[] = {
     FAST_OPT_INT(ps_config, servers, "1", 0, 65536,
                  "servers that share the model; 0: one for each worker"),
+    FAST_OPT_INT(ps_config, ring, "0", 0, 1024,
+                 "virtual servers of each server on a consistent-hash ring, which cuts the model "
+                 "into ranges of keys; 0: equal ranges, one for each server"),
     FAST_OPT_INT(ps_config, replicas, "0", 0, PS_REPLICAS_MAX,
                  "copies of the model besides the first, each at servers of its own"),
     FAST_OPT_INT(ps_config, proxies, "0", 0, 65536,

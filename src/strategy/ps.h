@@ -14,6 +14,7 @@
  *   ps_consistency.c  how new the weights of a step must be: slack, warm start, value bound, backup
  *                     workers, ends of epochs, crashed workers
  *   ps_placement.c    where the model lives: servers and copies of it
+ *   ps_ring.c         ranges of keys by a consistent-hash ring; groups of workers
  *   ps_writer.c       reads and writes of the model by a worker, or by a proxy for its workers
  *   ps_unseen.c       a worker's own updates that the values it reads lack: read-my-writes
  *   ps_owner.c        the update of a range at its server
@@ -33,6 +34,7 @@ enum { PS_PIECE = 32768 };                                                  /* f
 /* The options. */
 typedef struct ps_config {
     int64_t servers;   /* that share the model; 0: one for each worker */
+    int64_t ring;      /* virtual servers of each on a consistent-hash ring; 0: equal ranges */
     int64_t replicas;  /* copies of the model besides the first */
     int64_t proxies;   /* groups of workers, with a proxy each; 0: none */
     int64_t slack;     /* rounds ahead of the slowest worker; -1: unbounded */
@@ -62,7 +64,7 @@ typedef struct ps_config {
     bool priority;     /* the model is read in the order in which the next step needs it */
 } ps_config;
 
-/* Return the number of owners of one copy of the model. */
+/* Return the number of owners of one copy of the model: servers, or virtual servers of a ring. */
 int64_t fast__ps_shards(const ps_config *c, int64_t workers);
 /* Return the number of writers of the model, which are the workers or the proxies, and their actor
  * numbers by rank. */
@@ -96,6 +98,18 @@ void fast__ps_layers_free(ps_layers *l);
 /* Borrow the factors of the last gradient. */
 void fast__ps_layers_take(const fast_trainer *t, ps_layers *l);
 
+/* The ranges of a consistent-hash ring, in their order; all 0 if ranges are equal. */
+typedef struct ps_ring {
+    int64_t *owners; /* [shards] actor of each range, of one copy of the model; or NULL */
+    double *ends;    /* [shards] where each range ends, as a fraction of the model; or NULL */
+    double widest;   /* the largest fraction that a range has */
+} ps_ring;
+/* Make the ring of a copy of the model, if the options ask for one. FAST_ENOMEM. */
+fast_err fast__ps_ring_new(const ps_config *c, const fast_trainer *t, int64_t replica,
+                           ps_ring *out);
+/* Free the lists. All 0 is allowed. */
+void fast__ps_ring_free(ps_ring *ring);
+
 /* Memory of the owner of a range. Guarded by the space: one update of a range at a time. */
 typedef struct ps_owner {
     fast_trainer *t;                /* the server's */
@@ -103,6 +117,7 @@ typedef struct ps_owner {
     const int64_t *writers;         /* actor numbers of the writers, consecutive */
     int64_t writer_count;           /* length of writers */
     ps_tensors tensors;             /* of its space */
+    double widest;                  /* fraction of the model that a range has at most */
     bool first;                     /* it owns a range of the first copy, and reports measures */
     float **round;                  /* slack 0: [writers] gradients of the round; else NULL */
     bool *arrived;                  /* slack 0: [writers] its gradient is in `round`; else NULL */

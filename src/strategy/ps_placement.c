@@ -18,7 +18,7 @@
 int64_t fast__ps_shards(const ps_config *c, int64_t workers)
 {
     FAST_ASSERT(workers > 0);
-    return c->servers ? c->servers : workers;
+    return (c->servers ? c->servers : workers) * (c->ring ? c->ring : 1);
 }
 
 int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_t **ids_out)

@@ -84,6 +84,20 @@ static void bounds_that_bind_nothing(void **state)
     same("ps:slack=0,stalest=yes", "ps:slack=0", 4, hetero);
 }
 
+/* Ranges of keys change nothing where rounds are whole; nor does one server with one. */
+static void a_ring_moves_no_bit(void **state)
+{
+    (void)state;
+    same("ps:slack=0,ring=4", "ps:slack=0", 4, "cluster=hetero");
+    same("ps:slack=0,ring=3,servers=3,replicas=1", "allreduce:algorithm=tree", 4, NULL);
+    same("ps:slack=0,ring=2,servers=2,proxies=2", "ps:slack=0", 4, NULL);
+    same("ps:slack=0,ring=5,momentum=0.5", "ps:slack=0,momentum=0.5", 3, "transport=threads");
+    same("ps:slack=0,ring=3,overlap=yes,priority=yes", "ps:slack=0", 3, NULL);
+    same("ps:slack=0,ring=3,filter=0.5,cache=yes", "ps:slack=0,filter=0.5", 3, NULL);
+    same("ps:ring=1", "ps", 4, "cluster=hetero"); /* one range */
+    same("ps:ring=6,compensate=0.1", "ps:compensate=0.1", 1, NULL);
+}
+
 /* The trace, not only the model, is the same. */
 static void unbounded_slack_is_downpour(void **state)
 {
@@ -620,6 +634,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_are_other_members),
         cmocka_unit_test(bounds_that_bind_nothing),
+        cmocka_unit_test(a_ring_moves_no_bit),
         cmocka_unit_test(unbounded_slack_is_downpour),
         cmocka_unit_test(proxies_and_copies_change_nothing),
         cmocka_unit_test(threads_do_the_same),
