@@ -151,12 +151,15 @@ FAST_API FAST_MUST_CHECK fast_err fast_space_tick(fast_space *space, int64_t clo
 
 /* The conditions of a read, and what it saw. */
 typedef struct fast_space_read {
-    int64_t version_min; /* in: wait until this many updates are applied */
-    int64_t clock_min;   /* in: wait until every writer has finished this many rounds */
-    bool either;         /* in: one of the two suffices; else both are waited for */
-    bool full_values;    /* in: all values, not differences, where codec_down sends those */
-    int64_t version;     /* out: smallest version over the ranges of the tensor */
-    int64_t clock;       /* out: smallest clock over their owners */
+    int64_t version_min;  /* in: wait until this many updates are applied */
+    int64_t clock_min;    /* in: wait until every writer has finished this many rounds */
+    bool either;          /* in: one of the two suffices; else both are waited for */
+    int64_t writer;       /* in: first of the writers whose clocks clock_min is about, by its place
+                            among them in the order of actors */
+    int64_t writer_count; /* in: number of those writers, a group; 0: all. Not with version_min */
+    bool full_values;     /* in: all values, not differences, where codec_down sends those */
+    int64_t version;      /* out: smallest version over the ranges of the tensor */
+    int64_t clock;        /* out: smallest clock over their owners */
 } fast_space_read;
 
 /* Copy a tensor to x: of each range one version, never parts of two. read NULL: without conditions.

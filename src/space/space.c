@@ -189,7 +189,7 @@ static fast_err execute_update(fast_space *space, fast_space_operation *op)
 static fast_err execute_tick(fast_space *space, fast_space_operation *op)
 {
     FAST_ASSERT(op->tensor == 0);
-    if (!space->clocks.writer)
+    if (space->clocks.rank < 0)
         return fast__fail(FAST_EINVAL,
                           "this actor is not a writer of space \"%s\": it has no clock",
                           space->name);
@@ -219,7 +219,7 @@ static bool is_new_enough(fast_space *space, const fast_space_operation *op, int
     FAST_ASSERT(space->map.owners[op->owner].store.head != NULL);
     fast_space_store *store = &space->map.owners[op->owner].store;
     /* The clock first: a reader that sees a tick also sees the updates before it. */
-    const bool in_time = fast__space_clock(space, store, op->clock_min, clock_out);
+    const bool in_time = fast__space_in_time(space, store, op, clock_out);
     return fast__space_satisfies(op, in_time, atomic_load(&store->ranges[op->tensor].version));
 }
 
@@ -238,7 +238,7 @@ static fast_err wait_local(fast_space *space, const fast_space_operation *op, in
         const bool done = is_new_enough(space, op, clock_out);
         /* For the error of a timeout: the slowest writer, else any actor that could still write. */
         if (!done)
-            wait.whom = fast__space_slowest(space, store, op->from);
+            wait.whom = fast__space_slowest(space, store, op);
         if (!done && wait.whom < 0)
             wait.whom = fast__space_active(space, store, op->from);
         fast__space_end(space);
@@ -289,6 +289,29 @@ static fast_err get_local(fast_space *space, const fast_space_operation *op)
     return fast_charge(space->actor, 0, 8.0 * (double)op->count);
 }
 
+/* Refuse a get whose condition makes no sense. */
+static fast_err check_condition(const fast_space *space, const fast_space_operation *op)
+{
+    FAST_ASSERT(op->kind == FAST_SPACE_GET);
+    const fast_space_clocks *c = &space->clocks;
+    const bool grouped = (op->flags & FAST_SPACE_GROUP) != 0;
+    if (grouped && (op->group < 0 || op->group_count < 1 ||
+                    op->group_count > c->writer_count - op->group || op->version_min > 0))
+        return fast__fail(FAST_EINVAL,
+                          "a get in space \"%s\" waits for the clocks of writers %lld to %lld of "
+                          "%lld, or for a version as well",
+                          space->name, (long long)op->group,
+                          (long long)(op->group + op->group_count - 1), (long long)c->writer_count);
+    const bool awaits_itself =
+        grouped ? c->rank >= op->group && c->rank < op->group + op->group_count : c->rank >= 0;
+    if (awaits_itself && op->clock_min > c->own)
+        return fast__fail(FAST_EINVAL,
+                          "a get in space \"%s\" asks for clock %lld, but this actor, a writer, is "
+                          "at %lld: it would wait for itself",
+                          space->name, (long long)op->clock_min, (long long)c->own);
+    return FAST_OK;
+}
+
 /* First half of a get: ask remote owners, copy from local ones. */
 static fast_err start_get(fast_space *space, const fast_space_operation *op)
 {
@@ -296,11 +319,7 @@ static fast_err start_get(fast_space *space, const fast_space_operation *op)
     const fast_space_map *map = &space->map;
     fast_space_operation *get = &space->reader.get;
     const int64_t id = get->id + 1;
-    if (space->clocks.writer && op->clock_min > space->clocks.own)
-        return fast__fail(FAST_EINVAL,
-                          "a get in space \"%s\" asks for clock %lld, but this actor, a writer, is "
-                          "at %lld: it would wait for itself",
-                          space->name, (long long)op->clock_min, (long long)space->clocks.own);
+    FAST_TRY(check_condition(space, op));
     *get = *op;
     get->id = id;
     get->version_seen = get->clock_seen = INT64_MAX;
@@ -458,8 +477,11 @@ static fast_space_operation get_of(int64_t tensor, float *x, const fast_space_re
     return (fast_space_operation){ .kind = FAST_SPACE_GET,
                                    .flags = (x ? 0u : FAST_SPACE_SIZES) |
                                             (read && read->full_values ? FAST_SPACE_WHOLE : 0u) |
-                                            (read && read->either ? FAST_SPACE_EITHER : 0u),
+                                            (read && read->either ? FAST_SPACE_EITHER : 0u) |
+                                            (read && read->writer_count ? FAST_SPACE_GROUP : 0u),
                                    .tensor = tensor,
+                                   .group = read ? read->writer : 0,
+                                   .group_count = read ? read->writer_count : 0,
                                    .version_min = read ? read->version_min : 0,
                                    .clock_min = read ? read->clock_min : 0,
                                    .result = x,
@@ -533,6 +555,8 @@ fast_err fast__space_get_end(fast_space *space, fast_space_read *read)
     *read = (fast_space_read){ .version_min = get->version_min,
                                .clock_min = get->clock_min,
                                .either = (get->flags & FAST_SPACE_EITHER) != 0,
+                               .writer = get->group,
+                               .writer_count = get->group_count,
                                .full_values = (get->flags & FAST_SPACE_WHOLE) != 0,
                                .version = get->version_seen,
                                .clock = get->clock_seen };

@@ -118,7 +118,7 @@ void fast__space_save(const fast_space *space, bool clocks, fast_pack *pack)
             fast_coder *coder = flows.coders[way][i];
             int64_t count = 0;
 
-            if (!coder || (way == FAST_SPACE_UP && !space->clocks.writer))
+            if (!coder || (way == FAST_SPACE_UP && space->clocks.rank < 0))
                 continue; /* an actor that only decodes has no residual */
             const float *floats = fast__coder_state(coder, &count);
             put(pack, CODER, way * space->map.owner_count + i,
@@ -231,7 +231,7 @@ static fast_err take_clocks(fast_space *space, const fast_pack_record *record)
         if (!own)
             atomic_store(&fast__space_own_store(space)->ranges[i].version, value);
         else if (i == 0)
-            space->clocks.own = space->clocks.writer ? value : 0;
+            space->clocks.own = space->clocks.rank >= 0 ? value : 0;
         else
             space->clocks.read[i - 1] = value;
     }

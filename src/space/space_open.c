@@ -164,9 +164,11 @@ static fast_err list_writers(fast_space *space, const fast_space_options *option
     for (int64_t id = 0; id < actors; id++) {
         if (!options->writers && (all || !(marks[id] & IS_OWNER)))
             marks[id] |= IS_WRITER;
+        if (id == me)
+            space->clocks.rank = marks[id] & IS_WRITER ? count : -1;
         count += (marks[id] & IS_WRITER) != 0;
     }
-    space->clocks.writer = (marks[me] & IS_WRITER) != 0;
+    space->clocks.writer_count = count;
     if (space->map.remote_count == space->map.owner_count)
         return FAST_OK; /* Only actors that use a store need the list. */
     FAST_TRY(fast__alloc("the writers of a space", count, sizeof *space->clocks.writers,
@@ -175,10 +177,10 @@ static fast_err list_writers(fast_space *space, const fast_space_options *option
                          &space->clocks.expected));
     FAST_TRY(fast__alloc("the actors of a space", actors, sizeof *space->clocks.excused,
                          &space->clocks.excused));
-    for (int64_t id = 0; id < actors; id++) {
+    for (int64_t id = 0, i = 0; id < actors; id++) {
         space->clocks.expected[id] = marks[id] != 0;
         if (marks[id] & IS_WRITER)
-            space->clocks.writers[space->clocks.writer_count++] = id;
+            space->clocks.writers[i++] = id;
     }
     return FAST_OK;
 }

@@ -215,10 +215,13 @@ fast_err fast__remote_get_start(fast_space *space, int64_t owner)
     FAST_TRY(check_owner(space, owner));
     if (!(get->flags & FAST_SPACE_WHOLE) && take_pushed(space, owner))
         return FAST_OK;
-    const int64_t words[3] = { get->id, get->version_min, get->clock_min };
+    const bool grouped = (get->flags & FAST_SPACE_GROUP) != 0;
+    const int64_t words[3] = { get->id,
+                               grouped ? get->group << 32 | get->group_count : get->version_min,
+                               get->clock_min };
     FAST_TRY(fast__space_message(space, FAST_SPACE_GET, get->tensor, owner, words, &msg));
-    msg->declared =
-        get->flags & (FAST_SPACE_SIZES | FAST_SPACE_WHOLE | FAST_SPACE_EITHER | FAST_SPACE_SLICES);
+    msg->declared = get->flags & (FAST_SPACE_SIZES | FAST_SPACE_WHOLE | FAST_SPACE_EITHER |
+                                  FAST_SPACE_SLICES | FAST_SPACE_GROUP);
     if (get->flags & FAST_SPACE_SIZES) /* without values there are no differences */
         msg->declared &= ~(size_t)FAST_SPACE_WHOLE;
     FAST_TRY(fast_send(space->actor, o->id, &msg));

@@ -33,7 +33,8 @@ typedef enum fast_space_kind {
     FAST_SPACE_ADD,       /* request: sequence, clock, version read; the range's values */
     FAST_SPACE_PIECE,     /* request: offset, count; those floats of the next ADD, which has none */
     FAST_SPACE_TICK,      /* request: sequence, clock */
-    FAST_SPACE_GET,       /* request: id, version_min, clock_min; flags as declared bytes */
+    FAST_SPACE_GET,       /* request: id, version_min, clock_min; flags as declared bytes. With
+                             GROUP instead of version_min: first writer * 2^32 + their number */
     FAST_SPACE_WATCH,     /* request: notify this actor once, of a version past this one */
     FAST_SPACE_ANNOUNCE,  /* request: an ADD to tensor 0 follows; other actors' gets wait for it */
     FAST_SPACE_LEAVE,     /* request: the last one of this actor */
@@ -50,15 +51,16 @@ typedef enum fast_space_kind {
     FAST_SPACE_KINDS      /* number of kinds */
 } fast_space_kind;
 
-/* Flags of an operation. The first four travel with a GET, as declared bytes: their number is the
+/* Flags of an operation. The first five travel with a GET, as declared bytes: their number is the
  * sum of the flags. */
 enum {
     FAST_SPACE_SIZES = 1,  /* GET: no values are wanted */
     FAST_SPACE_WHOLE = 2,  /* GET: values, not differences to those that the reader holds */
     FAST_SPACE_EITHER = 4, /* GET: the version or the clock suffices */
     FAST_SPACE_SLICES = 8, /* GET: the answer comes in slices */
-    FAST_SPACE_ENDS = 16,  /* ADD: its values were sent in pieces */
-    FAST_SPACE_WAITED = 32 /* GET at an owner: it has been counted as one that had to wait */
+    FAST_SPACE_GROUP = 16, /* GET: clock_min is about a group of writers */
+    FAST_SPACE_ENDS = 32,  /* ADD: its values were sent in pieces */
+    FAST_SPACE_WAITED = 64 /* GET at an owner: it has been counted as one that had to wait */
 };
 
 /* Factors that an ADD may give instead of the values of layers. */
@@ -86,6 +88,8 @@ typedef struct fast_space_operation {
     int64_t version_read; /* PUT, ADD: version of the range that `from` last got */
     int64_t version_min;  /* GET: updates that must have been applied */
     int64_t clock_min;    /* GET: rounds that every writer must have finished */
+    int64_t group;        /* GET with GROUP: first of those writers, by its place among all */
+    int64_t group_count;  /* GET with GROUP: number of those writers */
     const float *x;       /* PUT, ADD: values of the tensor or range; NULL: only sizes travel */
     int64_t entries;      /* ADD in a sparse space: elements of x that are not +0 */
     float *result;        /* GET: where values go; ADD: where the values after it go; or NULL */
@@ -179,9 +183,10 @@ typedef struct fast_space_map {
 /* Clocks and versions. */
 typedef struct fast_space_clocks {
     int64_t own;          /* rounds that this actor has finished */
-    bool writer;          /* this actor's clock counts */
-    int64_t writer_count; /* number of writers; 0 if all owners are remote, like the next two */
-    int64_t *writers;     /* [writer_count]: actors whose clocks count */
+    int64_t rank;         /* this actor's place among the writers; -1: its clock does not count */
+    int64_t writer_count; /* number of writers */
+    int64_t *writers;     /* [writer_count]: actors whose clocks count; NULL if all owners are
+                             remote, like the next two */
     bool *expected;       /* [actors]: owners and writers, which join if they have not yet */
     bool *excused;        /* [actors]: writers that were away and have not caught up yet: nobody
                              waits for their clocks */

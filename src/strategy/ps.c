@@ -47,6 +47,7 @@
  *   compensate   DC-ASGD's lambda, constant or (decay > 0) adaptive: compensate.c
  *   momentum     of the model's changes at the servers, also negative: ps_owner.c; their total
  *                momentum is measured: ps_momentum.c
+ *   groups       the slack holds inside each group of workers; groups do not wait for each other
  *   proxies      a server for each group of workers, between the group and the model: ps_proxy.c
  *   ring v       a consistent-hash ring cuts the model into ranges, v for each server: ps_ring.c
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
@@ -87,6 +88,10 @@ static const fast_option options[] = {
                  "copies of the model besides the first, each at servers of its own"),
     FAST_OPT_INT(ps_config, proxies, "0", 0, 65536,
                  "groups of workers, each with a proxy that reads and writes for it; 0: none"),
+    FAST_OPT_INT(
+        ps_config, groups, "0", 0, 65536,
+        "groups of workers, whose members are bound by the slack among themselves, and not "
+        "to the other groups; 0: all workers are one group"),
     FAST_OPT_INT(ps_config, slack, "-1", -1, 1e12,
                  "rounds that a worker may be ahead of the slowest; 0: synchronous, -1: unbounded"),
     FAST_OPT_BOOL(ps_config, global, "no",
@@ -172,6 +177,10 @@ static const fast_exclusion exclusions[] = {
     { "slack=0", "softsync|send|compensate|fetch|push|value", NULL,
       "all workers take every round, and a round is one update of all their gradients" },
     { "backup", NULL, "slack=0", "backup workers are those that a round does not wait for" },
+    { "groups", NULL, "slack", "the slack bounds the delay inside a group" },
+    { "groups", "slack=0|proxies", NULL,
+      "groups share the model without a round of all workers; proxies make groups that are "
+      "synchronous inside" },
     { "eager", NULL, "slack", "eager values are as old as the slack allows" },
     { "global", NULL, "slack", "workers wait for all others where the slack ends" },
     { "weak", NULL, "value", "it weakens the value bound" },
@@ -208,6 +217,9 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
     if (c->proxies > workers)
         return fast__fail(FAST_EINVAL, "ps: proxies=%lld are more than %lld workers",
                           (long long)c->proxies, (long long)workers);
+    if (c->groups > workers)
+        return fast__fail(FAST_EINVAL, "ps: groups=%lld are more than %lld workers",
+                          (long long)c->groups, (long long)workers);
     if (c->proxies > 0 && workers > FAST_SUM_MAX * c->proxies)
         return fast__fail(FAST_EINVAL, "ps: a proxy takes at most %d workers", FAST_SUM_MAX);
     if (c->backup >= writers)

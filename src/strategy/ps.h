@@ -37,6 +37,7 @@ typedef struct ps_config {
     int64_t ring;      /* virtual servers of each on a consistent-hash ring; 0: equal ranges */
     int64_t replicas;  /* copies of the model besides the first */
     int64_t proxies;   /* groups of workers, with a proxy each; 0: none */
+    int64_t groups;    /* groups of workers, which do not wait for each other; 0: one group */
     int64_t slack;     /* rounds ahead of the slowest worker; -1: unbounded */
     bool global;       /* at the bound all wait for all */
     double warm;       /* epochs of worker 0 before the other workers start */
@@ -109,6 +110,9 @@ fast_err fast__ps_ring_new(const ps_config *c, const fast_trainer *t, int64_t re
                            ps_ring *out);
 /* Free the lists. All 0 is allowed. */
 void fast__ps_ring_free(ps_ring *ring);
+/* Set the group of a worker: its first rank and its size. Groups are as equal as possible. */
+void fast__ps_group_of(int64_t groups, int64_t workers, int64_t rank, int64_t *first_out,
+                       int64_t *size_out);
 
 /* Memory of the owner of a range. Guarded by the space: one update of a range at a time. */
 typedef struct ps_owner {

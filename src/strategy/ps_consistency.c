@@ -5,6 +5,7 @@
  *     slack s        a read in round c waits until every writer has finished round c - s (SSP).
  *                    Rounds that are finished but not sent whole are a part of s: push - 1 of
  *                    them, and those that a codec holds elements back (ps_unseen.c)
+ *     groups         it waits for the writers of its own group alone (ps_ring.c)
  *     global         it waits for the last multiple of s + 1 rounds instead: all wait for all
  *     backup b       it waits for the next update, whichever workers made it; or until all workers
  *                    that are left have written and that was not enough
@@ -70,8 +71,12 @@ fast_space_read fast__ps_condition(const ps_writer *wr)
     const int64_t slack = c->slack - wr->hold.rounds - (c->push - 1);
 
     FAST_ASSERT(slack >= 0);
-    return (fast_space_read){ .clock_min = c->global ? wr->step - wr->step % (slack + 1)
-                                                     : wr->step - slack };
+    fast_space_read read = { .clock_min =
+                                 c->global ? wr->step - wr->step % (slack + 1) : wr->step - slack };
+    if (c->groups > 0)
+        fast__ps_group_of(c->groups, wr->writer_count, wr->t->rank, &read.writer,
+                          &read.writer_count);
+    return read;
 }
 
 /* If worker 0 crashes, the others start without it; a worker that restarts finds the model. */

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * Groups of workers, and ranges of keys.
+ *
+ * Groups (Li et al. 2014, section 3.1). Workers form groups of neighbouring ranks. The slack bounds
+ * the delay inside a group; groups work on the same model and do not wait for each other, so that a
+ * slow group, or one that has crashed, delays its own workers alone. With one group it is `ps`, and
+ * with a group for each worker the slack is unbounded.
+ *
  * Ranges of keys by a consistent-hash ring (Li et al. 2014, section 4.3; space/space_ring.c). Each
  * of S servers is v virtual servers, which are actors of their own: each has one range, with its
  * version, its clock of every worker, and its own part of the optimizer's state. Actor number k of
@@ -49,4 +56,16 @@ void fast__ps_ring_free(ps_ring *ring)
     fast__free(ring->owners);
     fast__free(ring->ends);
     *ring = (ps_ring){ 0 };
+}
+
+void fast__ps_group_of(int64_t groups, int64_t workers, int64_t rank, int64_t *first_out,
+                       int64_t *size_out)
+{
+    FAST_ASSERT(groups > 0 && groups <= workers && rank >= 0 && rank < workers);
+    /* The last group whose first rank is not above this one: rank >= group * workers / groups. */
+    const int64_t group = ((rank + 1) * groups - 1) / workers;
+
+    *first_out = group * workers / groups;
+    *size_out = (group + 1) * workers / groups - *first_out;
+    FAST_ASSERT(rank >= *first_out && rank < *first_out + *size_out);
 }

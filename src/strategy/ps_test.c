@@ -98,6 +98,23 @@ static void a_ring_moves_no_bit(void **state)
     same("ps:ring=6,compensate=0.1", "ps:compensate=0.1", 1, NULL);
 }
 
+/* The slack holds inside a group: one group is all workers, a group of one waits for nobody, and a
+ * slow worker delays its own group alone. */
+static void groups_wait_for_their_own(void **state)
+{
+    static const char *const slow = "faults=slow 3 at 0s for 1000s by 1000";
+
+    (void)state;
+    same("ps:slack=2,groups=1", "ps:slack=2", 4, "cluster=hetero");
+    same("ps:slack=1,groups=4", "ps", 4, "cluster=hetero");
+    const double all = train("ps:slack=1", 4, slow).wait_s;
+    const double grouped = train("ps:slack=1,groups=2", 4, slow).wait_s;
+    const double alone = train("ps:slack=1,groups=4", 4, slow).wait_s;
+
+    /* Of three workers that wait for the slow one, one is left. */
+    assert_true(grouped - alone < 0.5 * (all - alone) && grouped - alone > 0.2 * (all - alone));
+}
+
 /* The trace, not only the model, is the same. */
 static void unbounded_slack_is_downpour(void **state)
 {
@@ -635,6 +652,7 @@ int main(void)
         cmocka_unit_test(limits_are_other_members),
         cmocka_unit_test(bounds_that_bind_nothing),
         cmocka_unit_test(a_ring_moves_no_bit),
+        cmocka_unit_test(groups_wait_for_their_own),
         cmocka_unit_test(unbounded_slack_is_downpour),
         cmocka_unit_test(proxies_and_copies_change_nothing),
         cmocka_unit_test(threads_do_the_same),
