@@ -167,6 +167,56 @@ typedef struct fast_space_read {
 FAST_API FAST_MUST_CHECK fast_err fast_space_get(fast_space *space, int64_t tensor, float *x,
                                                  fast_space_read *read, int64_t deadline);
 
+/*
+ * Tasks: pushes and pulls of ranges of keys, which are in progress at the same time unless one
+ * depends on another (Li et al. 2014, sections 3.4 and 3.5). The keys of a tensor are its floats; a
+ * range of keys is that of one owner. It has a vector clock: the rounds that each writer has
+ * finished on it, set by that writer's tasks. A task depends on tasks of its own actor (`after`)
+ * and on rounds of any writers (`when`), so that the tasks of all actors are one graph without
+ * cycles. In a pull of round t,
+ *
+ *     sequential      when.clock_min = t          every writer has finished the rounds before
+ *     bounded delay   when.clock_min = t - tau    none is more than tau rounds behind
+ *     eventual        when.clock_min = 0          as it is
+ *
+ * Tasks start in fast_space_submit() and fast_space_wait(). A range has one pull at a time.
+ */
+typedef struct fast_space_task {
+    size_t size;          /* bytes of this struct, as in fast.h; 0 means sizeof */
+    int64_t tensor;       /* number of the tensor */
+    int64_t range;        /* first range of keys, by the order of the owners */
+    int64_t range_count;  /* number of ranges; 0: all */
+    const float *push;    /* the tensor's values, of which those of the ranges are added; NULL:
+                             none. Lent until the task has finished, like `pull` */
+    float *pull;          /* the tensor's values, of which those of the ranges are read; NULL:
+                             none. Not with push */
+    int64_t clock;        /* rounds that this actor has finished on the ranges when the task has;
+                             0: its clock stays as it is */
+    fast_space_read when; /* conditions of the ranges' versions and clocks; full_values */
+    const int64_t *after; /* tasks of this actor that must have finished; NULL: none */
+    int64_t after_count;  /* length of `after`, at most FAST_SPACE_AFTER_MAX */
+    int64_t *clock_seen;  /* out, when it has finished: the smallest clock over the ranges and the
+                             writers of `when`, one writer's of one range: its entry of the vector
+                             clock. NULL: not wanted */
+} fast_space_task;
+enum { FAST_SPACE_AFTER_MAX = 8 };
+
+/* Return the number of ranges that tensors are cut into, and the floats of one of them. */
+FAST_API int64_t fast_space_range_count(const fast_space *space);
+FAST_API void fast_space_keys(const fast_space *space, int64_t tensor, int64_t range,
+                              int64_t *offset_out, int64_t *count_out);
+/* Submit a task; *number_out, from 1, is its number for `after` and for wait. It may wait for room
+ * among the unfinished tasks, or for an owner, for the run's timeout. FAST_EINVAL; else the error
+ * of the first task that fails, which is then dropped. */
+FAST_API FAST_MUST_CHECK fast_err fast_space_submit(fast_space *space, const fast_space_task *task,
+                                                    int64_t *number_out);
+/* Wait until a task has finished, 0: all tasks; a push has when its owners have applied it. Fails
+ * as fast_space_get() does, and as submit does with a task's error. */
+FAST_API FAST_MUST_CHECK fast_err fast_space_wait(fast_space *space, int64_t task,
+                                                  int64_t deadline);
+/* Return true if a task has finished; waits for nothing. */
+FAST_API bool fast_space_finished(const fast_space *space, int64_t task);
+
 /* Watch a tensor: the function is called in this actor's waits after the tensor changed, perhaps
  * once for several changes. It must not wait. A NULL function ends the watch. */
 typedef void fast_space_watch_fn(void *ctx, int64_t tensor, int64_t version, int64_t clock);

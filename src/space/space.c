@@ -106,7 +106,7 @@ int64_t fast_space_find(const fast_space *space, const char *tensor)
 
 /* Every operation starts by handling what has arrived: an actor that only uses local memory would
  * never wait, and not learn that an owner ended or that the run was canceled. */
-static fast_err check_open(fast_space *space, int64_t tensor)
+fast_err fast__space_check_open(fast_space *space, int64_t tensor)
 {
     FAST_ASSERT(space);
     fast__progress(space->actor);
@@ -170,13 +170,13 @@ static fast_err execute_update(fast_space *space, fast_space_operation *op)
 {
     FAST_ASSERT(op->from == fast_actor_id(space->actor));
     const fast_space_map *map = &space->map;
-    op->clock = space->clocks.own;
     if (op->kind == FAST_SPACE_ADD && op->tensor == 0)
         fast__space_select(space, &op->x);
     for (int64_t i = 0; i < map->owner_count; i++) {
         const int64_t owner = (map->first + i) % map->owner_count;
         fast_space_operation part = fast__space_part(space, op, owner);
-        if (part.count > 0)
+        part.clock = map->owners[owner].ticked;
+        if (part.count > 0 && fast__space_covers(op, owner))
             FAST_TRY(map->owners[owner].store.head ? update_local(space, &part)
                                                    : fast__remote_update(space, &part));
     }
@@ -185,21 +185,34 @@ static fast_err execute_update(fast_space *space, fast_space_operation *op)
     return answer_remote(space);
 }
 
-/* TICK: this actor has finished op->clock rounds. */
-static fast_err execute_tick(fast_space *space, fast_space_operation *op)
+/* Only writers have clocks, and clocks only rise. */
+fast_err fast__space_check_tick(const fast_space *space, const fast_space_operation *op)
 {
-    FAST_ASSERT(op->tensor == 0);
+    FAST_ASSERT(space->map.owner_count > 0);
     if (space->clocks.rank < 0)
         return fast__fail(FAST_EINVAL,
                           "this actor is not a writer of space \"%s\": it has no clock",
                           space->name);
-    if (op->clock < space->clocks.own)
-        return fast__fail(FAST_EINVAL, "a clock does not go back from %lld to %lld",
-                          (long long)space->clocks.own, (long long)op->clock);
-    space->clocks.own = op->clock;
+    for (int64_t i = 0; i < space->map.owner_count; i++)
+        if (fast__space_covers(op, i) && op->clock < space->map.owners[i].ticked)
+            return fast__fail(FAST_EINVAL, "a clock does not go back from %lld to %lld",
+                              (long long)space->map.owners[i].ticked, (long long)op->clock);
+    return FAST_OK;
+}
+
+/* TICK: this actor has finished op->clock rounds. */
+static fast_err execute_tick(fast_space *space, fast_space_operation *op)
+{
+    FAST_ASSERT(op->tensor == 0);
+    FAST_TRY(fast__space_check_tick(space, op));
+    if (op->clock > space->clocks.own)
+        space->clocks.own = op->clock;
     for (int64_t i = 0; i < space->map.owner_count; i++) {
         const int64_t owner = (space->map.first + i) % space->map.owner_count;
         fast_space_store *store = &space->map.owners[owner].store;
+        if (!fast__space_covers(op, owner))
+            continue;
+        space->map.owners[owner].ticked = op->clock;
         if (!store->head) {
             fast_space_operation part = fast__space_part(space, op, owner);
             FAST_TRY(fast__remote_update(space, &part));
@@ -257,18 +270,11 @@ static fast_err wait_local(fast_space *space, const fast_space_operation *op, in
     }
 }
 
-/* Copy a local range to op->result, once it is new enough. */
-static fast_err get_local(fast_space *space, const fast_space_operation *op)
+/* Copy a local range, which is new enough, to op->result, and note in `seen` that it was read. */
+static fast_err read_local(fast_space *space, const fast_space_operation *op, int64_t clock,
+                           fast_space_operation *seen)
 {
     FAST_ASSERT(op->count > 0);
-    int64_t clock;
-    FAST_TRY(fast__space_ready(space, op->owner, op->deadline));
-    /* The common case first: no wait, and no arming of the slot. */
-    fast__space_begin(space, op->owner);
-    const bool ready = is_new_enough(space, op, &clock);
-    fast__space_end(space);
-    if (!ready)
-        FAST_TRY(wait_local(space, op, &clock));
     fast__space_begin(space, op->owner);
     const fast_err err = fast__space_lock(space, op->owner, op->tensor, false, op->deadline);
     if (!err) {
@@ -277,8 +283,7 @@ static fast_err get_local(fast_space *space, const fast_space_operation *op)
     }
     fast__space_end(space);
     FAST_TRY(err);
-    fast__space_saw(&space->reader.get,
-                    *fast__space_at(space, space->clocks.read, op->owner, op->tensor), clock);
+    fast__space_saw(seen, *fast__space_at(space, space->clocks.read, op->owner, op->tensor), clock);
     if (op->result && fast__space_is_coded(space, FAST_SPACE_DOWN, op->tensor)) {
         const float *coded;
         if (op->flags & FAST_SPACE_WHOLE)
@@ -289,8 +294,42 @@ static fast_err get_local(fast_space *space, const fast_space_operation *op)
     return fast_charge(space->actor, 0, 8.0 * (double)op->count);
 }
 
-/* Refuse a get whose condition makes no sense. */
-static fast_err check_condition(const fast_space *space, const fast_space_operation *op)
+/* Return true if a local range is new enough now, and its clock. */
+static fast_err look_local(fast_space *space, const fast_space_operation *op, bool *ready_out,
+                           int64_t *clock_out)
+{
+    FAST_ASSERT(op->count > 0);
+    FAST_TRY(fast__space_ready(space, op->owner, op->deadline));
+    fast__space_begin(space, op->owner);
+    *ready_out = is_new_enough(space, op, clock_out);
+    fast__space_end(space);
+    return FAST_OK;
+}
+
+/* Copy a local range to op->result, once it is new enough. */
+static fast_err get_local(fast_space *space, const fast_space_operation *op)
+{
+    FAST_ASSERT(op->kind == FAST_SPACE_GET);
+    int64_t clock;
+    bool ready;
+    /* The common case first: no wait, and no arming of the slot. */
+    FAST_TRY(look_local(space, op, &ready, &clock));
+    if (!ready)
+        FAST_TRY(wait_local(space, op, &clock));
+    return read_local(space, op, clock, &space->reader.get);
+}
+
+/* For tasks, which wait for many ranges at once. */
+fast_err fast__space_try_local(fast_space *space, fast_space_operation *op, bool *done_out)
+{
+    FAST_ASSERT(op->kind == FAST_SPACE_GET && done_out);
+    int64_t clock;
+    FAST_TRY(look_local(space, op, done_out, &clock));
+    return *done_out ? read_local(space, op, clock, op) : FAST_OK;
+}
+
+/* Its own clock is the smallest of its clocks on the ranges that are read. */
+fast_err fast__space_check_get(const fast_space *space, const fast_space_operation *op)
 {
     FAST_ASSERT(op->kind == FAST_SPACE_GET);
     const fast_space_clocks *c = &space->clocks;
@@ -304,11 +343,13 @@ static fast_err check_condition(const fast_space *space, const fast_space_operat
                           (long long)(op->group + op->group_count - 1), (long long)c->writer_count);
     const bool awaits_itself =
         grouped ? c->rank >= op->group && c->rank < op->group + op->group_count : c->rank >= 0;
-    if (awaits_itself && op->clock_min > c->own)
-        return fast__fail(FAST_EINVAL,
-                          "a get in space \"%s\" asks for clock %lld, but this actor, a writer, is "
-                          "at %lld: it would wait for itself",
-                          space->name, (long long)op->clock_min, (long long)c->own);
+    for (int64_t i = 0; awaits_itself && i < space->map.owner_count; i++)
+        if (fast__space_covers(op, i) && op->clock_min > space->map.owners[i].ticked)
+            return fast__fail(FAST_EINVAL,
+                              "a get in space \"%s\" asks for clock %lld, but this actor, a "
+                              "writer, is at %lld: it would wait for itself",
+                              space->name, (long long)op->clock_min,
+                              (long long)space->map.owners[i].ticked);
     return FAST_OK;
 }
 
@@ -318,20 +359,25 @@ static fast_err start_get(fast_space *space, const fast_space_operation *op)
     FAST_ASSERT(op->kind == FAST_SPACE_GET);
     const fast_space_map *map = &space->map;
     fast_space_operation *get = &space->reader.get;
-    const int64_t id = get->id + 1;
-    FAST_TRY(check_condition(space, op));
+    FAST_TRY(fast__space_check_get(space, op));
+    for (int64_t i = 0; space->tasks && i < map->owner_count; i++)
+        if (map->owners[i].asked)
+            return fast__fail(FAST_EINVAL,
+                              "a task pulls from space \"%s\": wait for it before a get",
+                              space->name);
     *get = *op;
-    get->id = id;
+    get->id = ++space->reader.ids;
     get->version_seen = get->clock_seen = INT64_MAX;
     space->reader.missing = 0;
-    space->reader.never = false;
     /* Remote owners first: their answers travel while local ranges are copied. */
     for (int64_t i = 0; map->remote_count > 0 && i < map->owner_count; i++) {
         const int64_t owner = (map->first + i) % map->owner_count;
         int64_t offset, count;
         fast__space_range(space, owner, get->tensor, &offset, &count);
-        if (count > 0 && !map->owners[owner].store.head)
-            FAST_TRY(fast__remote_get_start(space, owner));
+        if (count == 0 || map->owners[owner].store.head)
+            continue;
+        FAST_TRY(fast__remote_get_start(space, owner, get));
+        space->reader.missing += map->owners[owner].asked != 0;
     }
     for (int64_t i = 0; i < map->owner_count; i++) {
         const int64_t owner = (map->first + i) % map->owner_count;
@@ -361,6 +407,9 @@ static fast_err end_get(fast_space *space)
 static void leave_get(fast_space *space)
 {
     FAST_ASSERT(space->reader.missing >= 0);
+    for (int64_t i = 0; space->reader.missing > 0 && i < space->map.owner_count; i++)
+        if (space->map.owners[i].asked == space->reader.get.id)
+            space->map.owners[i].asked = 0;
     space->reader.missing = 0;
     space->reader.get.result = NULL;
 }
@@ -390,7 +439,7 @@ static fast_err (*const executors[FAST_SPACE_KINDS])(fast_space *, fast_space_op
 static fast_err begin_operation(fast_space *space, fast_space_operation *op)
 {
     FAST_ASSERT(op->kind < FAST_SPACE_KINDS);
-    FAST_TRY(check_open(space, op->tensor));
+    FAST_TRY(fast__space_check_open(space, op->tensor));
     op->from = fast_actor_id(space->actor);
     op->deadline = fast__deadline(space->actor, op->deadline);
     return FAST_OK;
@@ -470,9 +519,9 @@ fast_err fast__space_add_get(fast_space *space, const float *x, float *w, int64_
     return FAST_OK;
 }
 
-/* The get of these conditions. */
-static fast_space_operation get_of(int64_t tensor, float *x, const fast_space_read *read,
-                                   int64_t deadline)
+/* Without conditions: as it is. */
+fast_space_operation fast__space_get_of(int64_t tensor, float *x, const fast_space_read *read,
+                                        int64_t deadline)
 {
     return (fast_space_operation){ .kind = FAST_SPACE_GET,
                                    .flags = (x ? 0u : FAST_SPACE_SIZES) |
@@ -493,7 +542,7 @@ fast_err fast_space_get(fast_space *space, int64_t tensor, float *x, fast_space_
                         int64_t deadline)
 {
     FAST_ASSERT(space);
-    fast_space_operation op = get_of(tensor, x, read, deadline);
+    fast_space_operation op = fast__space_get_of(tensor, x, read, deadline);
     FAST_TRY(fast__space_execute(space, &op));
     if (read) {
         read->version = op.version_seen;
@@ -520,7 +569,7 @@ fast_err fast__space_get_start(fast_space *space, float *x, const fast_space_rea
                                int64_t deadline)
 {
     FAST_ASSERT(read);
-    fast_space_operation op = get_of(0, x, read, deadline);
+    fast_space_operation op = fast__space_get_of(0, x, read, deadline);
     FAST_ASSERT(x != NULL);
     if (fast__space_is_coded(space, FAST_SPACE_DOWN, 0))
         return fast__fail(FAST_EINVAL,
@@ -567,7 +616,7 @@ fast_err fast__space_get_end(fast_space *space, fast_space_read *read)
 fast_err fast_space_watch(fast_space *space, int64_t tensor, fast_space_watch_fn *watch, void *ctx)
 {
     FAST_ASSERT(space);
-    FAST_TRY(check_open(space, tensor));
+    FAST_TRY(fast__space_check_open(space, tensor));
     if (!space->reader.watched)
         FAST_TRY(fast__alloc("the watchers of a space", space->map.tensor_count,
                              sizeof *space->reader.watched, &space->reader.watched));

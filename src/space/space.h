@@ -11,6 +11,7 @@
  *   space_state.h       the parts of a space, and the operation that everything works on
  *   space.c             operations: get, put, add, tick, watch
  *   space_open.c        open, serve, close; space_ring.c ranges by a consistent-hash ring
+ *   space_task.c        pushes and pulls of ranges with dependencies
  *   space_store.c       memory that local actors share; space_lock.c its lock
  *   space_remote.c      requests to remote owners and their answers, from the reader's side
  *   space_owner.c       the owner's side: a table of requests; space_answer.c their answers

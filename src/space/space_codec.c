@@ -81,6 +81,13 @@ bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t t
            !(way == FAST_SPACE_UP && space->codec->selects);
 }
 
+/* Only chains that name nothing but selections. */
+bool fast__space_selects(const fast_space *space)
+{
+    FAST_ASSERT(space != NULL);
+    return space->codec && space->codec->selects;
+}
+
 /* One flow for all owners, so that elements are compared over the whole tensor. */
 void fast__space_select(fast_space *space, const float **x)
 {

@@ -390,6 +390,8 @@ static fast_err build(fast_space *space, const fast_space_options *options,
         fast__space_store_fill(space, options);
     if (first)
         FAST_TRY(first(ctx, space));
+    for (int64_t i = 0; i < space->map.owner_count; i++)
+        space->map.owners[i].ticked = space->clocks.own; /* 0, or a snapshot's */
     FAST_TRY(enter(space));
     if (space->map.me >= 0) {
         fast__space_store_open(space);
@@ -414,6 +416,7 @@ static void destroy(fast_space *space)
     FAST_ASSERT(space->actor);
     FAST_ASSERT(space);
     fast__service_free(space);
+    fast__space_tasks_free(space);
     for (int64_t i = 0; i < space->map.owner_count; i++) {
         fast_msg_free(space->map.owners[i].pushed);
         fast_msg_free(space->map.owners[i].ready);
@@ -619,6 +622,9 @@ void fast_space_close(fast_space *space)
 {
     if (!space)
         return;
+    if (space->tasks && fast_space_wait(space, 0, FAST_SOON) != FAST_OK) {
+        /* Tasks that cannot finish any more are dropped, as if they had not been submitted. */
+    }
     if (space->map.me >= 0) {
         /* That other actors stay too long, or that this one was stopped, is no error of close. */
         const fast_err err = fast_space_serve(space, FAST_SOON);

@@ -130,14 +130,16 @@ fast_err fast__remote_flush(fast_space *space)
     return FAST_OK;
 }
 
-/* Record the range of the get under way that an answer brings. */
+/* Record the range that an answer brings, in its get and in the one that waits for all ranges. */
 static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg)
 {
     FAST_ASSERT(msg->words[FAST_SPACE_W_B] >= 0);
-    fast_space_operation *get = &space->reader.get;
     const int64_t version = msg->words[FAST_SPACE_W_B], id = msg->words[FAST_SPACE_W_A];
     fast_space_owner *o = &space->map.owners[owner];
-    fast__space_saw(get, version, msg->words[FAST_SPACE_W_C]);
+    const fast_space_operation *get = &o->get;
+    fast__space_saw(&o->get, version, msg->words[FAST_SPACE_W_C]);
+    if (get->id == space->reader.get.id)
+        fast__space_saw(&space->reader.get, version, msg->words[FAST_SPACE_W_C]);
     space->reader.newest = version > space->reader.newest ? version : space->reader.newest;
     if (space->reader.peeks)
         return;
@@ -147,13 +149,13 @@ static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg)
         o->seen = id <= 0 && -id < o->sent ? -id : o->sent;
 }
 
-/* Unpack an owner's range of the get under way from an answer; part->x is NULL if only its size
+/* Unpack the range that an owner was asked for from its answer; part->x is NULL if only its size
  * travelled. */
 static bool unpack_answer(fast_space *space, int64_t owner, const fast_msg *msg,
                           fast_space_operation *part)
 {
-    FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
-    *part = fast__space_part(space, &space->reader.get, owner);
+    FAST_ASSERT(space->map.owners[owner].get.kind == FAST_SPACE_GET);
+    *part = space->map.owners[owner].get;
     part->kind = FAST_SPACE_VALUE;
     return fast__space_unpack(space, msg, part);
 }
@@ -176,8 +178,8 @@ bool fast__space_has_pushed(const fast_space *space, const fast_space_read *read
 /* Use the values that an eager owner sent, if they satisfy the get. */
 static bool take_pushed(fast_space *space, int64_t owner)
 {
-    FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
-    const fast_space_operation *get = &space->reader.get;
+    const fast_space_operation *get = &space->map.owners[owner].get;
+    FAST_ASSERT(get->kind == FAST_SPACE_GET);
     const fast_msg *msg = get->tensor == 0 ? space->map.owners[owner].pushed : NULL;
     fast_space_operation part;
     if (!msg || !fast__space_satisfies(get, msg->words[FAST_SPACE_W_C] >= get->clock_min,
@@ -206,13 +208,16 @@ static bool retain_pushed(fast_space *space, fast_msg *msg)
 }
 
 /* Values that an eager owner sent before answer the get without a message. */
-fast_err fast__remote_get_start(fast_space *space, int64_t owner)
+fast_err fast__remote_get_start(fast_space *space, int64_t owner, const fast_space_operation *get)
 {
-    FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
-    const fast_space_operation *get = &space->reader.get;
+    FAST_ASSERT(get->kind == FAST_SPACE_GET);
     fast_space_owner *o = &space->map.owners[owner];
     fast_msg *msg;
     FAST_TRY(check_owner(space, owner));
+    o->get = fast__space_part(space, get, owner);
+    o->get.version_seen = o->get.clock_seen = INT64_MAX;
+    o->asked = 0;
+    o->never = false;
     if (!(get->flags & FAST_SPACE_WHOLE) && take_pushed(space, owner))
         return FAST_OK;
     const bool grouped = (get->flags & FAST_SPACE_GROUP) != 0;
@@ -227,7 +232,6 @@ fast_err fast__remote_get_start(fast_space *space, int64_t owner)
     FAST_TRY(fast_send(space->actor, o->id, &msg));
     o->asked = get->id;
     o->received = 0;
-    space->reader.missing++;
     return FAST_OK;
 }
 
@@ -241,7 +245,7 @@ static fast_err wait_for_part(fast_space *space, int64_t owner, int64_t floats)
     while (o->asked == get->id && o->received < floats) {
         FAST_TRY(fast__wait_once(space->actor, &wait));
         FAST_TRY(check_owner(space, owner));
-        if (space->reader.never)
+        if (o->never)
             return fast__fail(FAST_EPEER,
                               "nobody is left in space \"%s\" who could bring tensor %lld to "
                               "the version that is waited for",
@@ -283,30 +287,28 @@ fast_err fast__remote_watch(fast_space *space, int64_t owner, int64_t tensor)
                             words);
 }
 
-/* Return true if a message answers this owner's part of the get under way. */
+/* Return true if a message answers the get that this owner was asked for. */
 static bool answers_get(const fast_space *space, int64_t owner, const fast_msg *msg)
 {
     FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
-    const fast_space_operation *get = &space->reader.get;
-    return space->map.owners[owner].asked == get->id && msg->words[FAST_SPACE_W_A] == get->id &&
-           msg->words[FAST_SPACE_W_TENSOR] == get->tensor && space->reader.missing > 0;
+    const fast_space_owner *o = &space->map.owners[owner];
+    return o->asked != 0 && msg->words[FAST_SPACE_W_A] == o->asked &&
+           msg->words[FAST_SPACE_W_TENSOR] == o->get.tensor;
 }
 
 /* SLICED: the next slice of an owner's part of the get. */
 static fast_err take_slice(fast_space *space, int64_t owner, const fast_msg *msg)
 {
     fast_space_owner *o = &space->map.owners[owner];
-    const fast_space_operation *get = &space->reader.get;
-    int64_t offset, count;
+    const fast_space_operation *get = &o->get;
     if (!(get->flags & FAST_SPACE_SLICES) || !answers_get(space, owner, msg) ||
         msg->words[FAST_SPACE_W_B] != o->received || msg->part_count != 1 ||
         msg->parts[0].size % sizeof *get->result != 0)
         return FAST_OK;
     const int64_t floats = (int64_t)(msg->parts[0].size / sizeof *get->result);
-    fast__space_range(space, owner, 0, &offset, &count);
-    if (floats > count - o->received)
+    if (floats > get->count - o->received)
         return FAST_OK;
-    fast__vector_copy(floats, fast_msg_data(msg, 0), get->result + offset + o->received);
+    fast__vector_copy(floats, fast_msg_data(msg, 0), get->result + o->received);
     o->received += floats;
     return FAST_OK;
 }
@@ -316,7 +318,7 @@ static fast_err take_value(fast_space *space, int64_t owner, const fast_msg *msg
 {
     FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
     fast_space_owner *o = &space->map.owners[owner];
-    const fast_space_operation *get = &space->reader.get;
+    const fast_space_operation *get = &o->get;
     fast_space_operation part;
     if (!answers_get(space, owner, msg))
         return FAST_OK;
@@ -331,7 +333,7 @@ static fast_err take_value(fast_space *space, int64_t owner, const fast_msg *msg
     if (!ends_slices && part.x && part.result)
         fast__vector_copy(part.count, part.x, part.result);
     saw_answer(space, owner, msg);
-    space->reader.missing--;
+    space->reader.missing -= o->asked == space->reader.get.id;
     o->asked = 0;
     return FAST_OK;
 }
@@ -362,15 +364,14 @@ static fast_err take_ack(fast_space *space, int64_t owner, const fast_msg *msg)
     return FAST_OK;
 }
 
-/* Answers without values: NEVER to the get under way, and LEFT, GONE and REFUSED, after which the
- * owner sends nothing more. */
+/* Answers without values: NEVER to the get that the owner was asked for, and LEFT, GONE and
+ * REFUSED, after which the owner sends nothing more. */
 static fast_err take_end(fast_space *space, int64_t owner, const fast_msg *msg)
 {
     FAST_ASSERT(space->map.owners[owner].id == msg->from);
     fast_space_owner *o = &space->map.owners[owner];
     const int64_t kind = msg->words[FAST_SPACE_W_KIND];
-    space->reader.never |=
-        kind == FAST_SPACE_NEVER && msg->words[FAST_SPACE_W_A] == space->reader.get.id;
+    o->never |= kind == FAST_SPACE_NEVER && o->asked != 0 && msg->words[FAST_SPACE_W_A] == o->asked;
     o->left |= kind == FAST_SPACE_LEFT;
     o->gone |= kind == FAST_SPACE_GONE;
     o->refused |= kind == FAST_SPACE_REFUSED;

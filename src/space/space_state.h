@@ -70,10 +70,10 @@ typedef struct fast_space_factored {
 } fast_space_factored;
 
 /*
- * One operation on a space: on a whole tensor where an actor asks for it, on one range (owner,
- * offset, count) where it is executed. A caller fills kind, tensor, the values and the
- * conditions; fast__space_execute() fills the rest. At an owner a request becomes the operation of
- * the actor that sent it.
+ * One operation on a space: on a tensor, or some ranges of it, where an actor asks for it, on one
+ * range (owner, offset, count) where it is executed. A caller fills kind, tensor, ranges, values
+ * and conditions; fast__space_execute() fills the rest. At an owner a request becomes the operation
+ * of the actor that sent it.
  */
 typedef struct fast_space_operation {
     fast_space_kind kind; /* FAST_SPACE_GET, _PUT, _ADD, _TICK, _SERVE; of an answer: _VALUE */
@@ -82,6 +82,8 @@ typedef struct fast_space_operation {
     int64_t owner;        /* range: number of its owner in the space */
     int64_t offset;       /* range: its first float in the tensor */
     int64_t count;        /* range: its floats */
+    int64_t range;        /* tensor: first owner that it is about */
+    int64_t range_count;  /* tensor: number of those owners; 0: all */
     int64_t from;         /* actor that asked for the operation; of a VALUE: its receiver */
     int64_t id;           /* GET: number that its answers repeat, from 1; 0: a watcher's */
     int64_t clock;        /* PUT, ADD, TICK: rounds that `from` has finished */
@@ -150,20 +152,23 @@ typedef struct fast_space_store {
 
 /* An owner, as one actor sees it. The fields after the store are of remote owners. */
 typedef struct fast_space_owner {
-    int64_t id;             /* its actor */
-    fast_space_store store; /* its memory, if it is local */
-    int64_t sent;           /* updates and ticks sent */
-    int64_t acked;          /* updates and ticks that it has applied */
-    int64_t seen;           /* updates and ticks that the values last read of tensor 0 hold */
-    int64_t asked;          /* id of the get that it has not answered; or 0 */
-    int64_t received;       /* floats of that get that have arrived in slices */
-    int64_t clock;          /* clock of the space when it last notified this actor */
-    bool leaving;           /* LEAVE was sent */
-    bool left;              /* LEFT has arrived */
-    bool gone;              /* it closed before this actor did */
-    bool refused;           /* it opened the space with other options */
-    fast_msg *pushed;       /* eager: newest values of tensor 0 that it sent; or NULL */
-    fast_msg *ready;        /* announce: the add that is to be sent; or NULL */
+    int64_t id;               /* its actor */
+    fast_space_store store;   /* its memory, if it is local */
+    int64_t sent;             /* updates and ticks sent */
+    int64_t acked;            /* updates and ticks that it has applied */
+    int64_t seen;             /* updates and ticks that the values last read of tensor 0 hold */
+    int64_t ticked;           /* rounds that this actor has finished on its ranges */
+    fast_space_operation get; /* the get of its range that it was asked for last */
+    int64_t asked;            /* id of that get, if it has not been answered; or 0 */
+    bool never;               /* it says that the get cannot be answered */
+    int64_t received;         /* floats of that get that have arrived in slices */
+    int64_t clock;            /* clock of the space when it last notified this actor */
+    bool leaving;             /* LEAVE was sent */
+    bool left;                /* LEFT has arrived */
+    bool gone;                /* it closed before this actor did */
+    bool refused;             /* it opened the space with other options */
+    fast_msg *pushed;         /* eager: newest values of tensor 0 that it sent; or NULL */
+    fast_msg *ready;          /* announce: the add that is to be sent; or NULL */
 } fast_space_owner;
 
 /* Which owner has which range of which tensor. */
@@ -204,8 +209,8 @@ typedef struct fast_space_watched {
 /* A reader's side. */
 typedef struct fast_space_reader {
     fast_space_operation get;    /* the get under way; answers to older ids are dropped */
+    int64_t ids;                 /* id of the last get, of a task or not */
     int64_t missing;             /* remote owners that have not answered it */
-    bool never;                  /* an owner says that it cannot be answered */
     bool peeks;                  /* the get under way does not count as a read */
     int64_t newest;              /* largest version over the ranges of the get under way */
     bool eager;                  /* owners send new values of tensor 0 unasked */
@@ -213,6 +218,7 @@ typedef struct fast_space_reader {
 } fast_space_reader;
 
 struct fast_space_service; /* space_owner.c */
+struct fast_space_tasks;   /* space_task.c */
 
 /* An owner's side. */
 typedef struct fast_space_owned {
@@ -267,6 +273,7 @@ struct fast_space {
     fast_space_map map;             /* owners, tensors and their ranges */
     fast_space_clocks clocks;       /* clocks and versions */
     fast_space_reader reader;       /* gets and watchers */
+    struct fast_space_tasks *tasks; /* that have not finished; NULL before the first */
     fast_space_owned owned;         /* the owner's side; unused where map.me is -1 */
     fast_space_codec *codec;        /* NULL: values travel as floats */
     fast_space_sparse sparse;       /* updates with many zeros */
@@ -283,6 +290,25 @@ fast_err fast__space_execute(fast_space *space, fast_space_operation *op);
 /* Return the operation restricted to an owner's range; its count is 0 if the owner has none. */
 fast_space_operation fast__space_part(const fast_space *space, const fast_space_operation *op,
                                       int64_t owner);
+/* Return true if an operation is about this owner. */
+static inline bool fast__space_covers(const fast_space_operation *op, int64_t owner)
+{
+    return op->range_count == 0 || (owner >= op->range && owner - op->range < op->range_count);
+}
+/* Refuse a get whose condition makes no sense. FAST_EINVAL. space.c */
+fast_err fast__space_check_get(const fast_space *space, const fast_space_operation *op);
+/* Refuse a tick of an actor without a clock, or to an earlier time. FAST_EINVAL. space.c */
+fast_err fast__space_check_tick(const fast_space *space, const fast_space_operation *op);
+/* Return the get of these conditions. space.c */
+fast_space_operation fast__space_get_of(int64_t tensor, float *x, const fast_space_read *read,
+                                        int64_t deadline);
+/* Fail if this actor was stopped, or the space has no such tensor. Handles messages. space.c */
+fast_err fast__space_check_open(fast_space *space, int64_t tensor);
+/* Copy a range of a local owner to op->result if it is new enough now, and then set *done_out and
+ * what was seen. Fails as a get does. space.c */
+fast_err fast__space_try_local(fast_space *space, fast_space_operation *op, bool *done_out);
+/* Free the tasks. NULL is allowed. space_task.c */
+void fast__space_tasks_free(fast_space *space);
 /* Return true if these versions and clocks satisfy the conditions of a GET. */
 bool fast__space_satisfies(const fast_space_operation *op, bool in_time, int64_t version);
 /* Record in a GET that a range of this version and clock was read. */
