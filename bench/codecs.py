@@ -7,8 +7,8 @@
     bench/codecs.py pays               time to 88% on slow links: candidates, none, and auto
     bench/codecs.py --report           write results/codec-*.csv and the pages from the runs that are there
 
-Rule and learning rate of each codec are chosen on held-out data, with as many trials for each. Time
-is virtual: the simulator's, hence the same on every machine. Results are JSON lines in a file; a run
+The sets are those of `tools/learn.py split`: rule and learning rate of each codec are chosen on the
+validation set, with as many trials for each, and run with five fresh seeds on the test set. Time is virtual: the simulator's, hence the same on every machine. Results are JSON lines in a file; a run
 that is there is not repeated, so that a stopped measurement continues.
 """
 import argparse
@@ -16,20 +16,22 @@ import os
 import statistics
 import sys
 
-from claims import Runs, accuracy_of, tables
+from claims import SEEDS, Runs, accuracy_of, tables
+from learn import EPOCHS as LENGTH, FOLDER, MODEL, data_of
 
 FIELDS = ["test_accuracy", "time_to_target_s", "virtual_time_s", "bytes_sent", "codec", "codec_down",
           "codec_ratio", "codec_s", "compute_s", "exchange_s", "wait_s", "break_even_mbit_per_s",
           "step_s", "steps", "stop", "codec_note"]
-JOB = ["--data", "fashion-mnist", "--model", "lenet", "--workers", "4", "--transport", "sim"]
+WAY = ["--workers", "4", "--transport", "sim"]
+JOB = [*WAY, "--model", f"file:{MODEL}", "--data", data_of(FOLDER, "train", "test"), "--batch", "16"]
+WHOLE = [*WAY, "--model", "lenet", "--data", "fashion-mnist"]
 POINT = 0.01  # of accuracy that a codec may cost
 
 # What is encoded: gradients to servers that wait for all workers, and to servers that wait for none.
 SIDES = {"synchronous": ["--strategy", "ps:slack=0"], "asynchronous": ["--strategy", "ps"]}
-EPOCHS = ["--epochs", "5", "--evaluate", "end", "--cluster", "ethernet-1g"]
-SEEDS = [1, 2, 3]
-# How settings are chosen: runs on a held-out tenth of the training set, with a seed that is not reported.
-TRIAL = ["--epochs", "2", "--holdout", "0.1", "--seed", "1000"]
+EPOCHS = ["--epochs", str(LENGTH), "--evaluate", "end", "--cluster", "ethernet-1g"]
+# How settings are chosen: the same job, tested on the validation set, with a seed that is not reported.
+TRIAL = ["--data", data_of(FOLDER, "train", "validation"), "--seed", "1000"]
 
 # Every codec, and none, gets the same number of trials: the run's own rule (momentum) at three rates, and plain SGD with a
 # warm-up at three: codecs that delay much of a gradient often need that, as momentum adds delayed parts once more.
@@ -100,8 +102,8 @@ def points(value):
 # ---- learns --------------------------------------------------------------------------------------
 
 def tuned(runs):
-    """{(side, codec): the settings that were best on held-out data, of equal ones the first}. Settings with which the job is
-    at the edge are out: without a codec, or with one that only rounds, it diverged."""
+    """{(side, codec): the settings that were best on the validation set, of equal ones the first}. Settings with which the
+    job is at the edge are out: without a codec, or with one that only rounds, it diverged."""
     trials = {(side, codec): [runs.submit(merged(JOB, EPOCHS, job, TRIAL, choice, ["--codec", codec]))
                               for choice in grids[side]]
               for side, job in SIDES.items() for codec, grids in LEARNS.items()}
@@ -145,11 +147,13 @@ def learns(runs):
         waits = "all workers (`ps:slack=0`)" if side == "synchronous" else "no worker (`ps`)"
         made.append((f"codec-accuracy-{side}", {
             "page": "codecs", "order": str(1 + list(SIDES).index(side)), "title": f"Accuracy, {side} servers",
-            "question": "What does a codec cost in accuracy? lenet on Fashion-MNIST, 4 workers, 5 epochs, one parameter server "
+            "question": "What does a codec cost in accuracy? a small convolutional network on 40,000 images of "
+                        f"Fashion-MNIST, 4 workers, {LENGTH} epochs, one parameter server "
                         f"that waits for {waits}: test accuracy in percent, the mean of seeds {', '.join(map(str, SEEDS))}, and "
                         "their spread (largest less smallest). *Behind* is the distance to no codec; a codec should be within "
                         "one point.",
-            "machine": tables.VIRTUAL, "date": tables.today(), "command": ["bench/codecs.py learns"], "code": "codec"},
+            "machine": tables.VIRTUAL, "date": tables.today(), "command": ["tools/learn.py split", "bench/codecs.py learns"],
+            "code": "codec"},
             ["codec", "rule and learning rate", "times smaller", "accuracy", "spread", "behind", "within a point",
              "without feedback"], rows))
     return made
@@ -180,14 +184,14 @@ def pays(runs):
         for way, flags in WAYS.items():
             for up, down in [*CANDIDATES, ("auto", "auto")]:
                 timed[cluster, way, up, down] = runs.submit(
-                    merged(JOB, short, flags, ["--cluster", cluster], codec_flags(up, down)))
+                    merged(WHOLE, short, flags, ["--cluster", cluster], codec_flags(up, down)))
     for (cluster, way, up, _), future in timed.items():
         if up == "auto":
             got = future.result()
             chosen[cluster, way] = (got.get("codec") or "none", got.get("codec_down") or "none")
     for way, flags in WAYS.items():
         for up, down in dict.fromkeys([*CANDIDATES, *(pair for (_, w), pair in chosen.items() if w == way)]):
-            trained[way, up, down] = runs.submit(merged(JOB, long, flags, codec_flags(up, down)))
+            trained[way, up, down] = runs.submit(merged(WHOLE, long, flags, codec_flags(up, down)))
     trained = {key: future.result() for key, future in trained.items()}
     timed = {key: future.result() for key, future in timed.items()}
 

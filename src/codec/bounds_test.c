@@ -17,8 +17,8 @@
 
 enum { ALL = 2500 };
 
-/* x to decoded through one block. */
-static void pass(const char *spec, int64_t n, const float *x, float *y)
+/* `count` vectors x, one behind the other, to decoded ones through one block. */
+static void pass_some(const char *spec, int64_t n, int count, const float *x, float *y)
 {
     const fast_segment line = { .name = "x", .count = n, .shape = { n }, .rank = 1 };
     const fast_layout layout = { &line, 1, n };
@@ -34,11 +34,21 @@ static void pass(const char *spec, int64_t n, const float *x, float *y)
                                    .seed = 3 };
     assert_int_equal(fast__coder_new(&o, &coder), FAST_OK);
     uint8_t *bytes = malloc(fast__coder_bound(coder));
-    const size_t size = devices_encode(coder, 0, 0, x, bytes);
-    assert_int_equal(devices_decode(coder, bytes, size, FAST_DECODE_SET, 1, y), FAST_OK);
+    for (int i = 0; i < count; i++) {
+        const size_t size = devices_encode(coder, i, 0, x + i * n, bytes);
+
+        assert_int_equal(devices_decode(coder, bytes, size, FAST_DECODE_SET, 1, y + i * n),
+                         FAST_OK);
+    }
     free(bytes);
     fast__coder_free(coder);
     fast__chain_close(chain);
+}
+
+/* x to decoded through one block. */
+static void pass(const char *spec, int64_t n, const float *x, float *y)
+{
+    pass_some(spec, n, 1, x, y);
 }
 
 /* Normal, of one scale. */
@@ -191,6 +201,24 @@ static void means_are_right(void **state)
         assert_true(y[i] == (signbit(x[i]) ? -1.0f : 1.0f));
 }
 
+/* AdaGrad comes before the means: x / sqrt(sum of squares), in the warm start too. */
+static void adagrad_comes_first(void **state)
+{
+    const float x[9] = { 3, -4, 0, 4, 3, 2, 12, 0, -1.5f };
+    const float want[9] = { 1, -1, 0, 0.8f, 0.6f, 1, 12.0f / 13, 0, -0.6f };
+    float y[9];
+
+    (void)state;
+    pass_some("onebit:adagrad=yes,group=1", 3, 3, x, y);
+    for (int i = 0; i < 9; i++)
+        assert_true(fabsf(y[i] - want[i]) < 1e-6f);
+    pass_some("onebit:adagrad=yes,warmup=1", 3, 3, x, y);
+    for (int i = 0; i < 6; i++)
+        assert_true(fabsf(y[i] - want[i]) < 1e-6f);
+    for (int i = 6; i < 9; i++) /* the mean of 12 / 13 and 0 */
+        assert_true(fabsf(y[i] - (i == 8 ? -0.6f : 6.0f / 13)) < 1e-6f);
+}
+
 /* Powers of two are natural; values outside of the range go to its ends. */
 static void limits_hold(void **state)
 {
@@ -229,13 +257,54 @@ static void rotation_is_orthonormal(void **state)
     }
 }
 
+/* A vector in the space of the next encoding, which a projection finds, is encoded without loss;
+ * the encoding of any other is its projection. */
+static void projections_are_encoded(void **state)
+{
+    static const char *const specs[] = { "structured:ratio=0.3",
+                                         "structured:kind=lowrank,ratio=0.3" };
+    static const fast_segment matrix = {
+        .name = "x", .count = 600, .shape = { 20, 30 }, .rank = 2
+    };
+    static const fast_layout layout = { &matrix, 1, 600 };
+    float x[600], p[600], y[600];
+
+    (void)state;
+    draw(4, 1, 600, x);
+    for (int k = 0; k < 2; k++)
+        for (int inside = 0; inside < 2; inside++) {
+            fast_chain *chain = NULL;
+            fast_coder *coder = NULL;
+            double out = 0;
+
+            assert_int_equal(fast__chain_open(specs[k], &chain), FAST_OK);
+            const fast_coder_options o = {
+                .chain = chain, .layout = &layout, .count = 600, .feedback = 2, .seed = 3
+            };
+            assert_int_equal(fast__coder_new(&o, &coder), FAST_OK);
+            uint8_t *bytes = malloc(fast__coder_bound(coder));
+            memcpy(p, x, sizeof p);
+            assert_true(fast__coder_project(coder, p));
+            const size_t size = fast__coder_encode(coder, 0, 0, inside ? p : x, bytes);
+            assert_int_equal(fast__coder_decode(coder, bytes, size, FAST_DECODE_SET, 1, y),
+                             FAST_OK);
+            for (int i = 0; i < 600; i++) {
+                assert_true(fabsf(y[i] - p[i]) < 1e-5f);
+                out += fabs((double)x[i] - (double)p[i]);
+            }
+            assert_true(out > 100);
+            free(bytes);
+            fast__coder_free(coder);
+            fast__chain_close(chain);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements_keep_their_bounds),
-        cmocka_unit_test(means_are_right),
-        cmocka_unit_test(limits_hold),
-        cmocka_unit_test(rotation_is_orthonormal),
+        cmocka_unit_test(elements_keep_their_bounds), cmocka_unit_test(means_are_right),
+        cmocka_unit_test(adagrad_comes_first),        cmocka_unit_test(limits_hold),
+        cmocka_unit_test(rotation_is_orthonormal),    cmocka_unit_test(projections_are_encoded),
     };
     return devices_run(tests, sizeof tests / sizeof tests[0], NULL, NULL);
 }

@@ -107,6 +107,7 @@ enum {
     FAST_CODEC_MODEL = 1 << 11,   /* compares with the weights: the sender must know them */
     FAST_CODEC_DEFERS = 1 << 12, /* holds elements back for a while: sends them when they are due */
     FAST_CODEC_LOSS = 1 << 14,   /* looks at the sender's loss */
+    FAST_CODEC_RULE = 1 << 15,   /* does part of an update rule's work: for gradients alone */
     FAST_CODEC_SHARES = 1 << 13, /* all senders of a sum agree on the largest scale() of a block */
 };
 
@@ -139,6 +140,9 @@ typedef struct fast_codec {
     fast_err (*pairs)(const void *config, const fast_decoding *d, uint32_t *index, float *value,
                       int64_t *count_out);
     const fast_codec_rounds *rounds; /* NULL: it has no rounds */
+    /* Replace x[count] by its projection to the space in which the encoding `e` would lie: x of
+     * that space are encoded without loss. NULL: encodings lie in no space that is known before. */
+    void (*project)(const void *config, const fast_encoding *e, float *x);
     /* SHARES: return the scale of x[n] by itself; NaN if an element is not finite. */
     float (*scale)(const void *config, int64_t n, const float *x);
     /* Selections, which have no operation besides this one: move elements of send[count] that wait
@@ -229,6 +233,9 @@ fast_err fast__coder_decode(fast_coder *coder, const uint8_t *in, size_t size,
                             fast_decode_mode mode, float scale, float *y);
 /* Encode x, the range, by the selections of the chain alone: y becomes the part that is sent. */
 void fast__coder_select(fast_coder *coder, const float *x, float *y);
+/* Replace x, the range, by its projection to the space of the next encoding; false if the codec has
+ * no such space, or the chain selects elements. */
+bool fast__coder_project(fast_coder *coder, float *x);
 /* Encode or decode `count` blocks from `first` on; x and y are the whole range, of which only those
  * blocks are touched. fast__coder_encode_end() ends a vector once all its blocks are encoded. A
  * piece takes fast__coder_bound() at most. */

@@ -27,6 +27,7 @@ static const char *const variants[] = {
     "none",
     "onebit:group=7",
     "onebit:warmup=2",
+    "onebit:adagrad=yes,beta=0.5",
     "vote:beta1=0.9,beta2=0.99",
     "dct:chunk=7,top=3,beta=0.5",
     "sign:group=50",
@@ -75,10 +76,12 @@ static const char *const variants[] = {
     "topk:ratio=0.1+entropy+entropy",
     "qsgd+entropy+zstd:level=5",
     "dgc:ratio=0.02,choose=loss",
+    "dgc:ratio=0.02,threshold=sample",
     "dgc:ratio=0.02+lz4:speed=3",
     "significance:threshold=0.5+skip:probability=0.5+budget:bytes=1000",
     "skip:probability=0.3+topk:ratio=0.1+entropy",
     "budget:bytes=400+int8",
+    "decay:rate=1+sign",
 };
 /* The variants and names of this build: it may be without the libraries of some stages. */
 enum { SPECS_MAX = 256 };
@@ -278,7 +281,7 @@ static void feedback_loses_nothing(void **state)
     for (int s = 0; s < spec_count; s++) {
         fast_chain *chain = open_chain(specs[s]);
         const unsigned traits = fast__chain_traits(chain);
-        if ((traits & (FAST_CODEC_ACCUMULATES | FAST_CODEC_LOSSLESS)) ||
+        if ((traits & (FAST_CODEC_ACCUMULATES | FAST_CODEC_LOSSLESS | FAST_CODEC_RULE)) ||
             ((traits & FAST_CODEC_UNBIASED) && !(traits & FAST_CODEC_RAW))) {
             fast__chain_close(chain);
             continue;

@@ -37,7 +37,8 @@
     X(significance) \
     X(budget)      \
     X(skip)        \
-    X(kkt)
+    X(kkt)         \
+    X(decay)
 
 #define STAGES(X)  \
     X(entropy)     \

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One flow of vectors. The range is cut in blocks: one, or one for each segment (scope layer), of
- * which those with fewer than `small` elements go as they are. Of a segment that the range cuts
- * within its rows the whole rows are a block, so that codecs of matrices work on shards too.
+ * One flow of vectors. The range is cut in blocks (block_cut.c), of which those with fewer than
+ * `small` elements go as they are.
  *
  * Error feedback is a layer of its own: with e the residual, which starts at 0, and C the codec,
  *
@@ -29,20 +28,13 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "codec/bits.h"
+#include "codec/block_cut.h"
 #include "codec/chain.h"
 #include "codec/entries.h"
 #include "tensor/vector.h"
 
 #include <math.h>
 #include <string.h>
-
-/* A block of the flow. */
-typedef struct coder_block {
-    fast_block block; /* its shape */
-    int64_t at;       /* first element, in the range */
-    int64_t state;    /* offset of its state in that of all blocks */
-    bool raw;         /* sent as floats: too small, or the chain has no codec */
-} coder_block;
 
 /* How urgent an encoding is, for selections. */
 typedef struct coder_pace {
@@ -96,57 +88,6 @@ typedef struct coder_access {
 static int64_t min64(int64_t a, int64_t b)
 {
     return a < b ? a : b;
-}
-
-/* Blocks of one segment at most: whole rows of a matrix, and parts of rows before and behind. */
-enum { CUTS = 3 };
-
-/* Cut the part of segment s that lies in the range; return the number of blocks. */
-static int64_t cut_segment(const fast_coder_options *o, const fast_segment *s,
-                           coder_block out[CUTS])
-{
-    const int64_t begin = s->offset > o->offset ? s->offset : o->offset;
-    const int64_t end = min64(s->offset + s->count, o->offset + o->count);
-    const int64_t cols = s->rank > 1 && s->shape[0] > 0 ? s->count / s->shape[0] : s->count;
-    const int64_t count = end > begin ? end - begin : 0;
-    const int64_t head = cols > 0 ? min64((cols - (begin - s->offset) % cols) % cols, count) : 0;
-    const int64_t rows = cols > 0 ? (count - head) / cols : 0, tail = count - head - rows * cols;
-    const int64_t counts[CUTS] = { head, rows * cols, tail };
-    int64_t n = 0, at = begin - o->offset;
-
-    if (count == 0)
-        return 0;
-    if (rows < 2) {
-        out[0] = (coder_block){ .block = { 1, count, count }, .at = at };
-        return 1;
-    }
-    for (int i = 0; i < CUTS; at += counts[i++])
-        if (counts[i] > 0)
-            out[n++] =
-                (coder_block){ .block = { i == 1 ? rows : 1, i == 1 ? cols : counts[i], counts[i] },
-                               .at = at };
-    return n;
-}
-
-/* Cut the range in blocks and return their number; with `blocks` NULL only count them. */
-static int64_t cut(const fast_coder_options *o, bool layers, coder_block *blocks)
-{
-    int64_t count = 0;
-
-    if (!layers) {
-        if (blocks)
-            blocks[0] = (coder_block){ .block = { 1, o->count, o->count } };
-        return 1;
-    }
-    for (int64_t i = 0; i < o->layout->segment_count; i++) {
-        coder_block cuts[CUTS];
-        const int64_t n = cut_segment(o, &o->layout->segments[i], cuts);
-
-        if (blocks)
-            memcpy(blocks + count, cuts, (size_t)n * sizeof *cuts);
-        count += n;
-    }
-    return count;
 }
 
 /* Refuse options that contradict the codec: too many elements, or error feedback for a codec
@@ -231,9 +172,9 @@ static fast_err build(fast_coder *c, const fast_coder_options *o)
     size_t scratch, stage_scratch;
     int64_t largest;
 
-    c->block_count = cut(o, layers, NULL);
+    c->block_count = fast__blocks_cut(o, layers, NULL);
     FAST_TRY(fast__alloc("blocks of a codec", c->block_count, sizeof *c->blocks, &c->blocks));
-    cut(o, layers, c->blocks);
+    fast__blocks_cut(o, layers, c->blocks);
     measure(c, o, &scratch, &largest, &stage_scratch);
     c->feedback = o->feedback == 1 || (o->feedback == 0 && (traits & exact) == 0);
     c->corrects = !selects || !((own & (FAST_CODEC_LOSSLESS | FAST_CODEC_PLAIN)) ||
@@ -598,6 +539,24 @@ void fast__coder_select(fast_coder *c, const float *x, float *y)
     }
     unmap(c, &a, FAST_ACCESS_READ);
     c->encodings++;
+}
+
+bool fast__coder_project(fast_coder *c, float *x)
+{
+    const fast_codec *codec = c->chain->codec;
+
+    if (!codec || !codec->project || c->chain->select_count > 0)
+        return false;
+    coder_access a = map_blocks(c, 0, c->block_count, x, FAST_ACCESS_UPDATE);
+    map_state(c, &a);
+    for (int64_t i = 0; i < c->block_count; i++) {
+        const fast_encoding e = encoding_of(c, i, 0, 0, &a);
+
+        if (!c->blocks[i].raw)
+            codec->project(c->chain->config, &e, elements_of(c, &a, i));
+    }
+    unmap(c, &a, FAST_ACCESS_UPDATE);
+    return true;
 }
 
 void fast__coder_encode_end(fast_coder *c)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dgc:choose=loss. Goal: elements whose update lowered the loss are sent again, others by their
+ * dgc:choose=loss. Goal: elements whose updates lowered the loss are sent sooner, others by their
  * accumulated size, and nothing is lost. Method: 60 gradients with losses that fall and rise,
  * beside a plain loop; with a loss that never falls, and with none, the bytes are those of
  * choose=largest.
@@ -70,16 +70,16 @@ static void largest(const float *v, bool *sent)
     }
 }
 
-static void important_elements_are_sent_again(void **state)
+static void hidden_weights_last(void **state)
 {
     sender s = { 0 };
-    float g[N], u[N] = { 0 }, v[N] = { 0 }, y[N];
-    bool sent[N] = { false };
+    float g[N], u[N] = { 0 }, v[N] = { 0 }, h[N] = { 0 }, sizes[N], y[N];
+    bool sent[N] = { false }, plain[N];
     uint8_t bytes[BOUND];
-    int again = 0;
+    int fallen = 0, sooner = 0;
 
     (void)state;
-    open_sender(&s, "dgc:ratio=0.1,momentum=0.5,warmup=0,choose=loss");
+    open_sender(&s, "dgc:ratio=0.1,momentum=0.5,warmup=0,choose=loss,beta=0.75");
     for (int step = 0; step < STEPS; step++) {
         const double loss = 2 + sin(step); /* falls and rises for about three steps each */
 
@@ -91,17 +91,21 @@ static void important_elements_are_sent_again(void **state)
         for (int i = 0; i < N; i++) {
             u[i] = 0.5f * u[i] + g[i];
             v[i] += u[i];
+            h[i] = sent[i] ? 0.75f * h[i] + 0.25f * (float)fell : h[i];
+            sizes[i] = v[i] * (1 + h[i]);
         }
-        again += fell;
-        if (!fell)
-            largest(v, sent);
+        fallen += fell;
+        largest(sizes, sent);
+        largest(v, plain);
         for (int i = 0; i < N; i++) {
+            sooner += sent[i] && !plain[i];
             assert_true(fabsf(y[i] - (sent[i] ? v[i] : 0)) < 1e-5f);
             u[i] = sent[i] ? 0 : u[i];
             v[i] = sent[i] ? 0 : v[i];
         }
     }
-    assert_in_range(again, STEPS / 4, 3 * STEPS / 4);
+    assert_in_range(fallen, STEPS / 4, 3 * STEPS / 4);
+    assert_true(sooner > STEPS / 2);
     close_sender(&s);
 }
 
@@ -132,7 +136,7 @@ static void without_a_falling_loss_it_is_dgc(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(important_elements_are_sent_again),
+        cmocka_unit_test(hidden_weights_last),
         cmocka_unit_test(without_a_falling_loss_it_is_dgc),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,10 +12,18 @@
  * With `beta` a worker's mean of gradients m <- beta m + (1 - beta) x, which starts as the first x,
  * is encoded instead of x: the momentum of 1-bit Adam (Tang et al. 2021), for adam:freeze=N.
  *
- * With `warmup` = N vectors up to step N are sent as they are, which adam:freeze=N warms up by.
+ * With `adagrad` x / (eps + sqrt(n)) is encoded instead of x, where n is the sum of x^2 of all
+ * vectors so far: AdaGrad before the exchange, as Seide et al. apply it, so that means of a row are
+ * those of elements of one size. The update rule is then plain SGD. AdaGrad after the exchange is
+ * the rule adagrad.
+ *
+ * With `warmup` = N vectors up to step N are sent as they are, the warm start of both
+ * papers (adam:freeze=N).
  *
  *     block   with `warmup`: a byte, 1 if floats follow instead of groups; then the groups
  *     group   the two means, then signs in words of 32 bits
+ *
+ * State, each where its option asks for it: n, then m.
  *
  * 1 bit an element and 8 bytes a group: 29 times smaller for rows of 800. Cost: x and e are read
  * and e is written once.
@@ -24,6 +32,7 @@
 #include "codec/signs.h"
 #include "tensor/vector.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { GROUP_MAX = 4096, HEAD = 2 * sizeof(float) };
@@ -32,6 +41,7 @@ typedef struct onebit_config {
     int64_t group;  /* elements that share two means; 0: a row */
     int64_t warmup; /* N, the last step whose vectors are sent as they are; 0: no such step */
     double beta;    /* decay of the mean of gradients that is encoded; 0: the gradients are */
+    bool adagrad;   /* gradients are divided by the root of the sum of their squares */
 } onebit_config;
 
 static const fast_option options[] = {
@@ -41,6 +51,9 @@ static const fast_option options[] = {
     FAST_OPT_REAL(onebit_config, beta, "0", 0, 0.9999999,
                   "encode a mean of gradients with this decay instead: momentum for adam:freeze "
                   "(1-bit Adam); 0: gradients"),
+    FAST_OPT_BOOL(onebit_config, adagrad, "no",
+                  "divide gradients by the root of the sum of their squares first (AdaGrad before "
+                  "the exchange)"),
     FAST_OPT_END,
 };
 
@@ -88,18 +101,21 @@ static size_t bound(const void *config, const fast_block *block)
 /* Without a warm-up all encodings have one size. */
 static unsigned more(const void *config)
 {
-    return ((const onebit_config *)config)->warmup == 0 ? FAST_CODEC_EXACT : 0;
+    const onebit_config *c = config;
+
+    return (c->warmup == 0 ? FAST_CODEC_EXACT : 0) |
+           (c->adagrad || c->beta > 0 ? FAST_CODEC_RULE : 0);
 }
 
 /* Write x + e as it is, and leave no loss. */
-static size_t encode_raw(const fast_encoding *e, uint8_t *out)
+static size_t encode_raw(const fast_encoding *e, const float *x, uint8_t *out)
 {
     const size_t size = (size_t)e->block.count * sizeof(float);
 
     out[0] = 1;
-    memcpy(out + 1, e->x, size);
+    memcpy(out + 1, x, size);
     for (int64_t i = 0; e->error && i < e->block.count; i++) {
-        const float v = e->x[i] + e->error[i];
+        const float v = x[i] + e->error[i];
 
         memcpy(out + 1 + i * (int64_t)sizeof v, &v, sizeof v);
         e->error[i] = 0;
@@ -146,21 +162,41 @@ static uint8_t *encode_group(int64_t n, const float *x, float *e, uint8_t *out)
     return out + HEAD + fast__signs_size(n);
 }
 
-/* The mean of gradients, and 1 once it has started. */
+/* The sum of squares; the mean of gradients, and 1 once it has started. */
 static int64_t state(const void *config, const fast_block *block)
 {
-    return ((const onebit_config *)config)->beta > 0 ? block->count + 1 : 0;
+    const onebit_config *c = config;
+
+    return (c->adagrad ? block->count : 0) + (c->beta > 0 ? block->count + 1 : 0);
 }
 
-/* Update the mean of gradients and return it. */
-static const float *mean_of(const onebit_config *c, const fast_encoding *e)
+/* The vector by AdaGrad. */
+static size_t scratch(const void *config, const fast_block *block)
 {
-    float *mean = e->state;
+    return ((const onebit_config *)config)->adagrad ? (size_t)block->count * sizeof(float) : 0;
+}
+
+/* Add x to the sum of squares and return x / (eps + root of it), in the scratch. */
+static const float *adagrad_of(const fast_encoding *e)
+{
+    float *squares = e->state, *out = e->scratch;
+
+    for (int64_t i = 0; i < e->block.count; i++) {
+        squares[i] += e->x[i] * e->x[i];
+        out[i] = e->x[i] / (1e-10f + sqrtf(squares[i]));
+    }
+    return out;
+}
+
+/* Update the mean of gradients by x and return it. */
+static const float *mean_of(const onebit_config *c, const fast_encoding *e, const float *x)
+{
+    float *mean = e->state + (c->adagrad ? e->block.count : 0);
 
     if (mean[e->block.count] == 0)
-        memcpy(mean, e->x, (size_t)e->block.count * sizeof *mean);
+        memcpy(mean, x, (size_t)e->block.count * sizeof *mean);
     else
-        fast__vector_axpby(e->block.count, (float)(1 - c->beta), e->x, (float)c->beta, mean);
+        fast__vector_axpby(e->block.count, (float)(1 - c->beta), x, (float)c->beta, mean);
     mean[e->block.count] = 1;
     return mean;
 }
@@ -169,13 +205,14 @@ static const float *mean_of(const onebit_config *c, const fast_encoding *e)
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
     const onebit_config *c = config;
-    const float *x = c->beta > 0 ? mean_of(c, e) : e->x;
+    const float *raw = c->adagrad ? adagrad_of(e) : e->x;
+    const float *x = c->beta > 0 ? mean_of(c, e, raw) : raw;
     const int64_t group = group_of(c, &e->block);
     const int64_t row = row_of(c, &e->block);
     uint8_t *at = out;
 
     if (e->step <= c->warmup && c->warmup > 0)
-        return encode_raw(e, out);
+        return encode_raw(e, raw, out);
     if (c->warmup > 0)
         *at++ = 0;
     for (int64_t r = 0; r < e->block.count; r += row)
@@ -226,6 +263,7 @@ const fast_codec fast__codec_onebit = {
     .operations = 6,
     .bound = bound,
     .state = state,
+    .scratch = scratch,
     .encode = encode,
     .decode = decode,
 };

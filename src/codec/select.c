@@ -19,7 +19,14 @@
 
 #include <math.h>
 
-enum { SAMPLE_MIN = 4096, SAMPLE_MAX = 65536, WORD = 32, DIGIT = 8, DIGITS = 1 << DIGIT };
+enum {
+    SAMPLE_MIN = 4096,
+    SAMPLE_MAX = 65536,
+    DRAWN_MIN = 1024,
+    WORD = 32,
+    DIGIT = 8,
+    DIGITS = 1 << DIGIT
+};
 
 size_t fast__select_scratch(int64_t n)
 {
@@ -94,6 +101,20 @@ FAST_CLONES static int64_t collect(int64_t n, uint32_t limit, const float *x, fl
     return count;
 }
 
+/* Return the key that `rank` of `size` elements of v + x reach, drawn one from each stretch. */
+static uint32_t sample_key(int64_t n, int64_t size, int64_t rank, uint64_t key, const float *x,
+                           const float *v, uint32_t *sample)
+{
+    const int64_t stride = n / size;
+
+    for (int64_t i = 0; i < size; i++) {
+        const int64_t at = i * stride + (int64_t)(fast__noise(key, (uint32_t)i) % (uint32_t)stride);
+
+        sample[i] = key_of(x ? v[at] + x[at] : v[at]);
+    }
+    return kth_largest(size, rank, sample);
+}
+
 /* Return a threshold that k of n elements of v + x reach, most likely a few more. */
 static uint32_t guess(int64_t n, int64_t k, uint64_t key, const float *x, const float *v,
                       uint32_t *sample)
@@ -105,13 +126,26 @@ static uint32_t guess(int64_t n, int64_t k, uint64_t key, const float *x, const 
     const int64_t rank = (int64_t)(share + 4 * sqrt(share) + 8);
     if (n < 2 * SAMPLE_MIN || rank >= size)
         return 0;
-    const int64_t stride = n / size;
-    for (int64_t i = 0; i < size; i++) {
-        const int64_t at = i * stride + (int64_t)(fast__noise(key, (uint32_t)i) % (uint32_t)stride);
+    return sample_key(n, size, rank, key, x, v, sample);
+}
 
-        sample[i] = key_of(x ? v[at] + x[at] : v[at]);
-    }
-    return kth_largest(size, rank, sample);
+/* Leave the k largest of index[count] and return k; the keys of all are in the scratch behind. */
+static int64_t leave_largest(int64_t k, const float *v, int64_t count, uint32_t *index,
+                             uint32_t *keys)
+{
+    int64_t equal = k; /* number of elements at the limit that are selected: the first ones */
+    int64_t selected = 0;
+
+    for (int64_t i = 0; i < count; i++)
+        keys[i] = key_of(v[index[i]]);
+    const uint32_t limit = kth_largest(count, k, keys);
+    for (int64_t i = 0; i < count; i++)
+        equal -= keys[i] > limit;
+    for (int64_t i = 0; i < count; i++)
+        if (keys[i] > limit || (keys[i] == limit && equal-- > 0))
+            index[selected++] = index[i];
+    FAST_ASSERT(selected == k);
+    return selected;
 }
 
 const uint32_t *fast__select_top(int64_t n, int64_t k, uint64_t key, const float *x, float *v,
@@ -125,19 +159,25 @@ const uint32_t *fast__select_top(int64_t n, int64_t k, uint64_t key, const float
     int64_t count = collect(n, guess(n, k, key, x, v, sample), x, v, index);
     if (count < k)
         count = collect(n, 0, NULL, v, index);
-    if (count == k)
-        return index;
-    for (int64_t i = 0; i < count; i++)
-        keys[i] = key_of(v[index[i]]);
-    const uint32_t limit = kth_largest(count, k, keys);
-    int64_t equal = k; /* number of elements at the limit that are selected: the first ones */
-    for (int64_t i = 0; i < count; i++)
-        equal -= keys[i] > limit;
-    int64_t selected = 0;
-    for (int64_t i = 0; i < count; i++)
-        if (keys[i] > limit || (keys[i] == limit && equal-- > 0))
-            index[selected++] = index[i];
-    FAST_ASSERT(selected == k);
+    if (count > k)
+        leave_largest(k, v, count, index, keys);
+    return index;
+}
+
+const uint32_t *fast__select_sampled(int64_t n, int64_t k, uint64_t key, const float *x, float *v,
+                                     void *scratch, int64_t *count_out)
+{
+    uint32_t *index = scratch;
+    uint32_t *keys = index + n;
+    int64_t size = n / 100;
+
+    FAST_ASSERT(k >= 1 && k <= n);
+    size = size < DRAWN_MIN ? DRAWN_MIN : size > SAMPLE_MAX ? SAMPLE_MAX : size;
+    size = size < n ? size : n;
+    const int64_t rank = (int64_t)((double)k * (double)size / (double)n);
+    const uint32_t limit = sample_key(n, size, rank > 1 ? rank : 1, key, x, v, keys + n);
+    const int64_t count = collect(n, limit, x, v, index);
+    *count_out = count > k ? leave_largest(k, v, count, index, keys) : count;
     return index;
 }
 

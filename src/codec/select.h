@@ -20,6 +20,13 @@ size_t fast__select_scratch(int64_t n);
 const uint32_t *fast__select_top(int64_t n, int64_t k, uint64_t key, const float *x, float *v,
                                  void *scratch);
 
+/* Return the indices of elements that reach a threshold, ascending, at the start of the scratch:
+ * the threshold that a fraction k / n of a sample reaches, an element of a hundred and 1,024 or all
+ * at least. Their number, about k and k at most, becomes *count_out: of more the k largest are
+ * taken. With x not NULL, v = v + x first. The scratch is that of fast__select_top(). */
+const uint32_t *fast__select_sampled(int64_t n, int64_t k, uint64_t key, const float *x, float *v,
+                                     void *scratch, int64_t *count_out);
+
 /* Return the indices of all elements whose magnitude is at least `limit`, or NaN; their number in
  * *count_out. */
 const uint32_t *fast__select_above(int64_t n, float limit, const float *x, float *v, void *scratch,

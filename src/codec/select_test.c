@@ -104,6 +104,44 @@ static void the_largest_are_found(void **state)
     try_top(MANY, 200, x, NULL);
 }
 
+/* About k elements that are among the largest, never more; all of a vector as small as a sample. */
+static void samples_find_a_threshold(void **state)
+{
+    enum { K = 400 };
+    static float x[MANY], v[MANY];
+    uint32_t *scratch = malloc(fast__select_scratch(MANY));
+    int64_t count, sum = 0, exact = 0;
+    fast_rng rng;
+
+    (void)state;
+    for (uint64_t key = 0; key < 40; key++) {
+        float least = INFINITY;
+        int64_t above = 0;
+
+        fast__rng_init(&rng, key, FAST_PURPOSE_TEST, 0, 0, 0);
+        for (int i = 0; i < MANY; i++) {
+            x[i] = fast__rng_normal(&rng);
+            v[i] = 1 - x[i] + fast__rng_normal(&rng) - 1;
+        }
+        const uint32_t *index = fast__select_sampled(MANY, K, key, x, v, scratch, &count);
+        for (int64_t i = 0; i < count; i++) {
+            assert_true(i == 0 || index[i] > index[i - 1]);
+            least = fminf(least, fabsf(v[index[i]]));
+        }
+        for (int i = 0; i < MANY; i++)
+            above += fabsf(v[i]) >= least;
+        assert_int_equal(above, count);
+        assert_in_range(count, 1, K);
+        sum += count;
+        exact += count == K;
+        fast__select_sampled(1000, 37, key, NULL, v, scratch, &count);
+        assert_int_equal(count, 37);
+    }
+    assert_in_range(sum, 40 * K * 7 / 10, 40 * K - 1); /* thresholds of a sample, not of all */
+    assert_in_range(exact, 10, 35);
+    free(scratch);
+}
+
 static void all_above_a_limit_are_found(void **state)
 {
     float v[100], x[100];
@@ -160,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_are_found),
+        cmocka_unit_test(samples_find_a_threshold),
         cmocka_unit_test(all_above_a_limit_are_found),
         cmocka_unit_test(gaps_come_back),
     };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Selections: significance, budget, skip and kkt. Goal: of every vector the elements that are sent
- * and those that wait are the whole, to the bit; exactly the right ones are sent, none waits at the
- * last step, and options that select everything are lossless. Method: random vectors of odd sizes
- * with ties, zeros and weights of 0, against sorting; every chain of selections against its parts.
+ * Selections: significance, budget, skip and kkt; decay. Goal: of every vector the elements that
+ * are sent and those that wait are the whole, to the bit; exactly the right ones are sent, none
+ * waits at the last step, and options that select everything are lossless; residuals fade by their
+ * formula. Method: random vectors of odd sizes with ties, zeros and weights of 0, against sorting;
+ * every chain of selections against its parts.
  */
 #include "base/rng.h"
 #include "codec/codec.h"
@@ -321,11 +322,98 @@ static void unbiased_codecs_have_no_residual(void **state)
     end(&s);
 }
 
+/* e <- x + rate e - decoded, whatever encodes it, and wherever selections have moved elements. */
+static void residuals_fade(void **state)
+{
+    static const char *const chains[] = { "decay:rate=0.25+sign", "decay:rate=0.25+topk:ratio=0.1",
+                                          "decay:rate=0.25+onebit:group=9+entropy",
+                                          "skip:probability=0.5+decay:rate=0.25+int8" };
+
+    (void)state;
+    for (size_t c = 0; c < sizeof chains / sizeof chains[0]; c++) {
+        selecting s = begin(chains[c], 5);
+        uint8_t *bytes = malloc(fast__coder_bound(s.coder));
+        double before[SIZE] = { 0 };
+        float y[SIZE];
+
+        for (uint64_t step = 0; step < 20; step++) {
+            double most = 0;
+
+            draw(2 * step);
+            const size_t size = fast__coder_encode(s.coder, (int64_t)step, 0, x, bytes);
+            assert_int_equal(fast__coder_decode(s.coder, bytes, size, FAST_DECODE_SET, 1, y),
+                             FAST_OK);
+            for (int i = 0; i < SIZE; i++) {
+                const double e = (double)waiting(&s)[i];
+
+                if (fabs((double)x[i] + 0.25 * before[i] - (double)y[i] - e) > 0.1)
+                    fail_msg("%s: %g + %g / 4, decoded %g, residual %g", chains[c], (double)x[i],
+                             before[i], (double)y[i], e);
+                most = fmax(most, fabs(e));
+                before[i] = e;
+            }
+            assert_true(most > 1);
+        }
+        free(bytes);
+        end(&s);
+    }
+}
+
+/* Encode 20 vectors by a chain and return their bytes, one after another; the caller frees them. */
+static uint8_t *encode_some(const char *spec, int feedback, size_t *size_out)
+{
+    static const fast_layout layout = { NULL, 0, SIZE };
+    fast_chain *chain = NULL;
+    fast_coder *coder = NULL;
+
+    assert_int_equal(fast__chain_open(spec, &chain), FAST_OK);
+    const fast_coder_options o = {
+        .chain = chain, .layout = &layout, .count = SIZE, .feedback = feedback, .model = look
+    };
+    assert_int_equal(fast__coder_new(&o, &coder), FAST_OK);
+    uint8_t *bytes = malloc(20 * fast__coder_bound(coder));
+    *size_out = 0;
+    for (uint64_t step = 0; step < 20; step++) {
+        draw(2 * step);
+        *size_out += fast__coder_encode(coder, (int64_t)step, 0, x, bytes + *size_out);
+    }
+    fast__coder_free(coder);
+    fast__chain_close(chain);
+    return bytes;
+}
+
+/* A residual that does not fade is plain error feedback; one that fades at once is lost. */
+static void limits_of_a_decay(void **state)
+{
+    static const struct {
+        const char *spec, *same; /* chains whose bytes are equal */
+        int feedback;            /* of the second chain */
+    } cases[] = { { "decay:rate=1+topk:ratio=0.1", "topk:ratio=0.1", 1 },
+                  { "decay:rate=0+topk:ratio=0.1", "topk:ratio=0.1", 2 },
+                  { "decay:rate=0+sign", "sign", 2 } };
+
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        size_t one, two;
+        uint8_t *a = encode_some(cases[c].spec, 1, &one);
+        uint8_t *b = encode_some(cases[c].same, cases[c].feedback, &two);
+
+        if (one != two || memcmp(a, b, one) != 0)
+            fail_msg("%s differs from %s", cases[c].spec, cases[c].same);
+        free(a);
+        free(b);
+    }
+}
+
 /* Options that select everything are lossless, and say so. */
 static void limits_are_lossless(void **state)
 {
-    static const char *const chains[] = { "significance:threshold=0", "skip:probability=0",
-                                          "kkt:l1=0", "budget:bytes=5608", "nonzero" };
+    static const char *const chains[] = { "significance:threshold=0",
+                                          "skip:probability=0",
+                                          "kkt:l1=0",
+                                          "decay:rate=1",
+                                          "budget:bytes=5608",
+                                          "nonzero" };
 
     (void)state;
     for (size_t c = 0; c < sizeof chains / sizeof chains[0]; c++) {
@@ -407,6 +495,8 @@ int main(void)
         cmocka_unit_test(kkt_drops_what_moves_nothing),
         cmocka_unit_test(nothing_is_lost),
         cmocka_unit_test(unbiased_codecs_have_no_residual),
+        cmocka_unit_test(residuals_fade),
+        cmocka_unit_test(limits_of_a_decay),
         cmocka_unit_test(limits_are_lossless),
         cmocka_unit_test(zeros_are_not_sent),
         cmocka_unit_test(chains_are_refused),

@@ -212,15 +212,14 @@ static void reference(int64_t k, float clip, float momentum, const float *x, flo
     }
 }
 
-static void dgc_is_the_reference(void **state)
+static void follow_dgc(const char *spec)
 {
     static const int64_t counts[] = { 75, 19, 6 }; /* of 300, by epochs; 0.02 from then on */
     float x[N], y[N], want[N], u[N] = { 0 }, v[N] = { 0 };
     sparse_flow f;
 
-    (void)state;
     /* The limit is 20 / sqrt(4); normal vectors of 300 have a norm of 17. */
-    flow_open(&f, "dgc:ratio=0.02,momentum=0.75,clip=20,warmup=2", N, 0);
+    flow_open(&f, spec, N, 0);
     assert_null(fast__coder_residual(f.coder));
     for (int step = 0; step < 50; step++) {
         const int epoch = step / 10 < 2 ? step / 10 : 2;
@@ -244,6 +243,50 @@ static void dgc_is_the_reference(void **state)
         assert_true(fabsf(held[N + i] - v[i]) <= 1e-5f * (1 + fabsf(v[i])));
     }
     flow_close(&f);
+}
+
+/* A sample of a vector this small is the whole. */
+static void dgc_is_the_reference(void **state)
+{
+    (void)state;
+    follow_dgc("dgc:ratio=0.02,momentum=0.75,clip=20,warmup=2");
+    follow_dgc("dgc:ratio=0.02,momentum=0.75,clip=20,warmup=2,threshold=sample");
+}
+
+/* Sent elements are v, and those above their threshold; the number varies with the sample. */
+static void dgc_samples_its_threshold(void **state)
+{
+    enum { MANY = 20000, K = 200 };
+    float *x = calloc(MANY, sizeof *x), *y = malloc(MANY * sizeof *y);
+    double *v = calloc(MANY, sizeof *v);
+    int fewer = 0;
+    sparse_flow f;
+
+    (void)state;
+    flow_open(&f, "dgc:ratio=0.01,momentum=0,warmup=0,threshold=sample", MANY, 0);
+    for (int step = 0; step < 20; step++) {
+        double least = INFINITY, most = 0;
+        int sent = 0;
+
+        draw((uint64_t)step, MANY, x);
+        pass(&f, step, 10, x, y);
+        for (int i = 0; i < MANY; i++) {
+            v[i] += (double)x[i];
+            assert_true(y[i] == 0 || fabs(v[i] - (double)y[i]) < 1e-4);
+            least = y[i] != 0 ? fmin(least, fabs(v[i])) : least;
+            most = y[i] == 0 ? fmax(most, fabs(v[i])) : most;
+            sent += y[i] != 0;
+            v[i] = y[i] != 0 ? 0 : v[i];
+        }
+        assert_true(least >= most - 1e-4);
+        assert_in_range(sent, K / 4, K);
+        fewer += sent < K;
+    }
+    assert_in_range(fewer, 1, 19);
+    flow_close(&f);
+    free(x);
+    free(y);
+    free(v);
 }
 
 /* The parameters of lenet: 0.1% of them, with everything around, 300 times smaller at least. */
@@ -429,6 +472,7 @@ int main(void)
         cmocka_unit_test(adaptive_by_hand),
         cmocka_unit_test(adaptive_sends_the_largest),
         cmocka_unit_test(dgc_is_the_reference),
+        cmocka_unit_test(dgc_samples_its_threshold),
         cmocka_unit_test(sizes_are_small),
         cmocka_unit_test(significant_keeps_its_bound),
         cmocka_unit_test(randk_draws_one_of_each_run),

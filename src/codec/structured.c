@@ -8,9 +8,13 @@
  *                    orthonormal columns; B = A^T M, the best there is for that A, is sent;
  *                    r = ratio n, at least 1
  *
- * The paper trains inside that space; here the update is projected to it, and error feedback
- * adds the rest to later steps. Unlike randk the mask sends no count, and every element is drawn
- * independently. Blocks of one row have no low rank: they are masked.
+ * The paper trains inside that space: with M = A B the gradient of B is A^T G, so that a step of
+ * gradient descent on B moves M by a multiple of A A^T G, and a step on the elements of a mask by
+ * one of the masked gradient. Both are projections of the gradient, project(), which senders apply
+ * before their update rule (federated:subspace); then nothing is lost. An update from elsewhere is
+ * projected when it is encoded, and error feedback adds the rest to later ones. Unlike randk the
+ * mask sends no count, and every element is drawn independently. Blocks of one row have no low
+ * rank: they are masked.
  *
  *     block   a byte, 1 where some element is not finite (all are NaN then); the key (8 bytes); the
  *             sampled values, or B, vector by vector
@@ -81,6 +85,25 @@ static void draw_left(const fast_block *b, int64_t rank, uint64_t key, float *a)
 static bool is_sampled(const structured_config *c, uint64_t key, int64_t i)
 {
     return (double)fast__noise(key, (uint32_t)i) < c->ratio * 0x1p32;
+}
+
+/* x <- A A^T x, or 0 where the mask lets nothing pass. */
+static void project(const void *config, const fast_encoding *e, float *x)
+{
+    const structured_config *c = config;
+    const int64_t rank = rank_of(c, &e->block);
+
+    if (rank > 0) {
+        float *a = e->scratch;
+        float *b = a + rank * e->block.rows;
+
+        draw_left(&e->block, rank, e->key, a);
+        fast__lowrank_right(&e->block, rank, x, a, b);
+        fast__lowrank_product(&e->block, rank, 1, a, b, FAST_DECODE_SET, x);
+        return;
+    }
+    for (int64_t i = 0; i < e->block.count; i++)
+        x[i] = is_sampled(c, e->key, i) ? x[i] : 0;
 }
 
 /* Send B = A' M, or the elements of the mask; a flag alone for a block that is not finite. */
@@ -171,4 +194,5 @@ const fast_codec fast__codec_structured = {
     .scratch = scratch,
     .encode = encode,
     .decode = decode,
+    .project = project,
 };

@@ -62,6 +62,16 @@ typedef struct fast_reading {
     double operations; /* of the gradient before it is read */
 } fast_reading;
 
+/* An operator of the forward pass. */
+enum { FAST_LEARNER_INPUTS_MAX = 8 };
+typedef struct fast_learner_node {
+    int64_t offset;                      /* of its parameters in w */
+    int64_t count;                       /* number of its parameters; 0: it has none */
+    double operations;                   /* that it computes for a batch */
+    int input_count;                     /* length of inputs */
+    int inputs[FAST_LEARNER_INPUTS_MAX]; /* numbers of earlier operators */
+} fast_learner_node;
+
 typedef struct fast_learner_ops {
     const char *name; /* of the kind of learner */
     /* Compute the gradient of batch `step` at w into g; atomic, never blocks on a peer. */
@@ -74,6 +84,8 @@ typedef struct fast_learner_ops {
     bool (*factorable)(const fast_learner *learner, int64_t i, fast_factorable *out);
     /* Range i of w in the order of reading; false past the last. May be NULL: w is read at once. */
     bool (*reads)(const fast_learner *learner, int64_t i, fast_reading *out);
+    /* Operator i in the order of the forward pass; false past the last. May be NULL: not known. */
+    bool (*node)(const fast_learner *learner, int64_t i, fast_learner_node *out);
     void (*free)(fast_learner *learner); /* NULL is allowed */
 } fast_learner_ops;
 

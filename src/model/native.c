@@ -458,6 +458,28 @@ static bool native_reads(const fast_learner *learner, int64_t i, fast_reading *o
     return false;
 }
 
+/* The contract's node(): operators are the nodes of the graph, and node 0 is the batch. The
+ * operations are those of the matrix products, as textbooks count them, so that a pooling or a norm
+ * has none. */
+static bool native_node(const fast_learner *learner, int64_t i, fast_learner_node *out)
+{
+    const native_learner *self = (const native_learner *)learner;
+    const fast_graph *graph = self->options.graph;
+
+    _Static_assert((int)FAST_LEARNER_INPUTS_MAX >= (int)FAST_INPUTS_MAX, "all inputs fit");
+    if (i < 0 || i >= graph->node_count)
+        return false;
+    const fast_node *node = &graph->nodes[i];
+    *out = (fast_learner_node){ .operations = (double)self->options.program->batch *
+                                              fast__node_flops_forward(graph, (int)i),
+                                .input_count = node->input_count };
+    if (!fast__node_params(graph, (int)i, &out->offset, &out->count))
+        out->count = 0;
+    for (int k = 0; k < node->input_count; k++)
+        out->inputs[k] = node->inputs[k];
+    return true;
+}
+
 /* The contract's evaluate(). */
 static fast_err native_evaluate(fast_learner *learner, fast_evaluation *inout)
 {
@@ -521,6 +543,7 @@ static const fast_learner_ops native_ops = {
     .teach = native_teach,
     .factorable = native_factorable,
     .reads = native_reads,
+    .node = native_node,
     .free = native_free,
 };
 

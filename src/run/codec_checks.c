@@ -148,6 +148,24 @@ static fast_err check_momentum(const fast_run *run, const fast_strategy *strateg
     return FAST_OK;
 }
 
+/* A codec that does part of a rule's work is for gradients that no other codec has changed. */
+static fast_err check_rule(const fast_run *run, const fast_strategy *strategy, const char *what)
+{
+    const bool up = (fast__chain_traits(run->codecs.up) & FAST_CODEC_RULE) != 0;
+    const bool down = (fast__chain_traits(run->codecs.down) & FAST_CODEC_RULE) != 0;
+    const bool gradients = what && strcmp(what, "gradients") == 0;
+
+    return !down && (!up || gradients)
+               ? FAST_OK
+               : fast__fail(FAST_EINVAL,
+                            "%s=%s changes gradients as an update rule does, and strategy %s sends "
+                            "%s; leave out its options beta and adagrad",
+                            up && !gradients ? "codec" : "codec_down",
+                            fast__chain_text(up && !gradients ? run->codecs.up : run->codecs.down),
+                            strategy->name,
+                            up && !gradients ? (what ? what : "vectors") : "answers by it");
+}
+
 /* Bare signs say nothing of lengths: for gradients the rate does, for nothing else. */
 static fast_err check_votes(const fast_run *run, const fast_strategy *strategy, const char *what)
 {
@@ -168,19 +186,21 @@ static fast_err check_votes(const fast_run *run, const fast_strategy *strategy, 
     return FAST_OK;
 }
 
-/* Workers agree on scales before a sum of all of them; other messages go when they are ready. */
+/* Workers agree on scales before a sum of all of them, which servers may make; other messages go
+ * when they are ready. */
 static fast_err check_shares(const fast_run *run, const fast_strategy *strategy, bool sums)
 {
     const bool up = (fast__chain_traits(run->codecs.up) & FAST_CODEC_SHARES) != 0;
     const bool down = (fast__chain_traits(run->codecs.down) & FAST_CODEC_SHARES) != 0;
 
     if (down || (up && !sums))
-        return fast__fail(FAST_EINVAL,
-                          "%s=%s: the workers of a sum share a scale, and strategy %s does not sum "
-                          "%s; use it as codec of allreduce or local, or leave out share",
-                          down ? "codec_down" : "codec",
-                          fast__chain_text(down ? run->codecs.down : run->codecs.up),
-                          strategy->name, down ? "its answers" : "over all workers");
+        return fast__fail(
+            FAST_EINVAL,
+            "%s=%s: the workers of a sum share a scale, and strategy %s does not sum "
+            "%s; use it as codec of allreduce, local or ps:slack=0, or leave out share",
+            down ? "codec_down" : "codec",
+            fast__chain_text(down ? run->codecs.down : run->codecs.up), strategy->name,
+            down ? "its answers" : "over all workers");
     return FAST_OK;
 }
 
@@ -257,8 +277,11 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
                           "make; use allreduce, or feedback=yes",
                           strategy->name);
     FAST_TRY(check_momentum(run, strategy, what));
+    FAST_TRY(check_rule(run, strategy, what));
     FAST_TRY(check_votes(run, strategy, what));
-    FAST_TRY(check_shares(run, strategy, !answers));
+    FAST_TRY(check_shares(run, strategy,
+                          !answers || (strategy->synchronous && strategy->servers && what &&
+                                       strcmp(what, "gradients") == 0)));
     return answers ? check_answers(run, strategy, what, answers) : fast__coded_check(&options);
 }
 

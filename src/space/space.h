@@ -14,6 +14,7 @@
  *   space_task.c        pushes and pulls of ranges with dependencies
  *   space_store.c       memory that local actors share; space_lock.c its lock
  *   space_remote.c      requests to remote owners and their answers, from the reader's side
+ *   space_order.c       the order of answers in slices
  *   space_owner.c       the owner's side: a table of requests; space_answer.c their answers
  *   space_form.h        how values travel; dense in space_form.c, then space_sparse.c,
  *                       space_factors.c, space_codec.c, space_pieces.c
@@ -45,6 +46,15 @@ fast_err fast__space_get_start(fast_space *space, float *x, const fast_space_rea
                                int64_t deadline);
 fast_err fast__space_get_need(fast_space *space, int64_t offset, int64_t count);
 fast_err fast__space_get_end(fast_space *space, fast_space_read *read);
+
+/* A range of a tensor. */
+typedef struct fast_space_stretch {
+    int64_t offset; /* its first float */
+    int64_t count;  /* its floats */
+} fast_space_stretch;
+/* Have slices of later gets arrive in this order of ranges, which cover the first tensor exactly
+ * once. No get is under way. FAST_EPEER, FAST_ENOMEM. */
+fast_err fast__space_set_order(fast_space *space, const fast_space_stretch *list, int64_t count);
 
 /*
  * An add to the first tensor and a get of it under one acquisition of each range's lock. No other
@@ -86,6 +96,9 @@ bool fast__space_defers(const fast_space *space);
 void fast__space_set_due(fast_space *space, bool due);
 /* Return true if the codec of adds holds elements back now. */
 bool fast__space_is_waiting(const fast_space *space);
+/* With a codec of adds whose writers share scales: agree on those of x, which is added next, with
+ * the group of all writers. A collective; otherwise nothing is done. */
+fast_err fast__space_agree(fast_space *space, fast_group *group, const float *x);
 /* Return true if all owners are remote and eager, and have sent values of the first tensor unasked
  * that satisfy the conditions: a get of them does not wait. */
 bool fast__space_has_pushed(const fast_space *space, const fast_space_read *read);

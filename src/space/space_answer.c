@@ -19,6 +19,7 @@
 #include "space/space_service.h"
 
 #include "base/memory.h"
+#include "space/space_order.h"
 
 #include <string.h>
 
@@ -105,8 +106,10 @@ static fast_err send_slices(fast_space *space, const fast_space_operation *get,
                             const fast_space_snapshot *shot)
 {
     FAST_ASSERT(get->tensor == 0 && shot);
-    for (int64_t at = 0; at < get->count; at += FAST_SPACE_SLICE) {
-        const int64_t n = get->count - at < FAST_SPACE_SLICE ? get->count - at : FAST_SPACE_SLICE;
+    const fast_space_order *order = &space->owned.service->callers[get->from].order;
+    for (int64_t position = 0, n; position < get->count; position += n) {
+        const int64_t at = fast__space_order_at(order, get->offset, get->count, position, &n);
+        n = n < FAST_SPACE_SLICE ? n : FAST_SPACE_SLICE;
         const int64_t words[3] = { get->id, at, 0 };
         fast_msg *msg;
         FAST_TRY(fast__space_message(space, FAST_SPACE_SLICED, 0, space->map.me, words, &msg));

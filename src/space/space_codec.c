@@ -21,6 +21,7 @@
  */
 #include "base/memory.h"
 #include "codec/shadow.h"
+#include "comm/scales.h"
 #include "space/space_checkpoint.h"
 #include "space/space_form.h"
 #include "tensor/vector.h"
@@ -44,6 +45,7 @@ struct fast_space_codec {
     uint8_t *bytes;              /* scratch: the encoding of a local range */
     float *x;                    /* scratch: the values that were decoded last */
     int64_t epoch_rounds;        /* rounds of an epoch; 0: unknown */
+    fast_scales *scales;         /* that writers agree on; NULL: each writer has its own */
     fast_coded_figures own;      /* figures, where the caller gave none */
     fast_coded_figures *figures; /* where to count: `own`, or the caller's */
 };
@@ -220,6 +222,43 @@ static fast_err make_coders(fast_space *space, const fast_space_options *o, fast
     return FAST_OK;
 }
 
+/* Let the coders of adds encode by scales that all writers agree on, where their codec shares. */
+static fast_err open_scales(fast_space *space, const fast_space_options *o)
+{
+    fast_space_codec *codec = space->codec;
+    const fast_chain *up = codec->chains[FAST_SPACE_UP];
+    const fast_coder_options whole = { .chain = up,
+                                       .layout = &codec->layout,
+                                       .count = space->map.counts[0],
+                                       .scope = o->codec_scope,
+                                       .small = o->codec_small };
+    FAST_ASSERT(!codec->scales);
+    if (!up || !(fast__chain_traits(up) & FAST_CODEC_SHARES))
+        return FAST_OK;
+    if (o->pieces)
+        return fast__fail(FAST_EINVAL,
+                          "codec %s: writers agree on scales of whole updates, and space \"%s\" is "
+                          "written in pieces; leave out share, or overlap",
+                          fast__chain_text(up), o->name);
+    FAST_TRY(fast__scales_new(&whole, o->writer_count, &codec->scales));
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        int64_t offset, count;
+        fast__space_range(space, owner, 0, &offset, &count);
+        if (codec->coders[FAST_SPACE_UP][owner])
+            FAST_TRY(
+                fast__scales_serve(codec->scales, offset, codec->coders[FAST_SPACE_UP][owner]));
+    }
+    return FAST_OK;
+}
+
+fast_err fast__space_agree(fast_space *space, fast_group *group, const float *x)
+{
+    FAST_ASSERT(x != NULL);
+    return space->codec && space->codec->scales
+               ? fast__scales_agree(space->codec->scales, group, x, FAST_SOON)
+               : FAST_OK;
+}
+
 /* Scratch memory is as large as the longest encoding and the longest range. */
 fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
                                const fast_space_chains *chains)
@@ -245,6 +284,7 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
     for (int way = 0; way < FAST_SPACE_WAYS; way++)
         if (space->codec->chains[way])
             FAST_TRY(make_coders(space, o, (fast_space_way)way, chains, seed, &bound, &largest));
+    FAST_TRY(open_scales(space, o));
     FAST_TRY(fast__alloc("an encoding", (int64_t)bound, 1, &space->codec->bytes));
     return fast__vector_new(fast__space_device(space), "a decoding", largest, &space->codec->x);
 }
@@ -255,6 +295,7 @@ void fast__space_codec_free(fast_space *space)
     fast_space_codec *codec = space->codec;
     if (!codec)
         return;
+    fast__scales_free(codec->scales);
     for (int way = 0; way < FAST_SPACE_WAYS; way++) {
         for (int64_t i = 0; codec->coders[way] && i < space->map.owner_count; i++)
             fast__coder_free(codec->coders[way][i]);

@@ -22,6 +22,7 @@
  */
 #include "space/space_checkpoint.h"
 #include "space/space_form.h"
+#include "space/space_order.h"
 #include "space/space_store.h"
 
 #include "base/hash.h"
@@ -436,6 +437,7 @@ static void destroy(fast_space *space)
     fast__free(space->clocks.read);
     fast__free(space->clocks.told);
     fast__free(space->reader.watched);
+    fast__space_order_free(&space->reader.order);
     fast__free(space->owned.memory);
     fast__free(space);
 }

@@ -20,6 +20,7 @@
 #include "space/space_service.h"
 
 #include "base/memory.h"
+#include "space/space_order.h"
 
 #include <string.h>
 
@@ -61,6 +62,8 @@ void fast__service_free(fast_space *space)
     fast__free(s->arrivals.list);
     for (int64_t i = 0; s->callers && i < fast_actor_count(space->actor); i++)
         fast__vector_free(s->callers[i].stage);
+    for (int64_t i = 0; s->callers && i < fast_actor_count(space->actor); i++)
+        fast__space_order_free(&s->callers[i].order);
     fast__free(s->callers);
     fast__free(s->unacked);
     fast__free(s->pending.list);
@@ -141,6 +144,7 @@ static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_
     fast__service_drop(s, op->from, NULL);
     if (life > 0) /* a restarted actor holds no values; a new one may hold a checkpoint's */
         fast__space_forget(space, op->from);
+    fast__space_order_free(&c->order);
     *c = (fast_space_caller){ .greeted = true, .unacked = c->unacked, .stage = c->stage };
     atomic_store(&slot->clock, clock);
     atomic_store(&slot->member, 2 * ((uint32_t)life + 1));
@@ -257,6 +261,21 @@ static fast_err handle_announce(fast_space *space, const fast_msg *msg, fast_spa
     return FAST_OK;
 }
 
+/* ORDER. */
+static bool order_is_valid(fast_space *space, const fast_msg *msg, fast_space_operation *op)
+{
+    FAST_ASSERT(op->kind == FAST_SPACE_ORDER);
+    (void)space;
+    return op->tensor == 0 && msg->declared == 0;
+}
+
+/* Send slices to this actor in its order from now on. */
+static fast_err handle_order(fast_space *space, const fast_msg *msg, fast_space_operation *op)
+{
+    FAST_ASSERT(op->tensor == 0);
+    return fast__space_take_order(space, msg, &space->owned.service->callers[op->from].order);
+}
+
 /* LEAVE. */
 static fast_err handle_leave(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
@@ -289,6 +308,7 @@ static const space_request requests[FAST_SPACE_KINDS] = {
     [FAST_SPACE_GET] = { get_is_valid, handle_get, true },
     [FAST_SPACE_WATCH] = { watch_is_valid, handle_get, true },
     [FAST_SPACE_ANNOUNCE] = { announce_is_valid, handle_announce, false },
+    [FAST_SPACE_ORDER] = { order_is_valid, handle_order, true },
     [FAST_SPACE_LEAVE] = { NULL, handle_leave, false },
 };
 

@@ -21,6 +21,7 @@
  * whose id is not that of the get under way belongs to a get that was given up, and is dropped.
  */
 #include "space/space_form.h"
+#include "space/space_order.h"
 #include "space/space_store.h"
 
 #include "tensor/vector.h"
@@ -263,16 +264,16 @@ fast_err fast__remote_get_wait(fast_space *space)
     return FAST_OK;
 }
 
-/* Slices arrive in order: the range's last float is waited for. */
+/* Slices arrive in order: the last of the range's floats is waited for. */
 fast_err fast__remote_get_need(fast_space *space, int64_t offset, int64_t count)
 {
     FAST_ASSERT(offset >= 0 && count >= 0);
     for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
         int64_t low, size;
         fast__space_range(space, owner, 0, &low, &size);
-        const int64_t end = offset + count < low + size ? offset + count : low + size;
-        if (end > low && offset < low + size)
-            FAST_TRY(wait_for_part(space, owner, end - low));
+        const int64_t end = fast__space_order_end(&space->reader.order, low, size, offset, count);
+        if (end > 0)
+            FAST_TRY(wait_for_part(space, owner, end));
     }
     return FAST_OK;
 }
@@ -301,14 +302,17 @@ static fast_err take_slice(fast_space *space, int64_t owner, const fast_msg *msg
 {
     fast_space_owner *o = &space->map.owners[owner];
     const fast_space_operation *get = &o->get;
+    int64_t most;
     if (!(get->flags & FAST_SPACE_SLICES) || !answers_get(space, owner, msg) ||
-        msg->words[FAST_SPACE_W_B] != o->received || msg->part_count != 1 ||
+        o->received >= get->count || msg->part_count != 1 ||
         msg->parts[0].size % sizeof *get->result != 0)
         return FAST_OK;
     const int64_t floats = (int64_t)(msg->parts[0].size / sizeof *get->result);
-    if (floats > get->count - o->received)
+    const int64_t at =
+        fast__space_order_at(&space->reader.order, get->offset, get->count, o->received, &most);
+    if (msg->words[FAST_SPACE_W_B] != at || floats > most)
         return FAST_OK;
-    fast__vector_copy(floats, fast_msg_data(msg, 0), get->result + o->received);
+    fast__vector_copy(floats, fast_msg_data(msg, 0), get->result + at);
     o->received += floats;
     return FAST_OK;
 }

@@ -9,16 +9,17 @@
 
 /* One remote actor, as the service knows it. */
 typedef struct fast_space_caller {
-    int64_t sequence; /* number of its last update or tick */
-    int64_t version;  /* version that its last update made */
-    int64_t tensor;   /* tensor of that update */
-    int64_t pending;  /* its requests that are pending */
-    bool greeted;     /* it opened the same space */
-    bool announced;   /* its next update of tensor 0 was announced: other actors' gets wait */
-    bool unacked;     /* it is to be sent an acknowledgement */
-    int64_t staged;   /* floats of its next update that have arrived in pieces */
-    float *stage;     /* those floats, in a copy of the range; NULL: none ever arrived */
-    bool reads;       /* it has read tensor 0: an eager owner sends it new values */
+    int64_t sequence;       /* number of its last update or tick */
+    int64_t version;        /* version that its last update made */
+    int64_t tensor;         /* tensor of that update */
+    int64_t pending;        /* its requests that are pending */
+    bool greeted;           /* it opened the same space */
+    bool announced;         /* its next update of tensor 0 was announced: other actors' gets wait */
+    bool unacked;           /* it is to be sent an acknowledgement */
+    int64_t staged;         /* floats of its next update that have arrived in pieces */
+    float *stage;           /* those floats, in a copy of the range; NULL: none ever arrived */
+    fast_space_order order; /* of sliced answers to it */
+    bool reads;             /* it has read tensor 0: an eager owner sends it new values */
 } fast_space_caller;
 
 /* The copy of a range that is sent to readers. */

@@ -37,6 +37,7 @@ typedef enum fast_space_kind {
                              GROUP instead of version_min: first writer * 2^32 + their number */
     FAST_SPACE_WATCH,     /* request: notify this actor once, of a version past this one */
     FAST_SPACE_ANNOUNCE,  /* request: an ADD to tensor 0 follows; other actors' gets wait for it */
+    FAST_SPACE_ORDER,     /* request: sliced answers to this actor come in this order */
     FAST_SPACE_LEAVE,     /* request: the last one of this actor */
     FAST_SPACE_ACK,       /* answer: sequence, version */
     FAST_SPACE_VALUE,     /* answer: id, version, clock; the range's values. Unasked: instead of the
@@ -206,6 +207,12 @@ typedef struct fast_space_watched {
     bool changed;               /* the tensor changed and `watch` has not been called */
 } fast_space_watched;
 
+/* The order of sliced answers (space_order.c). */
+typedef struct fast_space_order {
+    fast_space_stretch *list; /* ranges of the first tensor, all of it; NULL: as they lie in it */
+    int64_t count;            /* length of list */
+} fast_space_order;
+
 /* A reader's side. */
 typedef struct fast_space_reader {
     fast_space_operation get;    /* the get under way; answers to older ids are dropped */
@@ -213,6 +220,7 @@ typedef struct fast_space_reader {
     int64_t missing;             /* remote owners that have not answered it */
     bool peeks;                  /* the get under way does not count as a read */
     int64_t newest;              /* largest version over the ranges of the get under way */
+    fast_space_order order;      /* of slices */
     bool eager;                  /* owners send new values of tensor 0 unasked */
     fast_space_watched *watched; /* [tensors]; NULL until the first is watched */
 } fast_space_reader;

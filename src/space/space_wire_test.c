@@ -180,6 +180,41 @@ static fast_err send_nonsense(fast_actor *actor, void *ctx)
     return err;
 }
 
+/* Orders that leave out, repeat or exceed floats of the tensor. */
+static fast_err send_orders(fast_actor *actor, void *ctx)
+{
+    static const fast_space_stretch bad[][2] = {
+        { { 0, COUNT - 1 }, { COUNT, 1 } }, { { 0, COUNT }, { 0, COUNT } },
+        { { 1, COUNT }, { 0, 1 } },         { { 0, COUNT + 1 }, { COUNT, -1 } },
+        { { 0, INT64_MAX }, { -1, 1 } },    { { 0, COUNT / 2 }, { COUNT / 2, INT64_MAX } },
+    };
+    const int64_t words[3] = { 0 };
+    const int count = (int)(sizeof bad / sizeof bad[0]);
+    fast_space_options options = options_of();
+    fast_space_counters counters;
+    fast_space *space;
+    fast_err err = FAST_OK;
+    (void)ctx;
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    for (int i = 0; i <= count && fast_actor_id(actor) == 1; i++) { /* the last: a broken size */
+        fast_buffer *a;
+        fast_msg *msg;
+        FAST_TRY(fast__space_message(space, FAST_SPACE_ORDER, 0, 0, words, &msg));
+        FAST_TRY(fast_buffer_new(actor, sizeof bad[0] - (i == count), &a));
+        memcpy(fast_buffer_data(a), bad[i % count], sizeof bad[0] - (i == count));
+        fast_msg_add(msg, &a);
+        FAST_TRY(fast_send(actor, 0, &msg));
+    }
+    if (fast_actor_id(actor) == 0) {
+        err = fast_space_serve(space, FAST_SOON);
+        fast_space_count(space, &counters);
+        if (!err && counters.refused != count + 1)
+            err = fast__fail(FAST_EFORMAT, "%lld refused", (long long)counters.refused);
+    }
+    fast_space_close(space);
+    return err;
+}
+
 /* Actor 1 announces an update at 1 ms and sends it at 5 ms, or leaves; actor 2 reads at 2 ms. */
 enum { SILENT, ANNOUNCED, BROKEN };
 static fast_err read_announced(fast_actor *actor, void *ctx)
@@ -223,13 +258,22 @@ static void reads_wait_for_what_is_announced(void **state)
         run(read_announced, &how);
 }
 
-/* Slices, the first floats first: what is needed is there before the rest is. */
+/* Slices, the first floats first, or the last half first: what is needed is there before the rest
+ * is. */
 enum { LARGE = 5 * FAST_SPACE_SLICE + 77 };
+typedef struct slices {
+    int64_t owners;
+    bool backwards; /* by an order */
+} slices;
 static fast_err read_slices(fast_actor *actor, void *ctx)
 {
     static float x[LARGE], y[LARGE];
     static const fast_space_tensor tensors[] = { { "a", LARGE, NULL } };
-    const int64_t me = fast_actor_id(actor), owners = *(const int64_t *)ctx;
+    static const fast_space_stretch halves[] = { { LARGE / 2, LARGE - LARGE / 2 },
+                                                 { 0, LARGE / 2 } };
+    const slices *s = ctx;
+    const int64_t me = fast_actor_id(actor), owners = s->owners;
+    const int64_t early = s->backwards ? LARGE / 2 : 0, late = s->backwards ? 0 : LARGE - 1;
     fast_space_options options = options_of();
     fast_space_read read = { .version_min = 1 };
     fast_space *space;
@@ -240,18 +284,22 @@ static fast_err read_slices(fast_actor *actor, void *ctx)
     fast_err err = me < owners ? fast_space_serve(space, FAST_SOON) : FAST_OK;
     if (me == 2) {
         for (int64_t i = 0; i < LARGE; i++)
-            x[i] = (float)(i % 1000);
+            x[i] = (float)(1 + i % 1000);
         err = fast_space_add(space, 0, x, FAST_SOON);
         memset(y, 0, sizeof y);
+        if (!err && s->backwards)
+            err = fast__space_set_order(space, halves, 2);
         if (!err)
             err = fast__space_get_start(space, y, &read, FAST_SOON);
         if (!err)
-            err = fast__space_get_need(space, 5, 10);
+            err = fast__space_get_need(space, early + 5, 10);
         first = fast_now(actor);
-        if (!err && (y[14] != 14 || (owners == 1 && y[LARGE - 1] != 0)))
+        if (!err && (y[early + 14] != x[early + 14] || (owners == 1 && y[late] != 0)))
             err = fast__fail(FAST_EFORMAT, "not in order");
         if (!err)
-            err = fast__space_get_need(space, LARGE - 1, 1);
+            err = fast__space_get_need(space, late, 1);
+        if (!err && y[late] != x[late])
+            err = fast__fail(FAST_EFORMAT, "not there");
         if (!err)
             err = fast__space_get_end(space, &read);
         if (!err && (memcmp(x, y, sizeof y) != 0 || read.version != 1))
@@ -269,7 +317,8 @@ static void slices_come_in_order(void **state)
 {
     (void)state;
     for (int64_t owners = 1; owners <= 2; owners++)
-        run(read_slices, &owners);
+        for (int backwards = 0; backwards < 2; backwards++)
+            run(read_slices, &(slices){ owners, backwards == 1 });
 }
 
 /* Owner 1 reads, and owner 0, whose range is longer by one, answers by hand with entries: nobody
@@ -320,6 +369,7 @@ static void nonsense_is_refused(void **state)
 {
     (void)state;
     run(send_nonsense, NULL);
+    run(send_orders, NULL);
     run(answer_nonsense, NULL);
 }
 

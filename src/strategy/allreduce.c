@@ -217,7 +217,7 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 
     FAST_ASSERT(c != NULL && out != NULL);
     if (!c->priority)
-        fast__factoring_cost(t, c->factors, out);
+        fast__factoring_cost(t, c->factors, 0, out);
 }
 
 const fast_strategy fast__strategy_allreduce = {

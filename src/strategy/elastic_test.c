@@ -280,8 +280,10 @@ static const char *const sim[] = { "transport=sim", NULL };
 static const char *const threads[] = { "transport=threads", NULL };
 
 static const char *const members[] = {
-    "elastic",      "elastic:servers=2,period=1", "elastic_sync", "elastic_sync:mu=0.9,restart=5",
-    "elastic_tree", "elastic_tree:up=1x2,down=2", "mpca",
+    "elastic",      "elastic:servers=2,period=1",
+    "elastic_sync", "elastic_sync:mu=0.9,restart=5",
+    "elastic_tree", "elastic_tree:up=1x2,down=2,slack=1",
+    "mpca",
 };
 enum { MEMBERS = sizeof members / sizeof *members };
 
@@ -357,6 +359,22 @@ static void tree_of_two_stays_together(void **state)
     assert_true(held < rarely && rarely < alone);
 }
 
+/* Models every second step: with a slack of s each is at most 2 s steps old when it is applied,
+ * where without a bound the slowest worker's are older, and with s = 0 all workers take each pair
+ * of steps together. The bound holds for unequal periods of up to 4 steps too. */
+static void slack_bounds_staleness(void **state)
+{
+    static const char *const uneven[] = { "transport=sim", "cluster=hetero:speed_jitter=3",
+                                          "steps=60", NULL };
+
+    (void)state;
+    assert_true(train_with("elastic_tree:up=2,down=2", 6, uneven).staleness_max > 8);
+    assert_int_equal(train_with("elastic_tree:up=2,down=2,slack=0", 6, uneven).staleness_max, 0);
+    assert_in_range(train_with("elastic_tree:up=2,down=2,slack=2", 6, uneven).staleness_max, 1, 4);
+    assert_in_range(train_with("elastic_tree:up=3x4,down=2,slack=1", 6, uneven).staleness_max, 1,
+                    4);
+}
+
 /* Restarts come every few steps, or where the rate changes: here after an epoch of 13. */
 static void restarts_matter(void **state)
 {
@@ -377,7 +395,8 @@ static void crashes(void **state)
 {
     static const char *const crash[] = { "transport=sim", "faults=crash 2 at 300us", "steps=60",
                                          NULL };
-    static const char *const survivors[] = { "elastic", "elastic_tree", "mpca" };
+    static const char *const survivors[] = { "elastic", "elastic_tree", "mpca",
+                                             "elastic_tree:slack=0" };
     const char *options[] = { "model=mlp:hidden=12",
                               "data=digits:train=160,test=32",
                               "engine=ref",
@@ -391,7 +410,7 @@ static void crashes(void **state)
     fast_run *run = NULL;
 
     (void)state;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         assert_true(train_with(survivors[i], 4, crash).steps < 60); /* the mean: one is missing */
     assert_int_equal(fast_run_open(options, &run), FAST_OK);
     assert_int_equal(fast_run_train(run), FAST_EPEER);
@@ -494,6 +513,7 @@ int main(void)
         cmocka_unit_test(no_spring_is_plain),
         cmocka_unit_test(centre_stands_for_the_run),
         cmocka_unit_test(tree_of_two_stays_together),
+        cmocka_unit_test(slack_bounds_staleness),
         cmocka_unit_test(restarts_matter),
         cmocka_unit_test(learners_join_while_it_pays),
         cmocka_unit_test(crashes),

@@ -7,12 +7,16 @@
  *     a model x arrives:        w <- w - alpha (w - x)
  *     every step:               w <- rule(w, g)
  *
- * Zhang's thesis (2016) and the survey of Langer et al. describe it. Neither says which messages
- * are waited for, so no worker waits: models that have arrived are applied before each gradient, in
- * the order of arrival. The periods belong to the sender's level, the root's is the first; a list
- * "2x8" gives the last period to all deeper levels. alpha is 0.9 / (d + 1) by default, d the
- * largest degree. A message moves its receiver only: the sum of two neighbours is conserved only if
- * both send at the same time.
+ * Zhang's thesis (2016) and the survey of Langer et al. describe it. Models that have arrived are
+ * applied before each gradient, in the order of arrival. The periods belong to the sender's level,
+ * the root's is the first; a list "2x8" gives the last period to all deeper levels. alpha is
+ * 0.9 / (d + 1) by default, d the largest degree. A message moves its receiver only: the sum of two
+ * neighbours is conserved only if both send at the same time.
+ *
+ * With slack s >= 0 staleness is bounded: at step k a worker first waits until each neighbour that
+ * is up has sent all models but the last s of those that it sends by its own step k, every q steps.
+ * So a model is at most s q steps old when it is applied, and the worker with the fewest steps
+ * never waits. A worker that ends tells its neighbours.
  *
  * On other topologies a neighbour of lower rank is a parent, one of higher rank a child. The model
  * of the run is the root's; if the root has crashed, the mean of the other workers. Workers that
@@ -40,6 +44,7 @@ typedef struct tree_config {
     double alpha;  /* constant of the springs; < 0: 0.9 / (degree + 1) */
     char up[64];   /* periods of models to the parent by level, "2x8" */
     char down[64]; /* periods of models to the children by level, "2x8" */
+    int64_t slack; /* models that a neighbour may be behind; -1: any number */
 } tree_config;
 
 static const fast_option options[] = {
@@ -51,6 +56,8 @@ static const fast_option options[] = {
     FAST_OPT_TEXT(
         tree_config, down, "4", NULL,
         "steps between models to the children, by level of the sender from the root: 2x8"),
+    FAST_OPT_INT(tree_config, slack, "-1", -1, 1e9,
+                 "models that a neighbour may be behind: a worker waits for older ones; -1: never"),
     FAST_OPT_END,
 };
 
@@ -100,7 +107,13 @@ typedef struct tree_node {
     float alpha;     /* constant of its springs */
     fast_flow **to;  /* [2 degree]: to each neighbour, then from each; NULL without codecs */
     bool *holds;     /* [degree]: this worker has a copy of that neighbour's model */
+    int64_t slack;   /* models that a neighbour may be behind; -1: any number */
+    int64_t *sends;  /* [degree]: steps between the models of that neighbour to this worker */
+    int64_t *newest; /* [degree]: step of that neighbour's newest model; ENDED: it sends no more */
 } tree_node;
+
+/* Instead of the step of a neighbour's model. */
+enum { ENDED = -1 };
 
 /* Return the number of edges to the root. A parent is the neighbour of the lowest rank. */
 static int64_t level_of(const fast_topology *topology, int64_t rank, tree_node *p)
@@ -132,6 +145,8 @@ static void tree_node_fini(tree_node *p)
     fast__free(p->weights);
     fast__free(p->to);
     fast__free(p->holds);
+    fast__free(p->sends);
+    fast__free(p->newest);
 }
 
 /* Open the flows to and from all neighbours, if the run has codecs. */
@@ -157,6 +172,36 @@ static fast_err open_flows(fast_trainer *t, tree_node *p)
     return fast__trainer_remember(t, 0, p->holds, (size_t)p->degree * sizeof *p->holds);
 }
 
+/* Find the periods at which neighbours send to this worker, for the bound on staleness.
+ * FAST_EINVAL on a directed graph, where a neighbour may send nothing. */
+static fast_err bound_init(fast_trainer *t, const tree_config *c, tree_node *p)
+{
+    tree_node scratch = { 0 }; /* level_of() overwrites the list of neighbours */
+    fast_err err;
+
+    FAST_ASSERT(p->slack >= 0 && p->newest == NULL);
+    if (fast_topology_is_directed(t->topology))
+        return fast__fail(FAST_EINVAL, "elastic_tree: slack needs links that lead both ways; give "
+                                       "an undirected topology");
+    FAST_TRY(fast__alloc("periods of neighbours", p->degree, sizeof *p->sends, &p->sends));
+    FAST_TRY(fast__alloc("steps of neighbours", p->degree, sizeof *p->newest, &p->newest));
+    err = fast__alloc("neighbours", fast_topology_degree_max(t->topology) + 1,
+                      sizeof *scratch.peers, &scratch.peers);
+    if (!err)
+        err = fast__alloc("weights", fast_topology_degree_max(t->topology) + 1,
+                          sizeof *scratch.weights, &scratch.weights);
+    for (int64_t i = 0; i < p->degree && !err; i++) {
+        const int64_t level = level_of(t->topology, p->peers[i], &scratch);
+        const bool child = p->peers[i] > t->rank;
+
+        p->newest[i] = t->step;
+        err = period_of(child ? "up" : "down", child ? c->up : c->down, level, &p->sends[i]);
+    }
+    tree_node_fini(&scratch);
+    return err ? err
+               : fast__trainer_remember(t, 1, p->newest, (size_t)p->degree * sizeof *p->newest);
+}
+
 /* Find the neighbours and the periods of this worker's level. */
 static fast_err tree_node_init(const fast_trainer *t, const tree_config *c, tree_node *p)
 {
@@ -166,7 +211,8 @@ static fast_err tree_node_init(const fast_trainer *t, const tree_config *c, tree
     fast_err err;
 
     FAST_ASSERT(t->topology != NULL && most >= 0);
-    *p = (tree_node){ .alpha = (float)(c->alpha < 0 ? 0.9 / (double)(most + 1) : c->alpha) };
+    *p = (tree_node){ .alpha = (float)(c->alpha < 0 ? 0.9 / (double)(most + 1) : c->alpha),
+                      .slack = c->slack };
     FAST_TRY(fast__alloc("neighbours", most + 1, sizeof *p->peers, &p->peers));
     err = fast__alloc("weights", most + 1, sizeof *p->weights, &p->weights);
     if (!err) {
@@ -181,18 +227,27 @@ static fast_err tree_node_init(const fast_trainer *t, const tree_config *c, tree
     return err;
 }
 
-/* Decode the model of a message. *out is NULL if it is a difference to a copy that is missing. */
-static fast_err model_of(fast_trainer *t, const tree_node *p, const fast_msg *msg,
-                         const float **out)
+/* Return the index of the neighbour that sent a message; degree: another worker did. */
+static int64_t sender_of(const fast_trainer *t, const tree_node *p, const fast_msg *msg)
 {
     const int64_t rank = fast_actor_index(t->actor, msg->from);
     int64_t i = 0;
 
+    FAST_ASSERT(p->degree >= 0);
+    while (i < p->degree && p->peers[i] != rank)
+        i++;
+    return i;
+}
+
+/* Decode the model of a message. *out is NULL if it is a difference to a copy that is missing. */
+static fast_err model_of(fast_trainer *t, const tree_node *p, const fast_msg *msg,
+                         const float **out)
+{
+    const int64_t i = sender_of(t, p, msg);
+
     *out = fast_msg_data(msg, 0);
     if (!p->to)
         return FAST_OK;
-    while (i < p->degree && p->peers[i] != rank)
-        i++;
     FAST_ASSERT(i < p->degree);
     if (msg->words[1] == 0) /* the sender holds no copy of this worker's model */
         fast_flow_reset(p->to[i]);
@@ -209,44 +264,73 @@ static fast_err model_of(fast_trainer *t, const tree_node *p, const fast_msg *ms
  * it may come from any worker, and only flows tell senders apart. */
 static fast_err check_model(const fast_trainer *t, const tree_node *p, const fast_msg *msg)
 {
-    const int64_t rank = fast_actor_index(t->actor, msg->from);
-    bool known = !p->to;
+    const bool known = (!p->to && !p->newest) || sender_of(t, p, msg) < p->degree;
 
     FAST_ASSERT(t->count > 0);
-    for (int64_t i = 0; i < p->degree; i++)
-        known = known || p->peers[i] == rank;
+    if (known && msg->part_count == 0 && p->newest) /* the sender's last message */
+        return FAST_OK;
     if (!known || msg->part_count != 2 ||
         msg->parts[1].size != (size_t)fast_trainer_share_count(t) * sizeof(double) ||
         (!p->to && msg->parts[0].size != (size_t)t->count * sizeof(float)))
-        return fast__fail(FAST_EFORMAT, "elastic_tree: worker %lld sent no model", (long long)rank);
+        return fast__fail(FAST_EFORMAT, "elastic_tree: worker %lld sent no model",
+                          (long long)fast_actor_index(t->actor, msg->from));
     return FAST_OK;
+}
+
+/* Receive one message, of an actor or FAST_ANY, and move w towards its model. Fails as
+ * fast_receive() does. */
+static fast_err apply_one(fast_trainer *t, const tree_node *p, int64_t from, int64_t deadline)
+{
+    fast_msg *msg = NULL;
+    const float *x = NULL;
+    fast_err err;
+
+    FAST_TRY(fast_receive(t->actor, from, FAST_TAG_MODEL, deadline, &msg));
+    FAST_ASSERT(msg != NULL);
+    err = check_model(t, p, msg);
+    if (!err && p->newest)
+        p->newest[sender_of(t, p, msg)] = msg->part_count > 0 ? msg->words[0] : ENDED;
+    if (!err && msg->part_count > 0)
+        err = model_of(t, p, msg, &x);
+    if (!err && x)
+        err = fast_trainer_apply(
+            t, &fast__kernel_approach, &p->alpha,
+            (fast_vector[]){ fast_trainer_model(t),
+                             { .x = (float *)(uintptr_t)x,
+                               .shares = (double *)(uintptr_t)fast_msg_data(msg, 1),
+                               .age = t->step > msg->words[0] ? t->step - msg->words[0] : 0 } });
+    fast_msg_free(msg);
+    return err;
 }
 
 /* Move w towards every model that has arrived; never waits. */
 static fast_err apply_arrived(fast_trainer *t, const tree_node *p)
 {
-    for (;;) {
-        fast_msg *msg = NULL;
-        const float *x = NULL;
-        fast_err err = fast_receive(t->actor, FAST_ANY, FAST_TAG_MODEL, FAST_AT_ONCE, &msg);
+    fast_err err;
 
-        if (err == FAST_ETIMEDOUT || err == FAST_EPEER) /* no message, or no worker is left */
-            return FAST_OK;
-        FAST_TRY(err);
-        err = check_model(t, p, msg);
-        if (!err)
-            err = model_of(t, p, msg, &x);
-        if (!err && x)
-            err = fast_trainer_apply(
-                t, &fast__kernel_approach, &p->alpha,
-                (fast_vector[]){
-                    fast_trainer_model(t),
-                    { .x = (float *)(uintptr_t)x,
-                      .shares = (double *)(uintptr_t)fast_msg_data(msg, 1),
-                      .age = t->step > msg->words[0] ? t->step - msg->words[0] : 0 } });
-        fast_msg_free(msg);
-        FAST_TRY(err);
+    FAST_ASSERT(p->peers != NULL);
+    do
+        err = apply_one(t, p, FAST_ANY, FAST_AT_ONCE);
+    while (!err);
+    return fast__is_peers(err) ? FAST_OK : err; /* no message, or no worker is left */
+}
+
+/* Wait for the models that the bound on staleness asks for. A neighbour that is down is no error,
+ * and is not waited for. */
+static fast_err apply_awaited(fast_trainer *t, const tree_node *p)
+{
+    FAST_ASSERT(p->newest != NULL);
+    fast_actor_at(t->actor, t->step, "weights");
+    for (int64_t i = 0; i < p->degree; i++) {
+        const int64_t least = (t->step / p->sends[i] - p->slack) * p->sends[i];
+        fast_err err = FAST_OK;
+
+        while (!err && p->newest[i] != ENDED && p->newest[i] < least)
+            err = apply_one(t, p, t->worker_ids[p->peers[i]], FAST_SOON);
+        if (err && err != FAST_EPEER)
+            return err;
     }
+    return FAST_OK;
 }
 
 /* Pack w, encoded if there is a flow, behind its contributions, in a frozen buffer. *size_out is
@@ -306,19 +390,52 @@ static fast_err send_models(fast_trainer *t, const tree_node *p, bool up, bool d
     return err;
 }
 
+/* Tell all neighbours that no model follows, so that none waits for one. */
+static fast_err leave(fast_trainer *t, const tree_node *p)
+{
+    fast_err err = FAST_OK;
+
+    FAST_ASSERT(p->newest != NULL);
+    for (int64_t i = 0; i < p->degree && !err; i++) {
+        fast_msg *msg = NULL;
+
+        FAST_TRY(fast_msg_new(t->actor, FAST_TAG_MODEL, &msg));
+        err = fast_send(t->actor, t->worker_ids[p->peers[i]], &msg);
+        if (err == FAST_EPEER)
+            err = FAST_OK;
+    }
+    return err;
+}
+
 /* Train to the end: apply arrived models, take a step, and send w at the periods of this level. */
 static fast_err train(fast_trainer *t, const tree_node *p)
 {
     FAST_ASSERT(p->up >= 1 && p->down >= 1);
     while (fast_trainer_next(t)) {
         FAST_TRY(apply_arrived(t, p));
+        if (p->newest)
+            FAST_TRY(apply_awaited(t, p));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         FAST_TRY(fast_trainer_update(t, t->g, 1));
         t->centre_version = t->step;
         if (t->step % p->up == 0 || t->step % p->down == 0)
             FAST_TRY(send_models(t, p, t->step % p->up == 0, t->step % p->down == 0));
     }
-    return fast_trainer_end(t);
+    FAST_TRY(fast_trainer_end(t));
+    return p->newest ? leave(t, p) : FAST_OK;
+}
+
+/* Only a worker with a slack waits for messages: worker 0 for those of its children. */
+static void cost(const void *config, const fast_trainer *t, fast_cost *out)
+{
+    const tree_config *c = config;
+    int64_t up = 1, down = 1;
+
+    (void)t;
+    FAST_ASSERT(c->slack >= -1);
+    if (c->slack < 0 || period_of("up", c->up, 1, &up) || period_of("down", c->down, 1, &down))
+        return;
+    out->barrier = (double)((up > down ? up : down) * (c->slack + 1));
 }
 
 /* The program of a worker. The root's model represents the run. */
@@ -332,6 +449,8 @@ static fast_err worker(fast_trainer *t, const void *config)
     if (t->rank == 0)
         t->centre = t->w;
     err = open_flows(t, &p);
+    if (!err && p.slack >= 0)
+        err = bound_init(t, config, &p);
     if (!err)
         err = train(t, &p);
     tree_node_fini(&p);
@@ -348,6 +467,7 @@ const fast_strategy fast__strategy_elastic_tree = {
     .topology = "tree",
     .sends = "weights",
     .answers = "weights",
+    .cost = cost,
     .check = check,
     .worker = worker,
 };

@@ -12,6 +12,11 @@
  *
  *     factors    (P - 1) (rows (O + C) + MESSAGE_FLOATS)
  *     allreduce  2 (P - 1) / P  O C
+ *     servers    (P + S - 2) / S  O C      a node with a worker and one of S servers: its gradient
+ *                                          to the other servers, and weights to the other workers
+ *
+ * Poseidon's choice is between the first and the last (ps_hybrid.c); for S = P the last two are
+ * equal.
  *
  * Layers of other kinds, and foreign learners, have no factors and are summed as they are. Cost in
  * computing: the products of all P workers, at each of them.
@@ -47,24 +52,27 @@ void fast__factors_tell(fast_trainer *t, const fast_factored_layer *what, bool c
     fast_trainer_note(t, text);
 }
 
-/* Return the floats of a layer that a worker sends as factors; *plain_out: by allreduce. */
-static double floats_of(const fast_trainer *t, const fast_factored_layer *what, double *plain_out)
+double fast__factoring_floats(const fast_trainer *t, int64_t servers,
+                              const fast_factored_layer *what, double *plain_out)
 {
     const double peers = (double)(t->workers - 1),
                  size = (double)what->outputs * (double)what->inputs;
     const double row = (double)(what->outputs + what->inputs);
+    const double owners = (double)(servers > 0 ? servers : t->workers);
 
     FAST_ASSERT(t->workers > 1);
-    *plain_out = 2 * peers / (double)t->workers * size;
+    FAST_ASSERT(servers >= 0);
+    *plain_out = (peers + owners - 1) / owners * size;
     return peers * ((double)what->samples * row + MESSAGE_FLOATS);
 }
 
 /* Choose the form of layer i; if it is factors, prepare their exchange. */
-static fast_err choose(fast_factoring *f, int64_t i, int mode, const fast_factored_layer *what)
+static fast_err choose(fast_factoring *f, int64_t i, int mode, int64_t servers,
+                       const fast_factored_layer *what)
 {
     fast_trainer *t = f->t;
     double plain;
-    const double factors = floats_of(t, what, &plain);
+    const double factors = fast__factoring_floats(t, servers, what, &plain);
     const bool chosen = fast__factors_pay(mode, factors, plain);
 
     FAST_ASSERT(f->count <= i);
@@ -77,7 +85,7 @@ static fast_err choose(fast_factoring *f, int64_t i, int mode, const fast_factor
     return fast_trainer_use_factors(t, i, true);
 }
 
-void fast__factoring_cost(const fast_trainer *t, int mode, fast_cost *out)
+void fast__factoring_cost(const fast_trainer *t, int mode, int64_t servers, fast_cost *out)
 {
     fast_factored_layer what;
 
@@ -86,7 +94,7 @@ void fast__factoring_cost(const fast_trainer *t, int mode, fast_cost *out)
         return;
     for (int64_t i = 0; fast_trainer_factored_layer(t, i, &what); i++) {
         double plain;
-        const double factors = floats_of(t, &what, &plain);
+        const double factors = fast__factoring_floats(t, servers, &what, &plain);
 
         if (!fast__factors_pay(mode, factors, plain))
             continue;
@@ -95,7 +103,7 @@ void fast__factoring_cost(const fast_trainer *t, int mode, fast_cost *out)
     }
 }
 
-fast_err fast__factoring_open(fast_trainer *t, int mode, fast_factoring *out)
+fast_err fast__factoring_open(fast_trainer *t, int mode, int64_t servers, fast_factoring *out)
 {
     fast_factored_layer what;
     int64_t count = 0;
@@ -119,7 +127,7 @@ fast_err fast__factoring_open(fast_trainer *t, int mode, fast_factoring *out)
     err = FAST_OK;
     for (int64_t i = 0; i < count && !err; i++) {
         (void)fast_trainer_factored_layer(t, i, &what);
-        err = choose(out, i, mode, &what);
+        err = choose(out, i, mode, servers, &what);
     }
     FAST_ASSERT(out->count <= count);
     if (err)

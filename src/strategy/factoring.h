@@ -38,14 +38,18 @@ bool fast__factors_pay(int mode, double factors, double plain);
 void fast__factors_tell(fast_trainer *t, const fast_factored_layer *what, bool chosen,
                         double factors, double plain);
 
-/* Choose the layers, tell the user, and ask the trainer for their factors. FAST_EINVAL if
- * factors=yes is impossible; FAST_ENOMEM. */
-fast_err fast__factoring_open(fast_trainer *t, int mode, fast_factoring *out);
+/* Return the floats that a node sends of a layer as factors, and in *plain_out as a gradient: by
+ * servers, or by an allreduce where `servers` is 0. */
+double fast__factoring_floats(const fast_trainer *t, int64_t servers,
+                              const fast_factored_layer *what, double *plain_out);
+/* Choose the layers, tell the user, and ask the trainer for their factors. Other layers are sent to
+ * servers; 0: by an allreduce. FAST_EINVAL if factors=yes is impossible; FAST_ENOMEM. */
+fast_err fast__factoring_open(fast_trainer *t, int mode, int64_t servers, fast_factoring *out);
 /* Free the layers; their gradients are whole again. All 0 is allowed. */
 void fast__factoring_close(fast_factoring *f);
 /* Add the factors that a worker waits for in a step to a forecast, for the layers that
  * fast__factoring_open() would choose. */
-void fast__factoring_cost(const fast_trainer *t, int mode, fast_cost *out);
+void fast__factoring_cost(const fast_trainer *t, int mode, int64_t servers, fast_cost *out);
 /* Return the layer whose gradient starts at this element of g; NULL if it is not sent as
  * factors. */
 fast_factor_layer *fast__factoring_find(const fast_factoring *f, int64_t offset);

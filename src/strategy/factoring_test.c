@@ -130,6 +130,42 @@ static void servers_multiply_out(void **state)
                 train("ps:push=2,fetch=2", 2, model, NULL).bytes_sent);
 }
 
+/* Poseidon: the bits of an allreduce with the same layers as factors, and on the wire the closed
+ * form of its two ways. Of 400 x 64 + 10 x 400 the first goes as factors, with P = 2, 24 steps of 4
+ * samples: P (P - 1) 4 (400 + 64) floats a step, and 2 (P - 1) of the rest by the servers. */
+static void hybrid_is_the_cheaper_way(void **state)
+{
+    static const char *const optimizers[] = { "optimizer=momentum", "optimizer=adam" };
+    const char *const model = "model=mlp:hidden=400", *const small = "model=mlp:hidden=4";
+    const double rest = 400 + 10 * 400 + 10;
+    const double bytes = 24 * 4 * (2 * 4 * (400 + 64) + 2 * rest);
+
+    (void)state;
+    for (int o = 0; o < OPTIMIZERS; o++)
+        for (int servers = 0; servers <= 3; servers += 3) {
+            char name[96];
+
+            snprintf(name, sizeof name, "ps:slack=0,overlap=yes,hybrid=yes,servers=%d", servers);
+            const uint64_t wanted =
+                train("allreduce:factors=auto", 2, model, optimizers[o]).params_hash;
+            const char *const threads[] = { model, optimizers[o], "transport=threads", NULL };
+
+            assert_true(train(name, 2, model, optimizers[o]).params_hash == wanted);
+            assert_true(test_small_run(name, 2, threads).params_hash == wanted);
+        }
+    const fast_result hybrid = train("ps:slack=0,overlap=yes,hybrid=yes,servers=0", 2, model, NULL);
+    const fast_result all = train("ps:slack=0,overlap=yes,servers=0", 2, model, NULL);
+
+    assert_in_range(hybrid.bytes_sent, (int64_t)bytes, (int64_t)(1.15 * bytes));
+    assert_true(hybrid.bytes_sent < all.bytes_sent / 3);
+    assert_true(hybrid.completeness == 1);
+    /* Where no layer pays, or a codec encodes the gradient, it is the servers' way alone. */
+    assert_true(train("ps:slack=0,overlap=yes,hybrid=yes", 2, small, NULL).bytes_sent ==
+                train("ps:slack=0,overlap=yes", 2, small, NULL).bytes_sent);
+    assert_true(train("ps:slack=0,overlap=yes,hybrid=yes", 2, model, "codec=fp16").params_hash ==
+                train("ps:slack=0,overlap=yes", 2, model, "codec=fp16").params_hash);
+}
+
 static void a_codec_is_refused(void **state)
 {
     static const char *const options[] = { "strategy=allreduce:factors=yes",
@@ -154,7 +190,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_to_rounding), cmocka_unit_test(the_same_bits_everywhere),
         cmocka_unit_test(auto_sends_less),      cmocka_unit_test(without_factors_it_is_allreduce),
-        cmocka_unit_test(servers_multiply_out), cmocka_unit_test(a_codec_is_refused),
+        cmocka_unit_test(servers_multiply_out), cmocka_unit_test(hybrid_is_the_cheaper_way),
+        cmocka_unit_test(a_codec_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

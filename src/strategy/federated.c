@@ -32,6 +32,11 @@
  * run. With all devices, over=1, no window and equal n_k it is `local` with state=reset, up to
  * rounding; one device with epochs=E is plain SGD.
  *
+ * With `subspace` a device trains in the space in which the codec `structured` will send its report
+ * (structured updates, Konecny et al. 2016): each gradient is projected to it before the update
+ * rule, so that the report loses nothing. The space changes with each report. Rules that are linear
+ * in the gradients stay in it; weight decay leaves it.
+ *
  * With codecs reports are changes, whose residual is added to the device's next report; z is sent
  * as values, for a lossy codec as the difference to the device's copy.
  *
@@ -40,6 +45,7 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
+#include "comm/flow.h"
 #include "strategy/strategy.h"
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
@@ -70,6 +76,7 @@ typedef struct federated_config {
     int64_t period; /* steps of a round */
     double epochs;  /* instead: passes of a device over its own samples; 0: `period` steps */
     bool pace;      /* devices leave between rounds, and are told when to come back */
+    bool subspace;  /* devices train in the space of their codec's next encoding */
 } federated_config;
 
 static const fast_option options[] = {
@@ -88,6 +95,9 @@ static const fast_option options[] = {
     FAST_OPT_BOOL(federated_config, pace, "no",
                   "devices leave between rounds; the server tells each when to come back, so that "
                   "about as many arrive as a round selects (pace steering)"),
+    FAST_OPT_BOOL(federated_config, subspace, "no",
+                  "devices train in the random space in which codec structured sends their update "
+                  "(structured updates)"),
     FAST_OPT_END,
 };
 
@@ -600,6 +610,19 @@ static fast_err await_model(fast_trainer *t, federated_device *v, bool *over_out
     return err;
 }
 
+/* Update by the gradient, or by its projection. FAST_EINVAL if the codec has no space. */
+static fast_err update(fast_trainer *t, const federated_config *c, federated_device *v)
+{
+    FAST_ASSERT(v->z != NULL);
+    if (c->subspace && !(v->to && fast__flow_project(v->to, t->g)))
+        return fast__fail(FAST_EINVAL,
+                          "federated: subspace=yes trains in the space of a codec that has one; "
+                          "use codec=structured, or leave it out");
+    if (c->subspace)
+        FAST_TRY(fast_charge(t->actor, 2 * (double)t->count, 8 * (double)t->count));
+    return fast_trainer_update(t, t->g, 1);
+}
+
 /* Take step `number` of a round: the device's next batch, or with `epochs` as many of its own as
  * are due, perhaps none. */
 static fast_err take_step(fast_trainer *t, const federated_config *c, federated_device *v,
@@ -612,7 +635,7 @@ static fast_err take_step(fast_trainer *t, const federated_config *c, federated_
     FAST_ASSERT(number >= 0 && number < round_steps(c, t));
     if (c->epochs <= 0) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        return fast_trainer_update(t, t->g, 1);
+        return update(t, c, v);
     }
     /* Batches are spread evenly over the run's steps of the round, so that the learning rate and
      * the progress of a device with few samples are those of the others at any time. */
@@ -621,7 +644,7 @@ static fast_err take_step(fast_trainer *t, const federated_config *c, federated_
     for (int64_t i = first; i < end; i++) {
         FAST_TRY(fast_trainer_micro_gradient(t, v->taken++));
         fast_trainer_shares_of(t, t->rank, fast_trainer_grad(t).shares);
-        FAST_TRY(fast_trainer_update(t, t->g, 1));
+        FAST_TRY(update(t, c, v));
     }
     fast_trainer_count_step(t);
     return FAST_OK;

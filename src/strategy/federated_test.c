@@ -6,6 +6,7 @@
  * Method: small runs on the simulator with slow and crashing devices, beside runs without, and
  * beside the formula as a strategy of its own.
  */
+#include "replicas.h"
 #include "small_run.h"
 #include "tensor/vector.h"
 #include "trainer/own_data.h"
@@ -315,6 +316,69 @@ static void rounds_in_vain_are_told(void **state)
     assert_int_equal(n.count, 1);
 }
 
+/* The weights after two rounds of two devices, with gradients that are made up. */
+static float *weights_after(const char *strategy, const char *codec, const char *lr,
+                            test_replicas *r)
+{
+    const test_replicas_options o = {
+        .strategy = strategy, .codec = codec, .lr = lr, .workers = 2, .steps = 6
+    };
+
+    test_replicas_run(&o, r);
+    if (r->err)
+        fail_msg("%s: %s", strategy, fast_error_detail());
+    return r->last[0];
+}
+
+/* True if x is the mean of what two devices report: of each the gradients of round 1 (bit 0 of a
+ * choice), of round 2 (bit 1), both or none. The choice 2 alone counts if `alone`. */
+static bool is_mean(float x, int64_t i, bool alone)
+{
+    for (int choice = 0; choice < 16; choice++) {
+        float sum = 0;
+
+        if (!alone && ((choice & 3) == 2 || choice >> 2 == 2))
+            continue;
+        for (int64_t step = 0; step < 6; step++)
+            for (int device = 0; device < 2; device++)
+                if (choice >> 2 * device & (step < 3 ? 1 : 2))
+                    sum += test_replicas_gradient(device, step, i);
+        if (fabsf(x + 0.125f * sum / 2) < 1e-5f)
+            return true;
+    }
+    return false;
+}
+
+/* Trained in its space, an update has nothing outside: rounds are sent or not, each by itself. A
+ * whole update loses the rest, which error feedback adds to the next report. */
+static void structured_updates_are_trained(void **state)
+{
+    static const char *const members[] = { "federated:period=3,over=1",
+                                           "federated:period=3,over=1,subspace=yes" };
+    int alone[2] = { 0, 0 };
+    test_replicas first, last;
+
+    (void)state;
+    for (int m = 0; m < 2; m++) {
+        const float *z = weights_after(members[m], "structured:ratio=0.5", "0", &first);
+        const float *w = weights_after(members[m], "structured:ratio=0.5", "0.125", &last);
+
+        for (int64_t i = 0; i < last.count; i++) {
+            assert_true(is_mean(w[i] - z[i], i, m == 1));
+            alone[m] += !is_mean(w[i] - z[i], i, false);
+        }
+        test_replicas_free(&first);
+        test_replicas_free(&last);
+    }
+    assert_true(alone[0] == 0 && alone[1] > 50);
+    assert_true(train(members[1], "codec=structured:kind=lowrank,ratio=0.5").test_loss <
+                train(members[1], "codec=structured:kind=lowrank,ratio=0.01").test_loss);
+    assert_int_equal(
+        try_with("strategy=federated:period=4,subspace=yes", "seed=1", "codec=sketch", NULL),
+        FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "codec=structured"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -329,6 +393,7 @@ int main(void)
         cmocka_unit_test(codecs_survive_that),
         cmocka_unit_test(nobody_stumbles_over_its_last_life),
         cmocka_unit_test(rounds_in_vain_are_told),
+        cmocka_unit_test(structured_updates_are_trained),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

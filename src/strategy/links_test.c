@@ -446,6 +446,25 @@ static void a_ring_learns(void **state)
     (void)state;
 }
 
+/* On a cluster with slow nodes no worker of Strom's waits for another, and late updates are
+ * applied; a sum of the same messages waits. */
+static void peers_do_not_wait(void **state)
+{
+    static const char *const systems[] = { "system=strom", "system=deeplearning4j-sharing" };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const fast_result r =
+            result_of(LIST(systems[i], "cluster=hetero", "strategy=partial:flush=no", "steps=40"));
+        const fast_result sum =
+            result_of(LIST("strategy=allreduce", "codec=threshold", "cluster=hetero", "steps=40"));
+
+        assert_true(r.wait_s == 0 && sum.wait_s > 0);
+        assert_true(r.staleness_max > 0 && sum.staleness_max == 0);
+        assert_true(r.codec_bytes_out > 0 && r.codec_bytes_out < r.codec_bytes_in / 2);
+    }
+}
+
 static void cancel_early(void *ctx, const fast_event *event)
 {
     fast_run **run = ctx;
@@ -584,6 +603,8 @@ static void nonsense_is_refused(void **state)
     refuse("take", false, LIST("strategy=gossip", "codec=vote"));
     refuse("topk", false, LIST("strategy=gossip", "codec=dgc:momentum=0"));
     refuse("momentum", false, LIST("strategy=gossip_async", "codec=dgc"));
+    refuse("adagrad", false, LIST("strategy=local", "codec=onebit:adagrad=yes"));
+    refuse("answers", false, LIST("codec=onebit", "codec_down=onebit:adagrad=yes"));
     refuse("codec_down", false, LIST("strategy=gossip", "codec=sign", "codec_down=fp16"));
     refuse("codec_down", false, LIST("strategy=partial", "codec=sign", "codec_down=fp16"));
     refuse("feedback", false, LIST("strategy=gossip", "codec=sign", "feedback=no"));
@@ -607,6 +628,7 @@ int main(void)
         cmocka_unit_test(averages_get_over_pauses),
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(a_ring_learns),
+        cmocka_unit_test(peers_do_not_wait),
         cmocka_unit_test(cancelled_runs_continue),
         cmocka_unit_test(mixes_conserve_contributions),
         cmocka_unit_test(links_are_there_before_the_first_step),

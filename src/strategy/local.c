@@ -12,8 +12,9 @@
  *
  *     delay:            no local steps: the mean of all gradients of a period makes one update
  *                       (bunch mode, delayed update, gradient accumulation). `grow` multiplies
- *                       the period by `factor` every `grow` epochs, so that the batch grows instead
- *                       of the learning rate falling (Smith et al. 2018). `noise` does so when the
+ *                       the period by `factor` every `grow` epochs, `milestones` at given epochs,
+ *                       so that the batch grows instead of the learning rate falling (Smith et al.
+ *                       2018). `noise` does so when the
  *                       variance of the mean gradient m, estimated from the P workers' means m_i,
  *                       exceeds noise^2 |m|^2:  V = (1/P sum |m_i|^2 - |m|^2) / (P - 1)
  *                       (Friedlander and Schmidt 2012; Byrd et al. 2012). With `shrink` it divides
@@ -43,26 +44,29 @@
 #include "strategy/vector_kernels.h"
 #include "tensor/vector.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { OUTER_NONE, OUTER_CLASSICAL, OUTER_NESTEROV };
 
 typedef struct local_config {
-    int64_t period;     /* steps between exchanges; 0: one exchange, at the end */
-    int outer;          /* OUTER_*: momentum of the outer step */
-    double momentum;    /* m of the outer step */
-    double rate;        /* r of the outer step */
-    double after;       /* first epochs, with an exchange at each step */
-    int state;          /* fast_rule_state: the rule's state at an exchange */
-    bool delay;         /* one update a period, by the mean gradient */
-    double grow;        /* delay: epochs after which the period grows; 0: never */
-    double noise;       /* delay: relative deviation of the mean at which it grows; 0: never */
-    bool shrink;        /* noise: the period shrinks again where a shorter one is enough */
-    int64_t factor;     /* by which the period grows and shrinks */
-    int64_t longest;    /* the longest period that grow and noise lead to */
-    double polyak;      /* epoch from which models are averaged over time; -1: never */
-    int64_t fragments;  /* ranges of the model that are exchanged in turn */
-    char algorithm[64]; /* collective that makes the average */
+    int64_t period;      /* steps between exchanges; 0: one exchange, at the end */
+    int outer;           /* OUTER_*: momentum of the outer step */
+    double momentum;     /* m of the outer step */
+    double rate;         /* r of the outer step */
+    double after;        /* first epochs, with an exchange at each step */
+    int state;           /* fast_rule_state: the rule's state at an exchange */
+    bool delay;          /* one update a period, by the mean gradient */
+    double grow;         /* delay: epochs after which the period grows; 0: never */
+    char milestones[64]; /* delay: epochs at which the period grows, "1+3+4.5"; empty: never */
+    double noise;        /* delay: relative deviation of the mean at which it grows; 0: never */
+    bool shrink;         /* noise: the period shrinks again where a shorter one is enough */
+    int64_t factor;      /* by which the period grows and shrinks */
+    int64_t longest;     /* the longest period that grow and noise lead to */
+    double polyak;       /* epoch from which models are averaged over time; -1: never */
+    int64_t fragments;   /* ranges of the model that are exchanged in turn */
+    char algorithm[64];  /* collective that makes the average */
 } local_config;
 
 static const fast_option options[] = {
@@ -81,6 +85,8 @@ static const fast_option options[] = {
     FAST_OPT_REAL(
         local_config, grow, "0", 0, 1e9,
         "delay: lengthen the period each time this number of epochs has passed; 0: never"),
+    FAST_OPT_TEXT(local_config, milestones, "", NULL,
+                  "delay: lengthen the period at these epochs, in rising order: 1+3+4.5"),
     FAST_OPT_REAL(local_config, noise, "0", 0, 1e9,
                   "delay: lengthen the period when the standard deviation of the mean gradient "
                   "exceeds this fraction of its norm; 0: never"),
@@ -124,6 +130,8 @@ static const fast_exclusion exclusions[] = {
     { "delay=yes", "outer", NULL, "no worker moves between exchanges, so no outer step is left" },
     { "delay=yes", "period=0", NULL, "the whole run would be one update" },
     { "grow", NULL, "delay=yes", "the period grows by gradients that one update collects" },
+    { "milestones", NULL, "delay=yes", "the period grows by gradients that one update collects" },
+    { "milestones", "grow", NULL, "epochs are given by one of them" },
     { "fragments", "delay|polyak|state", NULL, "fragments are exchanged at different steps" },
     { "shrink=yes", NULL, "noise", "the noise decides when a shorter period is enough" },
     { "noise", NULL, "delay=yes", "the noise is that of the gradients that one update collects" },
@@ -269,6 +277,38 @@ static fast_err compare_noise(fast_trainer *t, const local_config *c, const loca
     return FAST_OK;
 }
 
+/* Parse milestone `number`, from 0, of "1+3+4.5": *out is its epoch, infinite past the last.
+ * FAST_EINVAL unless the epochs of the list rise from more than 0. */
+static fast_err find_milestone(const char *text, int64_t number, double *out)
+{
+    double last = 0, found = INFINITY;
+
+    FAST_ASSERT(text != NULL && number >= 0);
+    for (const char *at = text; *at != '\0'; number--) {
+        char *end = NULL;
+        const double epoch = *at >= '0' && *at <= '9' ? strtod(at, &end) : 0;
+
+        if (!(epoch > last && epoch <= 1e9) || (*end != '\0' && (*end != '+' || end[1] == '\0')))
+            return fast__fail(FAST_EINVAL,
+                              "local: milestones=%s is not a rising list of epochs like 1+3+4.5",
+                              text);
+        if (number == 0)
+            found = epoch;
+        last = epoch;
+        at = *end == '+' ? end + 1 : end;
+    }
+    *out = found;
+    return FAST_OK;
+}
+
+/* Find the epoch at which the period grows next; infinite: never again. */
+static fast_err next_growth(const local_config *c, const local_numbers *k, double *out)
+{
+    FAST_ASSERT(k->grown >= 0);
+    *out = c->grow > 0 ? (double)(k->grown + 1) * c->grow : INFINITY;
+    return c->grow > 0 ? FAST_OK : find_milestone(c->milestones, k->grown, out);
+}
+
 /* Change the period: longer, if `change` is positive, or shorter. */
 static void change_period(const local_config *c, local_numbers *k, int change)
 {
@@ -288,6 +328,7 @@ static fast_err update_accumulated(fast_trainer *t, const local_config *c, local
     const double own =
         c->noise > 0 ? square(t->count, o->sum.x, 1 / (double)o->numbers->sum_count) : 0;
     int change = 0;
+    double epoch;
 
     FAST_ASSERT(o->numbers->sum_count > 0);
     fast_actor_at(t->actor, t->step, "gradient");
@@ -298,8 +339,8 @@ static fast_err update_accumulated(fast_trainer *t, const local_config *c, local
     fast__vector_fill(t->count, 0, o->sum.x);
     memset(o->sum.shares, 0, (size_t)fast_trainer_share_count(t) * sizeof *o->sum.shares);
     o->numbers->sum_count = 0;
-    if (c->grow > 0 &&
-        (double)t->step >= (double)(o->numbers->grown + 1) * c->grow * (double)t->epoch_steps) {
+    FAST_TRY(next_growth(c, o->numbers, &epoch));
+    if ((double)t->step >= epoch * (double)t->epoch_steps) {
         o->numbers->grown++;
         change = 1;
     }
@@ -467,15 +508,17 @@ static fast_err train(fast_trainer *t, const local_config *c, local_state *o)
     return fast_trainer_end(t);
 }
 
-/* Refuse fragments that do not divide the period: each would be exchanged at steps of its own, and
- * some of them never. */
+/* Refuse milestones that do not parse, and fragments that do not divide the period: each would be
+ * exchanged at steps of its own, and some of them never. */
 static fast_err check(const void *config, int64_t workers, const char *optimizer)
 {
     const local_config *c = config;
+    double epoch;
 
     (void)workers;
     (void)optimizer;
     FAST_ASSERT(c->fragments >= 1);
+    FAST_TRY(find_milestone(c->milestones, 0, &epoch));
     if (c->fragments > 1 && (c->period == 0 || c->period % c->fragments != 0))
         return fast__fail(FAST_EINVAL,
                           "local: a period of %lld steps is no multiple of fragments=%lld",
@@ -493,7 +536,8 @@ static fast_err worker(fast_trainer *t, const void *config)
     /* Workers that never exchange may stop at any step; all others at the end of a period. */
     t->period = c->period > 0 ? c->period : t->step_count;
     /* The longest of the periods that growing leads to is a multiple of all others. */
-    while ((c->grow > 0 || c->noise > 0) && t->period <= c->longest / c->factor)
+    while ((c->grow > 0 || c->milestones[0] != '\0' || c->noise > 0) &&
+           t->period <= c->longest / c->factor)
         t->period *= c->factor;
     if (c->fragments > 1 && fast_trainer_codec_fit(t) != FAST_FIT_NONE)
         return fast__fail(FAST_EINVAL, "local: fragments are sent without a codec; leave one out");

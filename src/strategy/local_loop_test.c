@@ -10,6 +10,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -121,6 +122,34 @@ static void delayed_updates_are_means(void **state)
     }
 }
 
+/* The period of one step grows by 3 at the epochs 0.25 and 1.5, of 4 steps each, so updates are at
+ * the steps 1, then 3 and 6, then 9, and at the end: step 6 is the first one at or after epoch 1.5
+ * that ends a period. Where epochs are equal apart, milestones are `grow`. */
+static void batches_grow_at_milestones(void **state)
+{
+    static const int64_t updates[] = { 1, 3, 6, 9, 10 };
+    fake_result r, same;
+    char calls[1024] = "persist persist_vector";
+
+    (void)state;
+    for (int64_t step = 1, next = 0; step <= 10; step++) {
+        strcat(calls, " next gradient apply");
+        if (step == updates[next] && ++next)
+            strcat(calls, " sum_vector update_by");
+    }
+    strcat(calls, " next end");
+    fake_run(&(fake_options){ .strategy = "local:period=1,delay=yes,milestones=0.25+1.5,factor=3",
+                              .workers = 2,
+                              .steps = 10 },
+             &r);
+    assert_int_equal(r.err, FAST_OK);
+    assert_all_calls(&r, calls);
+    assert_all(&r, 1.5 * (1 - pow(0.5, 5)), 5);
+    run("local:period=1,delay=yes,milestones=0.5+1,longest=2", 3, &r);
+    run("local:period=1,delay=yes,grow=0.5,longest=2", 3, &same);
+    assert_all_calls(&r, same.actors[0].calls);
+}
+
 /* Targets 1 and 3, of mean 2: the variance of the mean gradient at 0 is (5 - 4) / 1 = 1/4 of its
  * square. The period doubles where noise^2 is less. */
 static void noise_doubles_the_period(void **state)
@@ -218,6 +247,7 @@ int main(void)
         cmocka_unit_test(periods_average),
         cmocka_unit_test(outer_momentum_is_the_formula),
         cmocka_unit_test(delayed_updates_are_means),
+        cmocka_unit_test(batches_grow_at_milestones),
         cmocka_unit_test(noise_doubles_the_period),
         cmocka_unit_test(means_over_time_stand_for_the_run),
         cmocka_unit_test(state_of_the_rule_is_reset),

@@ -291,7 +291,7 @@ static fast_err open_factors(fast_trainer *t, int mode, bool coded, overlap *o)
         fast_trainer_note(t, "the codec encodes whole gradients, so no layer is sent as factors");
         mode = FAST_FACTORS_NO;
     }
-    return fast__factoring_open(t, mode, &o->factors);
+    return fast__factoring_open(t, mode, 0, &o->factors);
 }
 
 /* Cut the gradient into pieces of whole layers, if the codec encodes layers separately. */

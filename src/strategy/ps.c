@@ -16,6 +16,9 @@
  *                takes the newest values that arrived, if they are new enough, and adds those of
  *                the worker's own last s updates that they lack (ESSP: Dai et al. 2015;
  *                ps_unseen.c)
+ *   cache_age a  a worker computes with the values of its last read, and its own updates since
+ *                then, for up to a rounds, while they are within the slack; then it asks the
+ *                servers again (the client's cache of SSP)
  *   stalest      a server answers the request of the worker that is furthest behind first
  *   value v      no worker computes with weights that differ from the true ones by more than
  *                v / sqrt(t): a worker waits before it sends an update that might (VAP:
@@ -53,11 +56,14 @@
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
  *   factors      dense layers are sent to the servers as factors, which multiply them out:
  *                ps_factors.c
+ *   hybrid       a dense layer goes to the other workers as factors, and each updates its own copy,
+ *                where that is fewer bytes than by the servers (Poseidon: Zhang et al. 2017):
+ *                ps_hybrid.c
  *   overlap      gradients are sent while earlier layers are computed, and become one update when
  *                all have arrived (wait-free back-propagation: Zhang et al. 2017); with a codec in
  *                pieces of whole layers
- *   priority     the model is read in slices in the order of its layers, and the next step starts
- *                when its first layer has arrived
+ *   priority     the model is read in slices in the order of its layers, or in TicTac's orders
+ *                (ps_order.c), and the next step starts when its first layer has arrived
  *
  * With s = 0 and n = workers the gradients of a round are summed in the canonical order: it is
  * `allreduce` to the bit. With backup workers those that arrived in time are summed in the order of
@@ -71,6 +77,7 @@
 
 #include "base/err.h"
 #include "base/memory.h"
+#include "space/space.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
 
@@ -125,6 +132,9 @@ static const fast_option options[] = {
                   "them"),
     FAST_OPT_BOOL(ps_config, eager, "no",
                   "servers send new values unasked whenever the slowest worker ends a round"),
+    FAST_OPT_INT(ps_config, cache_age, "0", 0, 1e12,
+                 "with slack: a worker uses the values of a read again for up to this many rounds, "
+                 "within the slack; 0: every step asks the servers"),
     FAST_OPT_BOOL(ps_config, stalest, "no",
                   "servers answer the worker that is furthest behind first"),
     FAST_OPT_REAL(ps_config, epochs, "1", 0.01, 1,
@@ -146,10 +156,15 @@ static const fast_option options[] = {
                   "momentum of the model's changes at the servers, besides the optimizer's; may "
                   "be negative"),
     FAST_OPT_FACTORS(ps_config),
+    FAST_OPT_BOOL(ps_config, hybrid, "no",
+                  "send a dense layer to the other workers as factors where that is fewer bytes "
+                  "than by the servers (Poseidon)"),
     FAST_OPT_BOOL(ps_config, overlap, "no",
                   "send gradients of late layers while those of earlier layers are computed"),
-    FAST_OPT_BOOL(ps_config, priority, "no",
-                  "read the first layers' weights first, and start the next step with them"),
+    FAST_OPT_CHOICE(ps_config, priority, "no", "no|yes|tic|tac",
+                    "read weights in slices, and start the next step with those that came; yes: in "
+                    "the order of the layers, tic: of the graph's dependencies, tac: of these and "
+                    "measured times (TicTac)"),
     FAST_OPT_END,
 };
 
@@ -182,6 +197,9 @@ static const fast_exclusion exclusions[] = {
       "groups share the model without a round of all workers; proxies make groups that are "
       "synchronous inside" },
     { "eager", NULL, "slack", "eager values are as old as the slack allows" },
+    { "cache_age", NULL, "slack", "values of an earlier read are as old as the slack allows" },
+    { "cache_age", "eager|send|fetch|value|proxies|backup|barrier|priority|factors=yes", NULL,
+      "a worker adds the gradients of its own steps to the values that it read" },
     { "global", NULL, "slack", "workers wait for all others where the slack ends" },
     { "weak", NULL, "value", "it weakens the value bound" },
     { "value", "slack", NULL, "a bound on values and one on rounds may wait for each other" },
@@ -201,6 +219,11 @@ static const fast_exclusion exclusions[] = {
     { "factors=yes", "fetch", NULL, "a local step between two reads needs the gradient itself" },
     { "priority", "replicas|proxies|eager|value|backup|barrier", NULL,
       "it reads the model layer by layer from its first copy" },
+    { "hybrid", "factors|priority|replicas|proxies|eager|backup|value|barrier", "slack=0",
+      "every worker updates the layers that workers send each other in each round" },
+    { "hybrid", NULL, "overlap", "layers are sent as they become final" },
+    { "priority=tic", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
+    { "priority=tac", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
     /* Placement. */
     { "proxies", "fetch|push|send|backup|epochs", NULL,
       "workers of a proxy read and write gradients in every round" },
@@ -333,13 +356,18 @@ static fast_err server(fast_trainer *t, const void *config)
 static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 {
     const ps_config *c = config;
-    const double reads = 1 / (double)c->fetch, writes = 1 / (double)c->push;
+    /* Workers of equal speed read when the values have reached the age. */
+    const int64_t reused = c->cache_age < c->slack ? c->cache_age : c->slack > 0 ? c->slack : 0;
+    const double reads = 1 / (double)(reused > 0 ? 1 + reused : c->fetch);
+    const double writes = 1 / (double)c->push;
 
-    (void)t;
+    const double part = fast__ps_hybrid_cost(c, t, out); /* of the model, that servers hold */
+
     FAST_ASSERT(c->fetch > 0 && c->push > 0);
-    out->round_trips = 2 * reads;
-    out->waits = reads + fmin(reads, writes);
-    out->served = fmax(reads, writes);
+    FAST_ASSERT(part > 0 && part <= 1);
+    out->round_trips += 2 * reads;
+    out->waits += part * (reads + fmin(reads, writes));
+    out->served = part * fmax(reads, writes);
     out->barrier = c->slack < 0 ? 0 : (double)c->slack + 1;
 }
 
@@ -358,7 +386,7 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
 {
     FAST_ASSERT(c->slack == 0);
     FAST_ASSERT(wr->model_step != NULL);
-    t->free_running = c->priority;
+    t->free_running = c->priority != PS_PRIORITY_NO;
     fast_trainer_settle(t, fast__ps_arrive, wr);
     if (*wr->model_step != t->step + 1)
         FAST_TRY(fast__ps_read(wr, false));
@@ -366,10 +394,12 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
         fast__vector_copy(t->state_count, t->s, wr->state_read);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast__ps_check_lost(t, c));
-        FAST_TRY(fast__ps_gradient(wr));                       /* g_i <- gradient at w */
+        FAST_TRY(fast__ps_gradient(wr)); /* g_i <- gradient at w */
+        FAST_TRY(fast__space_agree(wr->copies.spaces[0], t->group, wr->g));
         FAST_TRY(fast__ps_push(wr));                           /* add(g_i) */
         FAST_TRY(fast__ps_tick(wr));                           /* tick(c + 1) */
         FAST_TRY(fast__ps_read(wr, t->step >= t->step_count)); /* w <- get(w) of this round */
+        FAST_TRY(fast__ps_hybrid_finish(wr));                  /* the layers sent as factors */
         fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .age = -1 });
     }
     fast_trainer_settle(t, NULL, NULL);
@@ -413,6 +443,7 @@ static fast_err train(fast_trainer *t, const ps_config *c, ps_writer *wr)
         if (t->step % c->push == 0 || t->step == t->step_count)
             FAST_TRY(fast__ps_push(wr)); /* add(g_i) */
         FAST_TRY(fast__ps_tick(wr));     /* tick(c + 1) */
+        FAST_TRY(fast__ps_cache_own(wr));
     }
     FAST_TRY(fast_trainer_end(t));
     if (c->backup == 0 || wr->round < t->step_count)

@@ -18,7 +18,9 @@
  *   ps_writer.c       reads and writes of the model by a worker, or by a proxy for its workers
  *   ps_unseen.c       a worker's own updates that the values it reads lack: read-my-writes
  *   ps_owner.c        the update of a range at its server
- *   ps_factors.c      dense layers that are sent as factors
+ *   ps_order.c        the order in which the model is read
+ *   ps_factors.c      dense layers that are sent to the servers as factors
+ *   ps_hybrid.c       dense layers that workers send each other as factors, beside the servers
  *   ps_proxy.c        proxies between groups of workers and the servers
  *   ps_momentum.c     measures the momentum that asynchrony adds
  *
@@ -29,7 +31,8 @@ enum { PS_REPLICAS_MAX = 3, PS_TENSORS_MAX = 4 };
 
 enum { PS_SEND_GRADIENTS = 0, PS_SEND_DIFFERENCES, PS_SEND_MEAN };          /* option send */
 enum { PS_STALENESS_NONE = 0, PS_STALENESS_INVERSE, PS_STALENESS_WORKERS }; /* option staleness */
-enum { PS_PIECE = 32768 };                                                  /* floats of a piece */
+enum { PS_PRIORITY_NO = 0, PS_PRIORITY_YES, PS_PRIORITY_TIC, PS_PRIORITY_TAC }; /* priority */
+enum { PS_PIECE = 32768 }; /* floats of a piece */
 
 /* The options. */
 typedef struct ps_config {
@@ -53,6 +56,7 @@ typedef struct ps_config {
     bool weak;         /* each worker bounds its own, after it has sent them */
     bool eager;        /* servers send new values without being asked */
     bool stalest;      /* servers answer the worker that is furthest behind first */
+    int64_t cache_age; /* rounds for which a worker uses the values of a read; 0: one read a step */
     double epochs;     /* fraction of the samples of an epoch after which it ends for all */
     int64_t barrier;   /* bytes above which a write is announced; 0: none is */
     double l1;         /* of the proximal step after each update; 0: none */
@@ -61,8 +65,9 @@ typedef struct ps_config {
     double decay;      /* 0: lambda is constant */
     double momentum;   /* explicit, at the servers; 0: none */
     int factors;       /* FAST_FACTORS_*: dense layers, from workers to servers */
+    bool hybrid;       /* dense layers go to the other workers as factors where that is shorter */
     bool overlap;      /* gradients are sent as they become final */
-    bool priority;     /* the model is read in the order in which the next step needs it */
+    int priority;      /* PS_PRIORITY_*: order in which the model is read */
 } ps_config;
 
 /* Return the number of owners of one copy of the model: servers, or virtual servers of a ring. */
@@ -82,8 +87,27 @@ typedef struct ps_tensors {
     int64_t epochs_len;    /* length of `epochs` */
 } ps_tensors;
 
-/* Layers whose gradients are sent to the servers as factors; equal at all actors. */
+/* A range of the model that the servers hold. */
+typedef struct ps_segment {
+    int64_t offset; /* its first element in the model */
+    int64_t count;  /* its elements */
+    int64_t packed; /* its first element in the servers' vector */
+} ps_segment;
+
+/* With `hybrid`: the layers that workers send each other, and the rest of the model, which the
+ * servers hold as one packed vector. */
+typedef struct ps_hybrid {
+    int64_t count;          /* number of segments; 0: the servers hold the whole model */
+    ps_segment *segments;   /* of the rest, in the order of their offsets; equal at all actors */
+    int64_t floats;         /* of all segments */
+    float *w;               /* [floats] their weights: as they were read; initial ones at owners */
+    float *g;               /* [floats] their newest gradient, at workers; else NULL */
+    fast_factoring factors; /* the layers of the other workers, at workers */
+} ps_hybrid;
+
+/* Layers whose gradients are sent as factors; equal at all actors. */
 typedef struct ps_layers {
+    ps_hybrid hybrid;         /* those that workers send each other; the others go to servers */
     int64_t count;            /* number of layers */
     fast_space_layer *layers; /* as the space has them */
     int64_t *numbers;         /* as the trainer counts them */
@@ -118,6 +142,7 @@ void fast__ps_group_of(int64_t groups, int64_t workers, int64_t rank, int64_t *f
 typedef struct ps_owner {
     fast_trainer *t;                /* the server's */
     const ps_config *config;        /* the run's */
+    const ps_layers *layers;        /* of its space */
     const int64_t *writers;         /* actor numbers of the writers, consecutive */
     int64_t writer_count;           /* length of writers */
     ps_tensors tensors;             /* of its space */
@@ -212,6 +237,20 @@ typedef struct ps_hold {
     int64_t complete; /* rounds whose updates have been sent whole */
 } ps_hold;
 
+/* Measured times for the order of reads, with priority=tac. */
+typedef struct ps_order {
+    bool sent;         /* the servers know the order, or need none */
+    int64_t gradients; /* gradients that were timed */
+    double gradient_s; /* seconds of the last of them */
+    double read_s;     /* seconds of the shortest whole read; 0: none was timed */
+} ps_order;
+
+/* Crashed workers, with backup workers. */
+typedef struct ps_losses {
+    bool too_few; /* too few workers are left for the awaited update */
+    bool lost;    /* a worker has crashed */
+} ps_losses;
+
 /* The decision of a worker before a step. */
 typedef enum ps_decision {
     PS_STEP, /* take the step */
@@ -230,10 +269,13 @@ typedef struct ps_writer {
     int64_t pushed;       /* value of `step` at the last write */
     int64_t round;        /* rounds that the last read held */
     int64_t version;      /* of the last read */
+    int64_t cached;       /* with cache_age: rounds of all writers in t->w; -1: it must be read */
     float *g;             /* the newest gradient; not defined in layers sent as factors */
     ps_layers layers;     /* sent as factors */
     ps_pieces pieces;     /* of the newest gradient */
     ps_recent recent;     /* its last writes, with `eager` */
+    ps_order order;       /* of reads, with `priority` */
+    ps_losses losses;     /* of workers, with `backup` */
     ps_hold hold;         /* bound of elements that a codec defers */
     float *sum;           /* gradients since the last write */
     float *base;          /* the weights that were read; differences are to them */
@@ -242,8 +284,6 @@ typedef struct ps_writer {
     float *state_read;    /* the state as it was read */
     int64_t *model_step;  /* slack 0, persistent: 1 + the step whose weights t->w holds */
     bool written;         /* it has written since it started */
-    bool too_few;         /* backup: too few workers are left for the awaited update */
-    bool lost;            /* backup: a worker has crashed */
     bool fused;           /* a write and the next read may be one visit of the model */
     bool fetched;         /* the last write fetched the next weights */
     bool arriving;        /* ranges of the model are still in transit to t->w */
@@ -291,10 +331,14 @@ fast_err fast__ps_get_or_send(ps_writer *wr, fast_space_read *read);
 bool fast__ps_recent_lost(const ps_writer *wr);
 /* Add to t->w, which was read, this writer's updates that the values lack. */
 void fast__ps_add_own(ps_writer *wr);
+/* With cache_age, after a step: add this step's update to t->w if the next step uses it again. */
+fast_err fast__ps_cache_own(ps_writer *wr);
 
 /* ps_consistency.c */
 /* The condition of the next read. */
 fast_space_read fast__ps_condition(const ps_writer *wr);
+/* Return true if t->w is new enough for the next step: it is not read again. */
+bool fast__ps_is_cached(const ps_writer *wr);
 /* Let worker 0 train alone for the epochs of the warm start. */
 fast_err fast__ps_warm(ps_writer *wr);
 /* Before a step: read weights that are new enough, unless the epoch or the run is over. */
@@ -316,6 +360,35 @@ fast_err fast__ps_bound_value(ps_writer *wr, const float *x);
 void fast__ps_unseen(ps_writer *wr, int sign, const float *x);
 /* FAST_EPEER if a worker crashed that this run cannot continue without. */
 fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c);
+
+/* ps_order.c */
+/* True if the next read is to arrive in slices. */
+bool fast__ps_reads_slices(const ps_writer *wr);
+/* Tell the servers the order of slices, once. */
+fast_err fast__ps_order(ps_writer *wr);
+/* Time a whole read, or a gradient that waits for no weights, which started at `begin`. */
+void fast__ps_time_read(ps_writer *wr, int64_t begin);
+void fast__ps_time_gradient(ps_writer *wr, int64_t begin);
+
+/* ps_hybrid.c */
+/* Choose the layers that workers send each other. At workers also prepare their exchange.
+ * FAST_ENOMEM: the caller frees. */
+fast_err fast__ps_hybrid_init(fast_trainer *t, const ps_config *c, ps_hybrid *out);
+/* Add the factors that a worker waits for to a forecast, and return the fraction of the model that
+ * the servers hold. */
+double fast__ps_hybrid_cost(const ps_config *c, const fast_trainer *t, fast_cost *out);
+/* Free everything. All 0 is allowed. */
+void fast__ps_hybrid_fini(ps_hybrid *h);
+/* A range of the gradient is final. True if it is a layer of the other workers, whose factors are
+ * sent now, or *err_out says why not; else it is packed, and *offset becomes its place there. */
+bool fast__ps_hybrid_report(ps_writer *wr, int64_t *offset, int64_t count, fast_err *err_out);
+/* Copy the segments that were read to t->w. */
+void fast__ps_hybrid_unpack(const ps_writer *wr);
+/* Wait for the factors of this step's layers, and update these layers. */
+fast_err fast__ps_hybrid_finish(ps_writer *wr);
+/* Update a range of the servers' packed vector, segment by segment. */
+void fast__ps_hybrid_update(const ps_owner *o, const fast_space_update *u, double lr, float *w,
+                            const float *x, float scale);
 
 /* Programs with proxies: of a worker, and of proxy number `proxy`. */
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c);

@@ -4,6 +4,7 @@
  * run's codecs, whatever the transport; a codec that keeps everything changes no bit. Method: small
  * runs compared by hash, loss and bytes; what makes no sense is refused.
  */
+#include "replicas.h"
 #include "small_run.h"
 
 #include "base/err.h"
@@ -163,6 +164,80 @@ static void early_writes_change_no_bit(void **state)
     }
 }
 
+/* True if x / unit are whole numbers, to 1%. */
+static bool are_multiples(int64_t n, const double *x, double unit)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (fabs(x[i] / unit - round(x[i] / unit)) > 0.01)
+            return false;
+    return true;
+}
+
+/* Workers with scales of their own add up to anything; with one scale the update of a layer, which
+ * three servers own, is one of 2 P + 1 multiples of s / P. */
+static void servers_sum_whole_steps(void **state)
+{
+    static const char *const codecs[] = { "terngrad:clip=0", "terngrad:clip=0,share=yes" };
+    enum { WORKERS = 4, LAYER = 400 };
+    bool whole[2] = { false, false };
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        const test_replicas_options o = { .strategy = "ps:slack=0,servers=3",
+                                          .codec = codecs[k],
+                                          .lr = "64",
+                                          .workers = WORKERS,
+                                          .steps = 1,
+                                          .learner = true };
+        double moved[LAYER], most = 0;
+        test_replicas r;
+
+        test_replicas_run(&o, &r);
+        assert_int_equal(r.err, FAST_OK);
+        assert_true(r.count > LAYER);
+        for (int i = 0; i < LAYER; i++) {
+            moved[i] = (double)r.last[0][i] - (double)r.first[0][i];
+            most = fmax(most, fabs(moved[i]));
+        }
+        assert_true(most > 0.1);
+        for (int m = 1; m <= WORKERS; m++)
+            whole[k] |= are_multiples(LAYER, moved, most / m);
+        test_replicas_free(&r);
+    }
+    assert_false(whole[0]);
+    assert_true(whole[1]);
+}
+
+/* Scales are of whole updates of all workers. */
+static void scales_need_rounds(void **state)
+{
+    static const char *const members[] = { "strategy=ps:slack=1", "strategy=ps:slack=0,backup=1",
+                                           "strategy=ps:slack=0,overlap=yes" };
+
+    (void)state;
+    for (int m = 0; m < 3; m++) {
+        const char *options[] = { members[m],
+                                  "workers=3",
+                                  "model=mlp:hidden=4",
+                                  "data=digits:train=64,test=16",
+                                  "batch=4",
+                                  "engine=ref",
+                                  "transport=sim",
+                                  "steps=2",
+                                  "codec=terngrad:share=yes",
+                                  NULL };
+        fast_run *run = NULL;
+        fast_err err = fast_run_open(options, &run);
+
+        assert_true((err == FAST_OK) == (m == 2));
+        if (!err)
+            err = fast_run_train(run);
+        assert_int_equal(err, FAST_EINVAL);
+        assert_non_null(strstr(fast_error_detail(), "share"));
+        fast_run_close(m == 2 ? run : NULL);
+    }
+}
+
 static void nonsense_is_refused(void **state)
 {
     static const char *const options[] = {
@@ -187,6 +262,8 @@ int main(void)
         cmocka_unit_test(weights_come_back_as_differences),
         cmocka_unit_test(differences_are_the_same_on_threads),
         cmocka_unit_test(early_writes_change_no_bit),
+        cmocka_unit_test(servers_sum_whole_steps),
+        cmocka_unit_test(scales_need_rounds),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,9 @@
  *                    Rounds that are finished but not sent whole are a part of s: push - 1 of
  *                    them, and those that a codec holds elements back (ps_unseen.c)
  *     groups         it waits for the writers of its own group alone (ps_ring.c)
+ *     cache_age a    the values of a read, with the worker's own updates since then, are used again
+ *                    for at most a rounds, and as long as a read of them would not wait: a worker
+ *                    asks the servers when the bound is reached (SSP's cache of the client)
  *     global         it waits for the last multiple of s + 1 rounds instead: all wait for all
  *     backup b       it waits for the next update, whichever workers made it; or until all workers
  *                    that are left have written and that was not enough
@@ -79,6 +82,14 @@ fast_space_read fast__ps_condition(const ps_writer *wr)
     return read;
 }
 
+/* Clocks and steps only rise: values that are too old stay so. */
+bool fast__ps_is_cached(const ps_writer *wr)
+{
+    FAST_ASSERT(wr->cached >= -1);
+    return wr->c->cache_age > 0 && wr->cached >= 0 && wr->cached >= wr->step - wr->c->cache_age &&
+           wr->cached >= fast__ps_condition(wr).clock_min;
+}
+
 /* If worker 0 crashes, the others start without it; a worker that restarts finds the model. */
 fast_err fast__ps_warm(ps_writer *wr)
 {
@@ -130,12 +141,13 @@ static bool may_come_back(ps_writer *wr)
     int64_t ended = 0;
     fast_member member;
 
-    FAST_ASSERT(wr->too_few);
+    FAST_ASSERT(wr->losses.too_few);
     while (fast_member_next(t->actor, &member))
-        wr->lost = wr->lost || (member.down && !member.ended && member.id < t->workers);
+        wr->losses.lost =
+            wr->losses.lost || (member.down && !member.ended && member.id < t->workers);
     for (int64_t i = 0; i < t->workers; i++)
         ended += i != t->rank && fast__peer(t->actor, t->worker_ids[i])->ended;
-    return wr->lost || ended <= wr->c->backup;
+    return wr->losses.lost || ended <= wr->c->backup;
 }
 
 /* With backup workers, when too few are left for an update and those that are left would wait for
@@ -222,7 +234,7 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
     if (t->step >= t->step_count)
         return FAST_OK;
     /* Before its first step every worker has the initial weights. */
-    if (t->step % c->fetch == 0 && !(c->backup > 0 && t->step == 0)) {
+    if (t->step % c->fetch == 0 && !(c->backup > 0 && t->step == 0) && !fast__ps_is_cached(wr)) {
         const fast_err err = fast__ps_read(wr, false);
 
         if (err == FAST_ETIMEDOUT && c->backup > 0)
@@ -231,7 +243,7 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
     }
     if (c->backup > 0 && wr->round >= t->step_count)
         return FAST_OK; /* other workers have made all updates; this worker missed some */
-    if (!wr->too_few)
+    if (!wr->losses.too_few)
         *out = PS_STEP;
     else if (may_come_back(wr))
         *out = PS_WAIT;

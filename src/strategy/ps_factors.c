@@ -72,7 +72,7 @@ static fast_err choose_mode(fast_trainer *t, const ps_config *c, int *mode)
         return fast__fail(FAST_EINVAL, "ps: factors are sent as they are, and a codec encodes the "
                                        "whole gradient; leave out one of them");
     /* A local step needs the gradient that factors stand for. */
-    if (coded || !fast__ps_may_factor(c) || c->fetch > 1) {
+    if (coded || !fast__ps_may_factor(c) || c->fetch > 1 || c->cache_age > 0) {
         fast_trainer_note(t, coded ? "the codec encodes whole gradients: none is sent as factors"
                                    : "workers write no whole gradients: none is sent as factors");
         *mode = FAST_FACTORS_NO;
@@ -88,6 +88,11 @@ fast_err fast__ps_layers_new(fast_trainer *t, const ps_config *c, ps_layers *out
     fast_err err;
 
     *out = (ps_layers){ 0 };
+    err = fast__ps_hybrid_init(t, c, &out->hybrid);
+    if (err) {
+        fast__ps_layers_free(out);
+        return err;
+    }
     FAST_TRY(choose_mode(t, c, &mode));
     while (mode != FAST_FACTORS_NO && fast_trainer_factored_layer(t, count, &what))
         count++;
@@ -120,6 +125,7 @@ fast_err fast__ps_layers_new(fast_trainer *t, const ps_config *c, ps_layers *out
 void fast__ps_layers_free(ps_layers *l)
 {
     FAST_ASSERT(l->count == 0 || l->layers);
+    fast__ps_hybrid_fini(&l->hybrid);
     fast__free(l->layers);
     fast__free(l->numbers);
     fast__free(l->factors);

@@ -117,7 +117,9 @@ static void change(ps_owner *o, const fast_space_update *u, int64_t step, float 
     if (o->before)
         fast__vector_copy(u->count, w, o->before);
     o->updates++;
-    if (o->config->send == PS_SEND_GRADIENTS)
+    if (o->layers->hybrid.count > 0)
+        fast__ps_hybrid_update(o, u, lr, w, x, scale);
+    else if (o->config->send == PS_SEND_GRADIENTS)
         fast_trainer_update_range(o->t, o->begun + o->updates, lr, w, x, scale, u->offset,
                                   u->count);
     else
@@ -248,12 +250,13 @@ static void set_cost(const ps_config *c, int64_t n, fast_space_options *space)
 }
 
 /* Fill in the tensors of the model's space: w, the state, contributions, steps of each epoch. */
-static ps_tensors list_tensors(const fast_trainer *t, const ps_config *c, int64_t writers,
-                               fast_space_tensor tensors[PS_TENSORS_MAX])
+static ps_tensors list_tensors(const fast_trainer *t, const ps_config *c, const ps_hybrid *h,
+                               int64_t writers, fast_space_tensor tensors[PS_TENSORS_MAX])
 {
     ps_tensors which = { .count = 1, .state = -1, .contributions = -1, .epochs = -1 };
 
-    tensors[0] = (fast_space_tensor){ "w", t->count, t->w };
+    tensors[0] = h->count > 0 ? (fast_space_tensor){ "w", h->floats, h->w }
+                              : (fast_space_tensor){ "w", t->count, t->w };
     if (t->state_count > 0) {
         which.state = which.count;
         tensors[which.count++] = (fast_space_tensor){ "s", t->state_count, t->s };
@@ -303,7 +306,7 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
     space.writer_count = fast__ps_writers(c, t, &space.writers);
     space.aggregate = fast__ps_batch(c, space.writer_count);
     set_cost(c, space.aggregate, &space);
-    *tensors_out = list_tensors(t, c, space.writer_count, tensors);
+    *tensors_out = list_tensors(t, c, &layers->hybrid, space.writer_count, tensors);
     space.tensor_count = tensors_out->count;
     const fast_err err = fast_trainer_space(t, &space, out);
     fast__ps_ring_free(&ring); /* the space has copied it */
@@ -445,17 +448,17 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
     err = owner_init(&o);
     if (!err)
         err = remember(&o);
-    /* The space copies the list of layers when it is opened. */
+    o.layers = &layers;
     if (!err)
         err = fast__ps_layers_new(t, c, &layers);
     if (!err)
         err = fast__ps_open(t, c, replica, &layers, &o, &o.tensors, &space);
-    fast__ps_layers_free(&layers);
     if (!err)
         err = fast_space_serve(space, INT64_MAX);
     if (!err && o.first)
         tell_momentum(&o);
     const fast_err last = fast_trainer_space_close(t, space);
     owner_fini(&o);
+    fast__ps_layers_free(&layers);
     return err ? err : last;
 }

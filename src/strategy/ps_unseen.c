@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Read-my-writes (Ho et al. 2013, SSP): a worker's view holds all of its own updates. Values that
- * it asks for do, since a server handles its requests in order. Three kinds of updates must be
+ * it asks for do, since a server handles its requests in order. Four kinds of updates must be
  * added again,
  *
  *     w <- w + sum of the changes that the values lack
@@ -11,6 +11,7 @@
  *              most s writes. Of more than PS_RECENT_MAX the values are asked for instead
  *   waiting    with `eager` or a budget, elements that the codec holds back
  *   summed     with a slack, gradients since the last write, where reads are more frequent
+ *   cached     with cache_age, all updates since the last read
  *
  * The bound for elements that a codec defers (budget: Bösen, Wei et al. 2015). Of a slack s they
  * may wait h = (s + 1) / 2 rounds, and reads wait for rounds that are s - h old, so that no update
@@ -140,6 +141,18 @@ void fast__ps_add_own(ps_writer *wr)
         fast__vector_axpy(t->count, scale_of(wr), wr->sum, t->w);
 }
 
+/* After the step, not before the next one: a resumed worker has its weights and no gradient. */
+fast_err fast__ps_cache_own(ps_writer *wr)
+{
+    const double n = (double)wr->t->count;
+
+    FAST_ASSERT(wr->step > 0);
+    if (!fast__ps_is_cached(wr))
+        return FAST_OK;
+    fast__vector_axpy(wr->t->count, scale_of(wr), wr->g, wr->t->w);
+    return fast_charge(wr->t->actor, 2 * n, 12 * n);
+}
+
 void fast__ps_hold_begin(ps_writer *wr)
 {
     FAST_ASSERT(wr->hold.complete <= wr->step);
@@ -191,5 +204,6 @@ fast_err fast__ps_get_or_send(ps_writer *wr, fast_space_read *read)
         if (err == FAST_ETIMEDOUT && fast__space_is_idle(space))
             FAST_TRY(send_early(wr));
     }
-    return fast__ps_copies_get(&wr->copies, 0, t->w, read);
+    const ps_hybrid *h = &wr->layers.hybrid;
+    return fast__ps_copies_get(&wr->copies, 0, h->count > 0 ? h->w : t->w, read);
 }

@@ -31,6 +31,9 @@ typedef struct views {
     int64_t over_bound; /* coordinates that were older than the bound */
     int64_t epochs[4];  /* gradients of each epoch, of 10 steps a worker */
     int64_t parted;     /* other workers of whose updates worker 3 saw some coordinates, not all */
+    int64_t messages;   /* of all actors */
+    int64_t bytes;      /* of all actors */
+    uint64_t hash;      /* of the final weights */
 } views;
 
 /* Learning rate 1: a coordinate is a number of steps. */
@@ -93,6 +96,9 @@ static views run_by(const fast_strategy *own, const char *strategy, const char *
     if (v.calls != WORKERS * STEPS && !strstr(strategy, "epochs"))
         fail_msg("%s: %lld gradients, stop %s", strategy, (long long)v.calls,
                  fast_run_result(opened)->stop);
+    v.messages = fast_run_result(opened)->messages_sent;
+    v.bytes = fast_run_result(opened)->bytes_sent;
+    v.hash = fast_run_result(opened)->params_hash;
     fast_run_close(opened);
     return v;
 }
@@ -114,6 +120,10 @@ static void workers_see_their_own_updates(void **state)
         const char *strategy;
         int64_t slack;
     } cases[] = { { "ps:slack=3", 3 },
+                  { "ps:slack=3,cache_age=3", 3 },
+                  { "ps:slack=3,cache_age=1,servers=0", 3 },
+                  { "ps:slack=5,cache_age=100,servers=3", 5 },
+                  { "ps:slack=4,cache_age=4,global=yes", 4 },
                   { "ps:slack=3,eager=yes", 3 },
                   { "ps:slack=3,eager=yes,servers=0", 3 },
                   { "ps:slack=1,eager=yes,servers=3", 1 },
@@ -147,6 +157,8 @@ static void every_coordinate_is_within_the_bound(void **state)
                   { "ps:slack=5,global=yes", "budget:bytes=8", 5 },
                   { "ps:slack=4,eager=yes", "budget:bandwidth=1e5", 4 },
                   { "ps:slack=4,eager=yes,servers=0", "budget:bandwidth=1e7", 4 },
+                  { "ps:slack=2,cache_age=2,servers=2", "budget:bytes=24", 2 },
+                  { "ps:slack=5,cache_age=3,push=2", NULL, 5 },
                   { "ps:slack=3,push=2", NULL, 3 },
                   { "ps:slack=3,push=4,fetch=4", NULL, 3 } };
 
@@ -161,6 +173,35 @@ static void every_coordinate_is_within_the_bound(void **state)
                     cases[i].strategy, cases[i].codec ? cases[i].codec : "no codec", clusters[k],
                     (long long)v.over_bound, (long long)v.own_wrong);
         }
+}
+
+/* Reads that the cache answers cost no message: with a slack of s a worker asks in one of s + 1
+ * steps at best, in every step without a cache, and of two ages the smaller one asks more often. An
+ * age of 0, or a slack of 0, is the run without a cache. */
+static void cached_reads_send_nothing(void **state)
+{
+    (void)state;
+    for (int k = 0; k < CLUSTERS; k += 2) {
+        const views all = run("ps:slack=3", NULL, clusters[k], 3);
+        const views none = run("ps:slack=3,cache_age=0", NULL, clusters[k], 3);
+        const views one = run("ps:slack=3,cache_age=1", NULL, clusters[k], 3);
+        const views three = run("ps:slack=3,cache_age=3", NULL, clusters[k], 3);
+        const views rounds = run("ps:slack=0", NULL, clusters[k], 0);
+        const views cached = run("ps:slack=0,cache_age=3", NULL, clusters[k], 0);
+
+        assert_int_equal(none.messages, all.messages);
+        assert_int_equal(none.hash, all.hash);
+        assert_int_equal(cached.messages, rounds.messages);
+        assert_int_equal(cached.hash, rounds.hash);
+        /* A read is a request and an answer with all values. */
+        const int64_t reads = WORKERS * STEPS, saved = (all.messages - three.messages) / 2;
+
+        if (one.messages >= all.messages || three.messages >= one.messages || saved > reads * 3 / 4)
+            fail_msg("on %s: %lld messages, with an age of 1 %lld, of 3 %lld", clusters[k],
+                     (long long)all.messages, (long long)one.messages, (long long)three.messages);
+        assert_true(all.bytes - three.bytes >= saved * COUNT * (int64_t)sizeof(float));
+        assert_int_equal(three.stale, 3);
+    }
 }
 
 /* Workers that wait for a slow one send meanwhile the elements that their codec held back. */
@@ -287,6 +328,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_see_their_own_updates),
         cmocka_unit_test(every_coordinate_is_within_the_bound),
+        cmocka_unit_test(cached_reads_send_nothing),
         cmocka_unit_test(idle_links_are_used),
         cmocka_unit_test(epochs_end_at_a_fraction_of_the_samples),
         cmocka_unit_test(values_are_within_their_bound),

@@ -37,15 +37,25 @@ static fast_err add(ps_writer *wr, int64_t tensor, const float *x)
 
 /* Pieces. */
 
+/* Return the vector that the servers get pieces of. */
+static const float *sent_vector(const ps_writer *wr)
+{
+    const ps_hybrid *h = &wr->layers.hybrid;
+
+    FAST_ASSERT(h->count == 0 || h->g);
+    return h->count > 0 ? h->g : wr->g;
+}
+
 /* Send the waiting range to every copy. Called in reports, which return no error: it is stored. */
 static void send_piece(ps_writer *wr)
 {
     ps_pieces *p = &wr->pieces;
+    const float *x = sent_vector(wr);
 
     FAST_ASSERT(p->low <= p->high);
     for (int64_t i = 0; i < wr->copies.count && !p->err && p->low < p->high; i++)
         if (wr->copies.spaces[i])
-            p->err = fast_space_add_piece(wr->copies.spaces[i], wr->g, p->low, p->high - p->low);
+            p->err = fast_space_add_piece(wr->copies.spaces[i], x, p->low, p->high - p->low);
     if (p->err)
         snprintf(p->why, sizeof p->why, "%s", fast_error_detail());
     p->low = p->high = 0;
@@ -56,9 +66,14 @@ static void report_range(void *ctx, int64_t offset, int64_t count)
 {
     ps_writer *wr = ctx;
     ps_pieces *p = &wr->pieces;
+    const bool factors = fast__ps_hybrid_report(wr, &offset, count, &p->err);
     const bool below = offset + count == p->low, above = offset == p->high;
 
     FAST_ASSERT(count >= 0);
+    if (p->err && p->why[0] == 0)
+        snprintf(p->why, sizeof p->why, "%s", fast_error_detail());
+    if (factors)
+        return;
     if (p->low != p->high && !below && !above)
         send_piece(wr);
     if (p->low == p->high) {
@@ -83,6 +98,7 @@ static fast_err start_read(ps_writer *wr, const fast_space_read *condition)
     fast_space_read read = *condition;
 
     FAST_ASSERT(!wr->arriving);
+    FAST_TRY(fast__ps_order(wr));
     fast_actor_at(t->actor, wr->step, "weights");
     if (wr->state_read) {
         FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.state, t->s, &read));
@@ -136,11 +152,13 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     }
     if (!condition->full_values)
         fast__ps_add_own(wr);
+    fast__ps_hybrid_unpack(wr);
     wr->fetched = false;
     /* The other copies must count this version as read too: staleness is relative to it. */
     FAST_TRY(fast__ps_copies_follow(&wr->copies, wr->c->slack == 0, condition));
     wr->version = read.version;
-    wr->too_few = condition->either && read.version < condition->version_min;
+    wr->losses.too_few = condition->either && read.version < condition->version_min;
+    wr->cached = wr->c->cache_age > 0 ? read.clock : -1;
     wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
     if (wr->base)
         fast__vector_copy(t->count, t->w, wr->base);
@@ -160,10 +178,13 @@ fast_err fast__ps_read(ps_writer *wr, bool last)
     FAST_ASSERT(condition.clock_min <= wr->step || wr->c->backup > 0);
     condition.full_values = last;
     wr->fetched = wr->fetched && !last;
-    if (wr->too_few && !last) /* a crashed worker has to restart */
+    if (wr->losses.too_few && !last) /* a crashed worker has to restart */
         condition = (fast_space_read){ .version_min = condition.version_min };
-    FAST_TRY(wr->c->priority && !last ? start_read(wr, &condition)
-                                      : fast__ps_read_model(wr, &condition));
+    const int64_t begin = fast_now(wr->t->actor);
+    FAST_TRY(!last && fast__ps_reads_slices(wr) ? start_read(wr, &condition)
+                                                : fast__ps_read_model(wr, &condition));
+    if (!wr->arriving)
+        fast__ps_time_read(wr, begin);
     if (wr->model_step)
         *wr->model_step = wr->step + 1;
     return FAST_OK;
@@ -186,12 +207,17 @@ fast_err fast__ps_gradient(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
 
+    const int64_t begin = fast_now(t->actor);
+    const bool waits = wr->arriving;
+
     FAST_ASSERT(wr->g == t->g);
     /* With `priority` each layer's forward pass waits for its weights; with `overlap` each layer's
      * gradient is sent when its backward pass ends. */
     FAST_TRY(fast_trainer_gradient_when(t, wr->arriving ? need_range : NULL,
                                         wr->pieces.on ? report_range : NULL, wr));
     FAST_TRY(fast__ps_arrive(wr));
+    if (!waits)
+        fast__ps_time_gradient(wr, begin);
     wr->step = t->step;
     fast__ps_collect(wr);
     if (wr->base)
@@ -240,7 +266,8 @@ static fast_err write_model(ps_writer *wr, const float *x)
     send_piece(wr);
     if (p->err)
         return fast__fail(p->err, "%s", p->why);
-    return fast__ps_copies_write(&wr->copies, &(ps_operation){ .kind = PS_WRITE_END, .x = wr->g });
+    return fast__ps_copies_write(&wr->copies,
+                                 &(ps_operation){ .kind = PS_WRITE_END, .x = sent_vector(wr) });
 }
 
 /* Add this writer's change of the state; each writer's counts 1/P. */
@@ -353,14 +380,14 @@ static fast_err writer_init(ps_writer *wr)
     return FAST_OK;
 }
 
-/* Have snapshots include the writer's memory, with its numbers from `step` to `version`. */
+/* Have snapshots include the writer's memory, with its numbers from `step` to `cached`. */
 static fast_err remember(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
     const size_t size = (size_t)t->count * sizeof(float);
 
     FAST_ASSERT(!wr->arriving);
-    FAST_TRY(fast__trainer_remember(t, 0, &wr->step, 4 * sizeof wr->step));
+    FAST_TRY(fast__trainer_remember(t, 0, &wr->step, 5 * sizeof wr->step));
     FAST_TRY(fast__trainer_remember(t, 1, &wr->written, sizeof wr->written));
     FAST_TRY(fast__trainer_remember(t, 2, &wr->fetched, sizeof wr->fetched));
     FAST_TRY(fast__trainer_remember(t, 3, wr->sum, size));
@@ -368,7 +395,7 @@ static fast_err remember(ps_writer *wr)
     FAST_TRY(fast__trainer_remember(t, 5, wr->state_read, (size_t)t->state_count * sizeof(float)));
     return fast__trainer_check_saved(t, wr->step == t->step && wr->pushed >= 0 &&
                                             wr->pushed <= wr->step && wr->round >= 0 &&
-                                            wr->version >= 0);
+                                            wr->version >= 0 && wr->cached >= -1);
 }
 
 fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_writer *out)
@@ -377,7 +404,7 @@ fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_
     fast_err err;
 
     FAST_ASSERT(g != NULL);
-    *out = (ps_writer){ .t = t, .c = c, .g = g, .step = t->step, .pushed = t->step };
+    *out = (ps_writer){ .t = t, .c = c, .g = g, .step = t->step, .pushed = t->step, .cached = -1 };
     out->writer_count = fast__ps_writers(c, t, &ids);
     err = writer_init(out);
     if (!err)

@@ -29,21 +29,7 @@ const fast_system fast__systems_allreduce[] = {
         FAST_TAXONOMY("MP + DP", "central", "sync.", "allreduce", "single or replicated PS",
                       "synchronous"),
         .remarks = "Buckets of gradients are reduced during the backward pass; the optimizer is "
-                   "replicated.",
-        .missing = "model parallelism",
-    },
-    {
-        .name = "poseidon",
-        .title = "Poseidon",
-        .by = "Zhang et al. 2015, 2017",
-        .row = 91,
-        .flags = "strategy=allreduce:overlap=yes,factors=auto lr=0.1",
-        FAST_TAXONOMY("DP", "central", "sync.", "allreduce or factors", "hybrid", "synchronous"),
-        .remarks = "A layer is sent while earlier layers are still computed (wait-free "
-                   "backpropagation), as a gradient or as sufficient factors, whichever has "
-                   "fewer bytes.",
-        .missing =
-            "servers for layers that are not sent as factors; an allreduce moves as many bytes",
+                   "replicated. Model parallelism of PyTorch is not part of DDP.",
     },
     {
         .name = "sfb",

@@ -23,13 +23,14 @@ const fast_system fast__systems_codec[] = {
         .title = "1-bit SGD: a sign for each gradient, with error feedback",
         .by = "Seide et al. 2014",
         .row = 66,
-        .flags = "strategy=allreduce codec=onebit codec_down=onebit optimizer=sgd lr=0.4 "
-                 "schedule=cosine:warmup=1",
+        .flags =
+            "strategy=allreduce codec=onebit:adagrad=yes,warmup=20 codec_down=onebit:warmup=20 "
+            "optimizer=sgd lr=0.05",
         COLUMNS("sync.", "striped scatter-reduce", "distributed PS, k = n", "synchronous"),
         .remarks = "Each worker sums a slice, and encodes the sum again: error feedback on both "
-                   "ways. Rows have the means of their positive and negative elements.",
-        .missing = "the paper's AdaGrad before the exchange; the warm start is a rate that ramps "
-                   "up, or --then @epoch=1,codec=onebit",
+                   "ways. Rows have the means of their positive and negative elements. AdaGrad "
+                   "comes before the exchange (after it: codec=onebit, optimizer=adagrad), and 20 "
+                   "steps of whole gradients are the warm start.",
     },
     {
         .name = "li-filters",
@@ -57,33 +58,31 @@ const fast_system fast__systems_codec[] = {
                    "steps.",
     },
     {
-        /* The sums of stripes are those of parameter servers, one at each worker; ps itself lets
-         * workers write when they are ready, before they could agree on a scale. */
         .name = "terngrad",
         .title = "TernGrad: gradients of three values",
         .by = "Wen et al. 2017",
         .row = 73,
-        .flags = "strategy=allreduce codec=terngrad:clip=2.5,share=yes codec_sum=stripes "
-                 "codec_down=entropy",
+        .flags = "strategy=ps:slack=0,servers=2 codec=terngrad:clip=2.5,share=yes",
         COLUMNS("sync.", "ad hoc", "distributed PS", "synchronous"),
         .remarks = "Layer by layer, cut at 2.5 deviations first; workers agree on the largest "
-                   "scale, so that a sum of P of them is one of 2 P + 1 values, exactly. Each "
-                   "worker is the server of a slice, and answers in an entropy code of those.",
-        .missing = "servers besides the workers",
+                   "scale, so that the sum of P of them at a server is one of 2 P + 1 values, "
+                   "exactly. Servers answer with weights; with --strategy allreduce --codec-sum "
+                   "stripes --codec-down entropy each worker is the server of a slice, and answers "
+                   "with those sums in few bits.",
     },
     {
         .name = "dgc",
         .title = "Deep gradient compression: one element of a thousand, with momentum correction",
         .by = "Lin et al. 2018",
         .row = 74,
-        .flags = "strategy=allreduce codec=dgc:ratio=0.001 optimizer=sgd:weight_decay=0.0005 "
-                 "lr=0.4",
+        .flags = "strategy=allreduce codec=dgc:ratio=0.001,threshold=sample "
+                 "optimizer=sgd:weight_decay=0.0005 lr=0.4",
         COLUMNS("sync.", "allgather", "any", "synchronous"),
         .remarks =
             "Momentum is added before the selection, and forgotten where an element is sent; "
-            "four epochs of warm-up send 1/4, 1/16, 1/64 and 1/256. For recurrent networks add "
-            "clip=2.",
-        .missing = "the threshold of a sample: the selection is exact here",
+            "four epochs of warm-up send 1/4, 1/16, 1/64 and 1/256. The threshold is that of a "
+            "sample of 1%, and of the elements that reach it, if they are too many. For recurrent "
+            "networks add clip=2.",
     },
     {
         /* The codec is that of dgc, without its warm-up and with another choice. */
@@ -94,32 +93,35 @@ const fast_system fast__systems_codec[] = {
         .flags = "strategy=ps:slack=0 codec=dgc:ratio=0.1,momentum=0.9,warmup=0,choose=loss "
                  "optimizer=sgd lr=0.4",
         COLUMNS("sync.", "ad hoc", "star", "synchronous"),
-        .remarks = "One of ten coordinates is sent: those of the step before if the worker's loss "
-                   "has fallen, otherwise the largest; the residual of the others has momentum, "
-                   "so that coordinates that stay small are sent as well.",
-        .missing = "weights of importance that last for more than a step",
+        .remarks = "One of ten coordinates is sent, by its size and by a hidden weight, which "
+                   "remembers how often its updates have lowered the worker's loss; the residual "
+                   "of the others has momentum, so that coordinates that stay small are sent as "
+                   "well.",
     },
     {
         .name = "tictac",
-        .title = "TicTac: the layer that is needed first is sent first",
-        .by = "Hashemi et al. 2019; Jayarajan et al. 2019",
+        .title = "TicTac: parameters are sent in the order that the graph needs them",
+        .by = "Hashemi et al. 2019",
         .row = 77,
-        .flags = "strategy=allreduce:priority=yes lr=0.1",
-        COLUMNS("sync.", "ordered transfers", "any", "synchronous"),
-        .remarks = "Slices are summed in an order that follows from when they are ready and when "
-                   "the next step needs them; it begins with its first layer.",
-        .missing = "transfers from a parameter server, which preset p3 orders by layer (TIC)",
+        .flags = "strategy=ps:slack=0,overlap=yes,priority=tac lr=0.1",
+        COLUMNS("sync.", "ordered transfers", "single PS", "synchronous"),
+        .remarks = "A server sends weights in an order that follows from the graph of operators "
+                   "and measured times (TAC); priority=tic is that of the graph alone. The next "
+                   "step begins with those that came. Sums are ordered by allreduce:priority=yes.",
     },
     {
         .name = "strom",
         .title = "Threshold of Strom: a residual that reaches tau is sent as tau",
         .by = "Strom 2015",
         .row = 78,
-        .flags = "strategy=allreduce codec=threshold:tau=0.004+entropy optimizer=sgd lr=0.8 "
-                 "schedule=cosine:warmup=1",
-        COLUMNS("sync.", "allgather", "full mesh", "synchronous"),
-        .remarks = "Messages are lists of indices with signs, entropy coded.",
-        .missing = "peers that do not wait for each other: the messages are those of a sum",
+        .flags = "strategy=partial:how=parts,parts=1 codec=threshold:tau=0.004+entropy "
+                 "optimizer=sgd lr=0.8 schedule=cosine:warmup=1",
+        COLUMNS("async.", "ad hoc", "full mesh", "asynchronous"),
+        .remarks = "Each worker sends its messages, lists of indices with signs, entropy coded, to "
+                   "all others, and adds those that have arrived: no worker waits for another. A "
+                   "replica takes the sent part of its own gradient, so that all replicas are "
+                   "equal once all messages have arrived. With strategy=allreduce it is "
+                   "synchronous.",
     },
     {
         .name = "top-k",
@@ -147,8 +149,8 @@ const fast_system fast__systems_codec[] = {
         .row = 81,
         .flags = "strategy=allreduce codec=fixed:bits=16,round=random lr=0.1",
         COLUMNS("sync.", "any", "any", "synchronous"),
-        .remarks = "A value between two points is rounded to one of them at random, without bias.",
-        .missing = "arithmetic in fixed point: only messages are rounded",
+        .remarks = "A value between two points is rounded to one of them at random, without bias. "
+                   "The grid is that of messages: arithmetic is in floats.",
     },
     {
         /* The paper has 32 centroids for dense layers and 256 for convolutions. */
@@ -173,8 +175,8 @@ const fast_system fast__systems_codec[] = {
         .flags = "strategy=allreduce codec=flexpoint:bits=16,exponent=predicted lr=0.1",
         COLUMNS("sync.", "any", "any", "synchronous"),
         .remarks = "16 bits an element and an exponent for a layer, which Autoflex predicts from "
-                   "the maxima of the 16 vectors before; larger elements saturate.",
-        .missing = "arithmetic in that format, and weights and activations in it",
+                   "the maxima of the 16 vectors before; larger elements saturate. The tensors in "
+                   "that format are those of messages: arithmetic is in floats.",
     },
     {
         .name = "ef-signsgd",
@@ -185,8 +187,8 @@ const fast_system fast__systems_codec[] = {
                  "schedule=cosine:warmup=1",
         COLUMNS("sync.", "allgather", "any", "synchronous"),
         .remarks = "The error of an encoding is added to the next gradient: sigma-delta modulation "
-                   "of gradients. --feedback no shows the difference.",
-        .missing = "a decay of the residual",
+                   "of gradients. --codec decay:rate=0.9+sign lets it fade, and --feedback no "
+                   "shows the difference.",
     },
     /* Later systems: estimates of gradients, momentum that stays local, and votes. All of them are
      * synchronous, with one central model, and differ in what is sent alone. Learning rates were
@@ -311,14 +313,25 @@ const fast_system fast__systems_codec[] = {
         .title = "Sketched updates of federated clients",
         .by = "Konecny et al. 2016",
         .row = 93,
-        .flags = "strategy=local:period=20,state=reset codec=sketch:bits=2,rotate=yes "
-                 "optimizer=sgd lr=0.2 batch=4",
+        .flags = "strategy=federated:part=0.75,over=1,epochs=1 codec=sketch:bits=2,keep=0.5 "
+                 "shard=contiguous optimizer=sgd lr=0.2 batch=4",
         COLUMNS("sync.", "reduce", "star", "periodic"),
-        .remarks = "A worker's update of the round is rotated and quantised at random: no state "
-                   "between rounds.",
-        .missing = "a server, and clients that it samples or that come and go: all workers average "
-                   "in every round; subsampling is sketch:keep, structured updates are "
-                   "codec=structured, projected instead of trained in their space",
+        .remarks = "A server samples clients for each round; the update of a client is subsampled, "
+                   "rotated and quantised at random: no state between rounds.",
+    },
+    {
+        .name = "konecny-structured",
+        .title = "Structured updates of federated clients",
+        .by = "Konecny et al. 2016",
+        .row = 93,
+        .flags = "strategy=federated:part=0.75,over=1,epochs=1,subspace=yes "
+                 "codec=structured:kind=lowrank,ratio=0.25 shard=contiguous optimizer=sgd lr=0.2 "
+                 "batch=4",
+        COLUMNS("sync.", "reduce", "star", "periodic"),
+        .remarks =
+            "Clients train the right factor of updates of low rank, whose left factor is "
+            "random; codec=structured:kind=mask has a random mask instead. The space changes "
+            "with each round.",
     },
     { .name = NULL },
 };

@@ -69,11 +69,12 @@ const fast_system fast__systems_elastic[] = {
         .title = "TreeEASGD: elastic averaging on a tree",
         .by = "Zhang 2016",
         .row = 21,
-        .flags = "strategy=elastic_tree:up=2x4,down=2x4 topology=tree optimizer=sgd lr=0.2 batch=4",
+        .flags = "strategy=elastic_tree:up=2x4,down=2x4,slack=2 topology=tree optimizer=sgd lr=0.2 "
+                 "batch=4",
         FAST_TAXONOMY("DP", "decentral", "bounded", "ad hoc", "tree", "asynchronous"),
         .remarks = "All nodes of the tree are workers; each exchanges with its parent and children "
-                   "at the periods of its level.",
-        .missing = "a bound on staleness: no worker waits",
+                   "at the periods of its level, and waits for a neighbour that is more than two "
+                   "models behind (elastic_tree:slack).",
     },
     {
         .name = "mpca-sgd",
@@ -148,8 +149,8 @@ const fast_system fast__systems_elastic[] = {
         FAST_TAXONOMY("DP", "-", "sync.", "once all models, then allreduce", "none", "synchronous"),
         .remarks =
             "Members train in the first quarter of the steps; then one student learns from the "
-            "mean of their predictions, with the temperature in its own outputs too.",
-        .missing = "a student that is smaller than its teachers",
+            "mean of their predictions, with the temperature in its own outputs too. The student "
+            "is as large as its teachers.",
     },
     { .name = NULL },
 };

@@ -40,9 +40,8 @@ const fast_system fast__systems_gossip[] = {
         FAST_TAXONOMY("DP", "decentral", "sync.", "ad hoc", "dissemination", "partial"),
         .remarks = "Partners are 1, 2, 4, ... ranks further on: an update is at all workers after "
                    "log2 P steps, when the ranks are renumbered. Batches move to the next worker "
-                   "of a ring.",
-        .missing = "asynchronous sends by layer; messages of samples: a worker reads the batches "
-                   "of its neighbour from the data set",
+                   "of a ring: it reads them from the data set, so no samples are sent. A model is "
+                   "one message, where the paper sends layer by layer.",
     },
     /* Groups instead of pairs: one axis of a grid a step. */
     {

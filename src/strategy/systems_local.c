@@ -29,9 +29,19 @@ const fast_system fast__systems_local[] = {
         .flags = "strategy=local:period=5,state=average lr=0.1",
         FAST_TAXONOMY("DP", "decentral", "sync.", "reduce", "dedicated master node", "periodic"),
         .remarks = "Parameter averaging under Spark every 5 steps, of the optimizer's state too.",
-        .missing = "a master node: workers average by an allreduce; its asynchronous mode with "
-                   "Strom's codec; use --strategy "
-                   "partial:how=parts,parts=1 --codec threshold",
+        .missing = "a master node: workers average by an allreduce",
+    },
+    {
+        .name = "deeplearning4j-sharing",
+        .title = "deeplearning4j: gradient sharing",
+        .by = "Eclipse 2017",
+        .row = 19,
+        .flags = "strategy=partial:how=parts,parts=1 codec=threshold:tau=0.01+entropy "
+                 "optimizer=sgd lr=0.4",
+        FAST_TAXONOMY("DP", "central", "async.", "ad hoc", "full mesh", "asynchronous"),
+        .remarks =
+            "Its asynchronous mode: updates of Strom's threshold to all other workers, which "
+            "apply them when they arrive.",
     },
     {
         .name = "parallel-sgd",
@@ -87,8 +97,9 @@ const fast_system fast__systems_local[] = {
         FAST_TAXONOMY("DP", "decentral", "sync.", "reduce", "star", "periodic"),
         .remarks = "1.3 times as many devices are selected as reports are needed; those that "
                    "report late, or after federated:window seconds, are left out, and a round with "
-                   "too few reports is abandoned. Pace steering tells devices when to come back.",
-        .missing = "secure aggregation",
+                   "too few reports is abandoned. Pace steering tells devices when to come back. "
+                   "Reports are not encrypted: the paper's secure aggregation is an option of its "
+                   "system.",
     },
     /* Updates by several gradients: batches that are fixed or grow. */
     {
@@ -110,8 +121,8 @@ const fast_system fast__systems_local[] = {
         .flags = "strategy=local:period=1,delay=yes,grow=1,longest=16 schedule=constant",
         FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "any", "synchronous"),
         .remarks = "The number of gradients in an update doubles with every epoch, up to 16 "
-                   "(local:grow, factor); the learning rate is constant.",
-        .missing = "growth at epochs of unequal distances",
+                   "(local:grow, factor); the learning rate is constant. "
+                   "local:milestones=2+5+7 grows it at epochs of unequal distances.",
     },
     {
         .name = "variance-batch",
@@ -134,8 +145,8 @@ const fast_system fast__systems_local[] = {
                  "schedule=constant batch=8",
         FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "any", "synchronous"),
         .remarks = "The batch grows when the deviation of the mean gradient exceeds its norm, and "
-                   "shrinks when that of half the batch would not.",
-        .missing = "an estimate and a batch size for each weight",
+                   "shrinks when that of half the batch would not. One estimate and one batch size "
+                   "serve all weights; the paper has one of each for every weight.",
     },
     /* Means over time and outer optimizers. */
     {

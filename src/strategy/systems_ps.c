@@ -92,6 +92,17 @@ const fast_system fast__systems_ps[] = {
                    "they become final",
     },
     {
+        .name = "poseidon",
+        .title = "Poseidon",
+        .by = "Zhang et al. 2015, 2017",
+        .row = 91,
+        .flags = "strategy=ps:servers=0,slack=0,overlap=yes,hybrid=yes lr=0.1",
+        COLUMNS("DP", "sync.", "servers or factors", "hybrid", "synchronous"),
+        .remarks = "A layer is sent while earlier layers are still computed (wait-free "
+                   "backpropagation): to the servers as a gradient, or to the other workers as "
+                   "sufficient factors, whichever has fewer bytes.",
+    },
+    {
         .name = "k-async",
         .title = "K-async SGD: an update is the mean of the first K gradients that arrive",
         .by = "Dutta et al. 2018",
@@ -129,34 +140,31 @@ const fast_system fast__systems_ps[] = {
         .title = "SSP: stale synchronous parallel",
         .by = "Cipar et al. 2013; Ho et al. 2013",
         .row = 24,
-        .flags = "strategy=ps:slack=3 optimizer=sgd lr=0.05",
+        .flags = "strategy=ps:slack=3,cache_age=3 optimizer=sgd lr=0.05",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
-        .remarks = "A read waits until the slowest worker is at most s rounds behind.",
-        .missing =
-            "a cache at the worker for reads that are new enough: every step asks the servers",
+        .remarks =
+            "A read waits until the slowest worker is at most s rounds behind. A worker uses "
+            "the values of a read, and its own updates since then, while they are within "
+            "the bound.",
     },
     {
         .name = "ssp-global",
         .title = "SSP with a global synchronisation at the bound",
         .by = "Ho et al. 2013",
         .row = 36,
-        .flags = "strategy=ps:slack=3,global=yes optimizer=sgd lr=0.05",
+        .flags = "strategy=ps:slack=3,cache_age=3,global=yes optimizer=sgd lr=0.05",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Every s + 1 rounds all workers wait for all, so that no worker is ever more "
                    "than s ahead; with ssp only a worker that is ahead waits.",
-        .missing =
-            "a cache at the worker for reads that are new enough: every step asks the servers",
     },
     {
         .name = "delay-bound",
         .title = "Delay bound",
         .by = "Ho et al. 2013",
         .row = 44,
-        .flags = "strategy=ps:slack=3 optimizer=sgd lr=0.05",
+        .flags = "strategy=ps:slack=3,cache_age=3 optimizer=sgd lr=0.05",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "The rule of SSP, as one of the bounds of the taxonomy.",
-        .missing =
-            "a cache at the worker for reads that are new enough: every step asks the servers",
         .alias_of = "ssp",
         .differs = "nothing, it is another name",
     },
@@ -165,7 +173,7 @@ const fast_system fast__systems_ps[] = {
         .title = "LazyTable: SSP with caches and prefetch",
         .by = "Cui et al. 2014",
         .row = 26,
-        .flags = "strategy=ps:slack=3 optimizer=sgd lr=0.05",
+        .flags = "strategy=ps:slack=3,cache_age=3 optimizer=sgd lr=0.05",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Reads within a bound of staleness, of the whole model.",
         .missing =

@@ -7,6 +7,7 @@
  * after the gradient.
  */
 #include "trainer/context.h"
+#include "trainer/operators.h"
 #include "trainer/own_data.h"
 
 #include <stdio.h>
@@ -228,6 +229,14 @@ fast_err fast_trainer_gradient_when(fast_trainer *t, fast_need_fn *need, fast_re
     fast__context_own_gradient(c);
     o->host->stepped(o->host_ctx, t->step, &gw.gradient);
     return FAST_OK;
+}
+
+bool fast__trainer_node(const fast_trainer *t, int64_t i, fast_learner_node *out)
+{
+    const fast_learner *learner = fast__context_of(t)->learner;
+
+    FAST_ASSERT(i >= 0 && out != NULL);
+    return learner && learner->ops->node && learner->ops->node(learner, i, out);
 }
 
 fast_err fast_trainer_micro_gradient(fast_trainer *t, int64_t number)

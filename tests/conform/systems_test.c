@@ -190,14 +190,14 @@ static void given_options_win(void **state)
     (void)state;
     assert_int_equal(open_system("ssp", "optimizer=adam", "strategy=ps:servers=2", &run), FAST_OK);
     assert_string_equal(fast_run_option(run, "optimizer"), "adam");
-    assert_string_equal(fast_run_option(run, "strategy"), "ps:servers=2,slack=3");
+    assert_string_equal(fast_run_option(run, "strategy"), "ps:servers=2,slack=3,cache_age=3");
     fast_run_close(run);
     assert_int_equal(open_system("ssp", "strategy=ps:slack=5", NULL, &run), FAST_OK);
-    assert_string_equal(fast_run_option(run, "strategy"), "ps:slack=5");
+    assert_string_equal(fast_run_option(run, "strategy"), "ps:slack=5,cache_age=3");
     assert_string_equal(fast_run_option(run, "optimizer"), "sgd");
     fast_run_close(run);
     assert_int_equal(open_system("ssp", "strategy=auto", NULL, &run), FAST_OK);
-    assert_string_equal(fast_run_option(run, "strategy"), "ps:slack=3");
+    assert_string_equal(fast_run_option(run, "strategy"), "ps:slack=3,cache_age=3");
     fast_run_close(run);
 }
 

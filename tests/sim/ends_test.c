@@ -48,6 +48,7 @@ static const char *const specs[] = {
     "elastic",
     "elastic_sync:period=4",
     "elastic_tree",
+    "elastic_tree:slack=0",
     "mpca",
     "federated:period=4",
     "federated:period=2,part=0.5",

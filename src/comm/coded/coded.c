@@ -29,10 +29,10 @@
 #include "comm/coded.h"
 
 #include "base/memory.h"
+#include "comm/scales.h"
 #include "tensor/vector.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 enum {
@@ -48,14 +48,13 @@ struct fast_coded {
     int64_t rank;          /* in it */
     int64_t count;         /* of floats */
     unsigned traits;       /* of the codec of what is sent */
-    fast_coder *up;        /* of whole vectors; where striped it only measures scales, or is NULL */
+    fast_coder *up;        /* of whole vectors; NULL where striped */
     int64_t *cuts;         /* [size + 1]: first element of each slice; NULL unless striped */
     fast_coder **slices;   /* [size]: to each owner; NULL for empty slices */
     fast_coder **downs;    /* [size]: from each owner, NULL for empty slices; this rank's encodes */
     const fast_chain *chains[2]; /* up, down */
     fast_allgatherv_part *parts; /* [size]: encodings, by rank */
-    float *scales;               /* shared: [size, blocks of up] of members, [blocks of up] of all,
-                                    then those of each slice's blocks; else NULL */
+    fast_scales *scales;         /* that all members agree on; NULL: each has its own */
     float *total;                /* EF21: [count], the sum of all estimates; else NULL */
     uint32_t *index;             /* sparse: [count] */
     float *value;                /* sparse: [count]; rounds: the longest round's vector */
@@ -123,25 +122,18 @@ static fast_err open_stripes(fast_coded *c, const fast_coded_options *o)
     return FAST_OK;
 }
 
-/* Make room for scales, and let coders read theirs there: pointers are set once, and each sum
- * writes the numbers before anything is encoded. */
-static fast_err open_scales(fast_coded *c)
+/* Let the coders of vectors, or of slices, encode by scales that all members agree on. */
+static fast_err open_scales(fast_coded *c, const fast_coded_options *o)
 {
-    FAST_ASSERT(c->up && !c->scales);
-    const int64_t blocks = fast__coder_block_count(c->up);
-    int64_t count = (c->size + 1) * blocks;
+    const fast_coder_options whole = fast__coded_coder(o, 0, c->count);
 
+    FAST_ASSERT(!c->scales && (c->up || c->slices));
+    FAST_TRY(fast__scales_new(&whole, c->size, &c->scales));
+    if (c->up)
+        FAST_TRY(fast__scales_serve(c->scales, 0, c->up));
     for (int64_t r = 0; c->slices && r < c->size; r++)
-        count += c->slices[r] ? fast__coder_block_count(c->slices[r]) : 0;
-    FAST_TRY(fast__alloc("scales", count, sizeof *c->scales, &c->scales));
-    float *at = c->scales + c->size * blocks;
-    fast__coder_share(c->up, at);
-    at += blocks;
-    for (int64_t r = 0; c->slices && r < c->size; r++)
-        if (c->slices[r]) {
-            fast__coder_share(c->slices[r], at);
-            at += fast__coder_block_count(c->slices[r]);
-        }
+        if (c->slices[r])
+            FAST_TRY(fast__scales_serve(c->scales, c->cuts[r], c->slices[r]));
     return FAST_OK;
 }
 
@@ -155,15 +147,13 @@ static fast_err open_whole(fast_coded *c, const fast_coded_options *o)
     FAST_TRY(fast__coder_new(&options, &c->up));
     FAST_TRY(fast__coded_choose(o, fast__coder_block_count(c->up), &c->way, &c->plan));
     atomic_store(&c->figures->way, c->way);
-    /* Slices cut layers, whose scales only a coder of whole vectors can measure. */
-    if (c->way == FAST_CODED_STRIPED && !(c->traits & FAST_CODEC_SHARES)) {
+    if (c->way == FAST_CODED_STRIPED) {
         fast__coder_free(c->up);
         c->up = NULL;
-    }
-    if (c->way == FAST_CODED_STRIPED)
         FAST_TRY(open_stripes(c, o));
+    }
     if (c->traits & FAST_CODEC_SHARES)
-        FAST_TRY(open_scales(c));
+        FAST_TRY(open_scales(c, o));
     if (c->way == FAST_CODED_STRIPED)
         return FAST_OK;
     if (c->way >= FAST_CODED_SPARSE && c->way <= FAST_CODED_BUTTERFLY) {
@@ -222,7 +212,7 @@ void fast__coded_free(fast_coded *c)
     fast__free(c->downs);
     fast__free(c->parts);
     fast__free(c->index);
-    fast__free(c->scales);
+    fast__scales_free(c->scales);
     fast__vector_free(c->total);
     fast__vector_free(c->value);
     fast__free(c);
@@ -615,64 +605,6 @@ static fast_err sum_striped(coded_call *k, float *x)
     return FAST_OK;
 }
 
-/* Return the largest of `count` scales, `stride` apart, rounded up to 16 bits of precision; NaN if
- * one is not finite. */
-static float largest_scale(int64_t count, int64_t stride, const float *scales)
-{
-    FAST_ASSERT(count > 0 && stride > 0);
-    float most = 0;
-    uint32_t bits;
-
-    for (int64_t r = 0; r < count; r++) {
-        if (!isfinite(scales[r * stride]))
-            return NAN;
-        most = fmaxf(most, scales[r * stride]);
-    }
-    memcpy(&bits, &most, sizeof bits);
-    /* The 8 bits that are left hold the factors of a sum. */
-    bits = (bits + 0xff) & ~UINT32_C(0xff);
-    memcpy(&most, &bits, sizeof most);
-    return most;
-}
-
-/* Agree on the scale of each layer, and give it to the layer's blocks in slices. The scale is that
- * of x without a residual: where error feedback adds one, what exceeds the scale stays in it. A
- * layer of zeros at all members has the scale 0, with which each member finds the same by itself.
- * Costs log2 P messages of a float a layer, and a pass over x. */
-static fast_err share(coded_call *k, const float *x)
-{
-    fast_coded *c = k->c;
-    const int64_t blocks = fast__coder_block_count(c->up);
-    float *shared = c->scales + c->size * blocks, *out = shared + blocks;
-    const float *v = fast__map(x, c->count, FAST_ACCESS_READ);
-    int64_t at, count;
-
-    FAST_ASSERT(c->scales);
-    for (int64_t i = 0; i < blocks; i++) {
-        fast__coder_block_at(c->up, i, &at, &count);
-        c->scales[c->rank * blocks + i] = fast__chain_scale(c->chains[0], count, v + at);
-    }
-    fast__unmap(x, c->count, FAST_ACCESS_READ);
-    FAST_TRY(fast_charge(k->group->actor, 2 * (double)c->count, 4 * (double)c->count));
-    /* Each member's range is its row. */
-    FAST_TRY(fast_allgather(k->group, c->scales, c->size * blocks, k->deadline));
-    for (int64_t i = 0; i < blocks; i++)
-        shared[i] = largest_scale(c->size, blocks, c->scales + i);
-    /* Slices and layers ascend together; where a slice begins within a layer, that layer is looked
-     * at again. */
-    for (int64_t r = 0, layer = 0; c->slices && r < c->size; r++)
-        for (int64_t i = 0; c->slices[r] && i < fast__coder_block_count(c->slices[r]); i++) {
-            int64_t from;
-
-            fast__coder_block_at(c->slices[r], i, &from, &count);
-            fast__coder_block_at(c->up, layer, &at, &count);
-            while (c->cuts[r] + from >= at + count)
-                fast__coder_block_at(c->up, ++layer, &at, &count);
-            *out++ = shared[layer];
-        }
-    return FAST_OK;
-}
-
 /* The methods. */
 static fast_err (*const sums[])(coded_call *k, float *x) = {
     [FAST_CODED_ROUNDS] = sum_rounds, [FAST_CODED_SPARSE] = sum_sparse,
@@ -694,7 +626,7 @@ fast_err fast__coded_sum(fast_coded *c, fast_group *group, int64_t step, double 
         return FAST_OK;
     FAST_TRY(fast__collective_begin(&k.collective));
     k.deadline = fast__deadline(group->actor, deadline);
-    fast_err err = c->scales ? share(&k, x) : FAST_OK;
+    fast_err err = c->scales ? fast__scales_agree(c->scales, group, x, k.deadline) : FAST_OK;
     if (!err)
         err = sums[c->way](&k, x);
     /* EF21: x is the sum of the differences that were sent. It becomes that of the estimates, which

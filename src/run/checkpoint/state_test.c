@@ -38,8 +38,8 @@ static char folder[64] = "state_test.XXXXXX";
 /* Runs, by what matters here. */
 typedef struct job {
     const char *strategy;
-    const char *more; /* another option */
-    const char *codec;
+    const char *more;  /* another option */
+    const char *codec; /* or a third option */
 } job;
 
 static const job jobs[] = {
@@ -73,6 +73,8 @@ static const job jobs[] = {
     { "strategy=ps:slack=0,overlap=yes", "optimizer=momentum", "codec=onebit" },
     { "strategy=ps:slack=0,servers=2,priority=yes,overlap=yes", "optimizer=adam", "codec=none" },
     { "strategy=ps:slack=0,factors=yes,servers=3", "optimizer=momentum", "codec=none" },
+    { "strategy=ps:slack=0,servers=0,overlap=yes,hybrid=yes", "model=mlp:hidden=600",
+      "optimizer=momentum" },
     { "strategy=ps:slack=0,filter=0.3,cache=yes,l1=0.001", "seed=2", "codec=none" },
     { "strategy=ps:slack=0,budget=400,skip=0.3,servers=3", "optimizer=adam", "codec=none" },
     { "strategy=allreduce", "optimizer=momentum", "codec=significance:threshold=0.3+skip" },
@@ -125,6 +127,10 @@ static fast_run *open_job(const job *j, const char *const *extra)
     if (strncmp(j->more, "model=", 6) == 0) {
         options[1] = j->more;
         options[11] = "seed=1";
+    }
+    if (strncmp(j->codec, "optimizer=", 10) == 0) {
+        options[8] = j->codec;
+        options[10] = "codec=none";
     }
     for (; *extra; extra++)
         options[count++] = *extra;
