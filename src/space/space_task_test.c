@@ -37,6 +37,7 @@ static const setting settings[] = {
     { "transport=sim", "cluster=hetero:nodes=3,jitter=2", 0 },
 };
 
+/* Run a program of actors in every setting. */
 static void run(fast_actor_fn *program, void *ctx)
 {
     const fast_role roles[] = { { "worker", ACTORS, program, ctx } };
@@ -58,6 +59,7 @@ static void run(fast_actor_fn *program, void *ctx)
     }
 }
 
+/* Open a space of one tensor, cut at 30 of 101 floats, with a function at its owners or none. */
 static fast_err open_space(fast_actor *actor, const char *name, fast_space_fn *apply, void *ctx,
                            fast_space **out)
 {
@@ -78,6 +80,7 @@ static fast_err open_space(fast_actor *actor, const char *name, fast_space_fn *a
                            out);
 }
 
+/* Fail with the value that is wrong. */
 static fast_err wrong(const char *what, double is, double should)
 {
     return fast__fail(FAST_EFORMAT, "%s is %g, not %g", what, is, should);
@@ -276,6 +279,7 @@ typedef struct rounds {
     bool broken;             /* an update came earlier than the delay allows */
 } rounds;
 
+/* The function at an owner: it checks the bound, then adds, or collects a round with a delay of 0. */
 static bool add_round(void *ctx, const fast_space_update *u, float *w)
 {
     rounds *r = ctx;
@@ -357,6 +361,7 @@ static fast_err train(fast_actor *actor, fast_space *space, const consistency *c
     return fast_space_wait(space, 0, FAST_SOON);
 }
 
+/* Check the values after all rounds: those of the synchronous rounds, or the number of pushes. */
 static fast_err check_end(fast_space *space, const consistency *c)
 {
     float w[COUNT], expected[COUNT] = { 0 };
@@ -370,6 +375,7 @@ static fast_err check_end(fast_space *space, const consistency *c)
                                               : wrong("w", (double)w[0], (double)expected[0]);
 }
 
+/* The program of an actor: the first ones own, the others train. */
 static fast_err train_or_serve(fast_actor *actor, void *ctx)
 {
     const consistency *c = ctx;
@@ -392,12 +398,14 @@ static fast_err train_or_serve(fast_actor *actor, void *ctx)
     return err;
 }
 
+/* A delay of 0: every pull waits for all writers of its range. */
 static void sequential_tasks_are_synchronous_to_the_bit(void **state)
 {
     (void)state;
     run(train_or_serve, &(consistency){ 0 });
 }
 
+/* The owners check the bound at each update, and the workers the values that they pull. */
 static void a_bounded_delay_holds_for_every_range(void **state)
 {
     (void)state;
@@ -405,6 +413,7 @@ static void a_bounded_delay_holds_for_every_range(void **state)
     run(train_or_serve, &(consistency){ 3 });
 }
 
+/* No pull waits; all pushes are there in the end. */
 static void eventual_tasks_lose_nothing(void **state)
 {
     (void)state;
