@@ -61,6 +61,7 @@ struct fast_space_tasks {
     task_entry list[TASKS_MAX]; /* the first `count` are in use */
 };
 
+/* Tasks that are in progress are forgotten; their answers are dropped with the space. */
 void fast__space_tasks_free(fast_space *space)
 {
     FAST_ASSERT(space != NULL);
@@ -90,12 +91,14 @@ static fast_err make_table(fast_space *space)
     return FAST_OK;
 }
 
+/* One range for each owner, empty ones of short tensors included. */
 int64_t fast_space_range_count(const fast_space *space)
 {
     FAST_ASSERT(space != NULL);
     return space->map.owner_count;
 }
 
+/* The count is 0 where the tensor is too short for this range. */
 void fast_space_keys(const fast_space *space, int64_t tensor, int64_t range, int64_t *offset_out,
                      int64_t *count_out)
 {
@@ -103,6 +106,7 @@ void fast_space_keys(const fast_space *space, int64_t tensor, int64_t range, int
     fast__space_range(space, range, tensor, offset_out, count_out);
 }
 
+/* Numbers are given in order: a number that is not in the list any more has finished. */
 bool fast_space_finished(const fast_space *space, int64_t task)
 {
     const struct fast_space_tasks *tasks = space->tasks;
@@ -204,6 +208,7 @@ static fast_err ask_local(fast_space *space, task_entry *e, int64_t owner)
 static fast_err ask(fast_space *space, task_entry *e)
 {
     FAST_ASSERT(e->asks && !e->pushed);
+    /* Each actor starts with another owner, as in a get: they would contend for every link. */
     for (int64_t k = 0; k < space->map.owner_count; k++) {
         const int64_t i = (space->map.first + k) % space->map.owner_count;
 
@@ -248,6 +253,7 @@ static fast_err advance(fast_space *space, task_entry *e, bool *done_out)
 {
     FAST_ASSERT(e->number > 0);
     *done_out = false;
+    /* A dependency that failed was dropped, and counts as finished: its error was returned. */
     for (int64_t i = 0; i < e->after_count; i++)
         if (!fast_space_finished(space, e->after[i]))
             return FAST_OK;
@@ -260,6 +266,7 @@ static fast_err advance(fast_space *space, task_entry *e, bool *done_out)
     for (int64_t i = 0; e->pushed && i < space->map.owner_count; i++)
         if (e->state[i] != DONE && space->map.owners[i].acked >= e->state[i])
             e->state[i] = DONE;
+    /* A task that only asked has finished with its answers. */
     *done_out = !e->pushed || find_part(space, e) < 0;
     return FAST_OK;
 }
@@ -319,6 +326,7 @@ static int64_t find_awaited(fast_space *space, bool *owner_out)
     *owner_out = !store->head;
     if (!store->head)
         return space->map.owners[owner].id;
+    /* The writer that is behind, for the error of a timeout; else any actor that may still write. */
     fast__space_begin(space, owner);
     int64_t whom = fast__space_slowest(space, store, &e->get);
     if (whom < 0)
@@ -362,6 +370,7 @@ static fast_err wait_for(fast_space *space, int64_t task, int64_t deadline)
     }
 }
 
+/* An actor that waits handles the messages of all its spaces, and serves ranges of its own. */
 fast_err fast_space_wait(fast_space *space, int64_t task, int64_t deadline)
 {
     FAST_ASSERT(space != NULL);
@@ -441,6 +450,7 @@ fast_err fast_space_submit(fast_space *space, const fast_space_task *task, int64
     FAST_TRY(check(space, task));
     if (!space->tasks)
         FAST_TRY(make_table(space));
+    /* Bounded: an actor that submits faster than owners answer is slowed down here. */
     if (space->tasks->count == TASKS_MAX)
         FAST_TRY(wait_for(space, -1, fast__deadline(space->actor, FAST_SOON)));
     task_entry *e = &space->tasks->list[space->tasks->count];

@@ -221,6 +221,7 @@ static fast_err use_many(fast_actor *actor, fast_space *space, int64_t me)
                : wrong("the sum of all pushes", (double)y[0], 150 * WORKERS);
 }
 
+/* The part of a worker in a test. */
 typedef fast_err part_fn(fast_actor *actor, fast_space *space, int64_t me);
 
 /* Owners serve; workers run the function. */
@@ -237,6 +238,8 @@ static fast_err serve_or_run(fast_actor *actor, void *ctx)
     return err;
 }
 
+/* A push of one range changes the values of no other range, and the clock of no other range and of
+ * no other writer. */
 static void ranges_have_values_and_clocks_of_their_own(void **state)
 {
     part_fn *part = use_ranges;
@@ -244,6 +247,7 @@ static void ranges_have_values_and_clocks_of_their_own(void **state)
     run(serve_or_run, &part);
 }
 
+/* Would a pull wait for the whole space, the two workers would wait for each other. */
 static void a_late_range_holds_up_no_other(void **state)
 {
     part_fn *part = use_graph;
@@ -251,6 +255,7 @@ static void a_late_range_holds_up_no_other(void **state)
     run(serve_or_run, &part);
 }
 
+/* A submit waits for the oldest tasks where the table is full. */
 static void tasks_beyond_the_table_wait_for_room(void **state)
 {
     part_fn *part = use_many;
@@ -279,7 +284,8 @@ typedef struct rounds {
     bool broken;             /* an update came earlier than the delay allows */
 } rounds;
 
-/* The function at an owner: it checks the bound, then adds, or collects a round with a delay of 0. */
+/* The function at an owner: it checks the bound, then adds, or with a delay of 0 collects a round
+ * and subtracts its gradients in the order of the workers. */
 static bool add_round(void *ctx, const fast_space_update *u, float *w)
 {
     rounds *r = ctx;
@@ -446,6 +452,8 @@ static fast_err run_ahead(fast_actor *actor, fast_space *space, int64_t me)
     return do_task(space, &(fast_space_task){ .push = x, .clock = 1 });
 }
 
+/* A worker that waits for workers that are behind gets a timeout, and the task stays: it finishes
+ * when they have caught up. */
 static void a_bound_stops_who_is_ahead(void **state)
 {
     part_fn *part = run_ahead;
@@ -494,6 +502,7 @@ static fast_err misuse(fast_actor *actor, fast_space *space, int64_t me)
     return fast_space_wait(space, 0, FAST_SOON);
 }
 
+/* A refused task has no number, and changes nothing. */
 static void wrong_tasks_are_refused(void **state)
 {
     part_fn *part = misuse;
