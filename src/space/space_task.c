@@ -326,7 +326,7 @@ static int64_t find_awaited(fast_space *space, bool *owner_out)
     *owner_out = !store->head;
     if (!store->head)
         return space->map.owners[owner].id;
-    /* The writer that is behind, for the error of a timeout; else any actor that may still write. */
+    /* For the error of a timeout: the writer that is behind, else any that may still write. */
     fast__space_begin(space, owner);
     int64_t whom = fast__space_slowest(space, store, &e->get);
     if (whom < 0)
