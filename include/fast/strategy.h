@@ -353,14 +353,12 @@ typedef struct fast_strategy {
                                    messages. Synchronous: servers change only when all workers have
                                    finished a step. Else: requests are answered in all waits */
     bool shares_memory;   /* its workers must run in one process */
-    bool uses_codec;      /* it sends by fast_trainer_sum(), flows or fast_trainer_space(), so
-                                   the run may have a codec */
+    bool uses_codec;      /* the run may have a codec: it sends by sums, flows or spaces of t */
     const char *topology; /* default topology; NULL if it uses none */
     const char *sends;    /* "gradients", "weights" or "differences"; "values": weights in
-                                   messages that may be lost; "fragments": no codec; "nothing" */
-    const char *answers;  /* kind of the replies, encoded by codec_down: "weights", "slices" of
-                                   weights, "values", "sums" of the vectors sent, or "nothing".
-                                   NULL: replies are sums over all workers */
+                             messages that may be lost; "fragments": no codec; "nothing" */
+    const char *answers;  /* replies, encoded by codec_down: "weights", "slices" of them, "values",
+                             "sums" of vectors, "nothing"; NULL: sums over all workers */
     const char *representative; /* policy of representative=auto; NULL: the centre, or the mean */
 
     /* Return the declaration for these options, if it depends on them: of the same name, options
@@ -385,6 +383,8 @@ typedef struct fast_strategy {
     /* Return whether workers take weighted means of their neighbours, so that the weights of
      * a directed topology must sum to 1 in both directions. NULL: any graph will do. */
     bool (*mixes)(const void *config);
+    /* Return whether servers live on nodes of their own. NULL: server i is at worker i's node. */
+    bool (*dedicated)(const void *config);
 } fast_strategy;
 
 /* Open a run with a strategy of your own, borrowed until close. The option strategy is its name,

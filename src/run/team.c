@@ -169,6 +169,18 @@ static const char *cluster_of(const fast_team *team)
     return "laptop";
 }
 
+/* Do the servers of any phase live on nodes of their own? Actors stay in their places. */
+static bool has_dedicated(const fast_team *team)
+{
+    for (int64_t i = 0; i < team->phases.count; i++) {
+        const fast_phase *phase = &team->phases.list[i];
+
+        if (phase->strategy->dedicated && phase->strategy->dedicated(phase->config))
+            return true;
+    }
+    return false;
+}
+
 /* Open the world of actors that a call of the run takes place in. */
 static fast_err open_world(fast_team *team)
 {
@@ -196,6 +208,7 @@ static fast_err open_world(fast_team *team)
     config.job = team->place.job;
     config.snapshot = team->run->sinks.store != NULL && !team->single;
     config.in_flight = team->saved.open && !team->strategy->synchronous;
+    config.dedicated = has_dedicated(team);
     config.seed = c->seed;
     config.timeout = c->timeout;
     config.pool = c->pool;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gossip_async: pairwise exchanges between workers that each train at their own pace. At a step a
- * worker starts an exchange with probability p, with a random neighbour j that is up:
+ * worker starts an exchange with probability p, with a random neighbour j that is up, chosen with
+ * the probability of that edge (choice.c):
  *
  *   how=average   w_i, w_j <- (w_i + w_j) / 2, both at once
  *   how=push      a_i <- a_i / 2; sends (w_i, a_i); the receiver r, before its next step:
@@ -43,6 +44,7 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
+#include "strategy/choice.h"
 #include "strategy/links.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"
@@ -57,6 +59,7 @@ typedef struct async_config {
     bool overlap; /* average, pull: the exchange overlaps the gradient */
     bool mass;    /* push: models are weighted by masses */
     bool flush;   /* push: receive the models in flight at the end */
+    int edges;    /* FAST_EDGES_*: probabilities of neighbours */
     double gamma; /* consensus step size of fast_links */
 } async_config;
 
@@ -74,6 +77,7 @@ static const fast_option options[] = {
                   "push: weight models by masses, of which a push gives one half away (GoSGD)"),
     FAST_OPT_BOOL(async_config, flush, "yes",
                   "push: wait for models in flight at the end and mix them in"),
+    FAST_OPT_CHOICE(async_config, edges, "uniform", FAST_EDGES_CHOICES, FAST_EDGES_HELP),
     FAST_LINKS_GAMMA(async_config),
     FAST_OPT_END,
 };
@@ -91,6 +95,7 @@ typedef struct agent {
     const async_config *c;  /* its options */
     fast_service *service;  /* answers requests in the actor's waits; NULL with push */
     fast_links links;       /* of models to and from all workers */
+    fast_choice choice;     /* of the neighbour of an exchange */
     fast_intake in;         /* push: models that arrive; else `last` alone is used */
     fast_msg **deferred;    /* [deferred_room]: requests to answer once the weights are free */
     int64_t deferred_room;  /* workers that may ask this one */
@@ -248,7 +253,7 @@ static fast_err start_exchange(agent *a)
     if (a->c->p < 1 && fast__random_uniform(t->actor) >= a->c->p)
         return FAST_OK;
     /* A peer that ended is not asked: this step has no exchange. */
-    rank = fast__neighbour_pick(t);
+    rank = fast__choice_draw(&a->choice);
     if (rank < 0 || a->in.last[rank])
         return FAST_OK;
     a->asked =
@@ -518,7 +523,7 @@ static fast_err push(agent *a)
     FAST_ASSERT(a->c->how == PUSH);
     if (a->c->p < 1 && fast__random_uniform(t->actor) >= a->c->p)
         return FAST_OK;
-    rank = fast__neighbour_pick(t);
+    rank = fast__choice_draw(&a->choice);
     if (rank < 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "weights");
@@ -574,6 +579,7 @@ static fast_err agent_init(fast_trainer *t, const async_config *c, agent *a)
     FAST_TRY(fast__intake_init(t, FAST_TAG_MODEL, take_push, a, &a->in));
     /* Every pair has flows of its own, and messages of an earlier call may be lost. */
     FAST_TRY(fast__links_init(t, true, false, c->gamma, &a->links));
+    FAST_TRY(fast__choice_init(t, c->edges, &a->choice));
     if (c->how == PUSH)
         return FAST_OK;
     a->deferred_room = is_static(t) ? fast_topology_degree_max(t->topology) : t->workers;
@@ -588,6 +594,7 @@ static void agent_fini(agent *a)
         fast_msg_free(a->deferred[i]);
     fast__free(a->deferred);
     fast__links_fini(&a->links);
+    fast__choice_fini(&a->choice);
     fast__intake_fini(&a->in);
 }
 

@@ -310,7 +310,7 @@ static void errors_end_the_program(void **state)
         "gossip:sends=gradients",
         "gossip:push=yes",
         "gossip_async",
-        "gossip_async:overlap=no",
+        "gossip_async:overlap=no,edges=best",
         "gossip_async:how=push",
         "gossip_async:how=pull",
         "elastic_tree:up=1,down=1",

@@ -312,6 +312,84 @@ static void averages_get_over_pauses(void **state)
         }
 }
 
+/* Write a topology of these lines to a file, and its option to text[64]. */
+static void write_topology(const char *lines, char *path, char *text)
+{
+    FILE *f = fdopen(mkstemp(path), "w");
+
+    assert_non_null(f);
+    fputs(lines, f);
+    fclose(f);
+    snprintf(text, 64, "file:%s", path);
+}
+
+/* An edge of probability 0 is never chosen: 0 and 1 have the mean of theirs, 2 and 3 of theirs.
+ * Chosen uniformly, the same edges lead all workers to one mean; so do optimised probabilities, and
+ * on a line they leave less distance to it than uniform ones. */
+static void edges_have_their_probabilities(void **state)
+{
+    char path[] = "fast_gossip_XXXXXX", topology[64];
+    test_replicas_options o = { .topology = topology, .workers = 4, .steps = 60, .apart = true };
+    double distance[2] = { 0 };
+    test_replicas r;
+
+    (void)state;
+    write_topology("0 1 0.5\n1 2 0\n2 3 0.5\n", path, topology);
+    o.strategy = "gossip_async:edges=weights";
+    run_ok(&o, &r);
+    for (int64_t k = 0; k < 4; k++)
+        for (int64_t i = 0; i < 4; i++)
+            assert_true((double)r.last[k][i] == (i / 2 == k / 2 ? 0.5 : 0));
+    test_replicas_free(&r);
+    o.strategy = "gossip_async";
+    run_ok(&o, &r);
+    assert_true(replica_error(&r, 0.25) < 0.01);
+    test_replicas_free(&r);
+    unlink(path);
+    o = (test_replicas_options){ .topology = "line", .workers = 8, .steps = 40, .apart = true };
+    for (int best = 0; best < 2; best++)
+        for (o.seed = 1; o.seed <= 8; o.seed++) {
+            o.strategy = best ? "gossip_async:edges=best" : "gossip_async:edges=weights";
+            run_ok(&o, &r);
+            distance[best] += test_replicas_distance(r.last, 8, r.count) / 8;
+            assert_true(mean_error(&r, 1.0 / 8) < 1e-6);
+            test_replicas_free(&r);
+        }
+    print_message("a line of 8: distance %g, best %g\n", distance[0], distance[1]);
+    assert_true(distance[1] < 0.9 * distance[0]);
+}
+
+/* Graphs that change have no probabilities of edges, and many workers no optimum of them. */
+static void probabilities_need_few_fixed_edges(void **state)
+{
+    static const char *const cases[][4] = {
+        { "strategy=gossip_async:edges=best", "topology=pairs", "workers=4", "stay the same" },
+        { "strategy=gossip_async:edges=weights", "topology=grid", "workers=4", "stay the same" },
+        { "strategy=gossip_async:edges=best", "topology=ring", "workers=65", "at most 64" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const options[] = { "data=digits:train=400,test=100",
+                                        "model=mlp:hidden=8",
+                                        "engine=ref",
+                                        "transport=sim",
+                                        "steps=2",
+                                        "batch=4",
+                                        cases[i][0],
+                                        cases[i][1],
+                                        cases[i][2],
+                                        NULL };
+        fast_run *run = NULL;
+
+        assert_int_equal(fast_run_open(options, &run), FAST_OK);
+        assert_int_equal(fast_run_train(run), FAST_EINVAL);
+        if (!strstr(fast_error_detail(), cases[i][3]))
+            fail_msg("%s: %s", cases[i][0], fast_error_detail());
+        fast_run_close(run);
+    }
+}
+
 /* Masses are conserved: where pushes come together is the mean of where they began. */
 static void pushes_conserve_mass(void **state)
 {
@@ -500,6 +578,8 @@ int main(void)
         cmocka_unit_test(push_sum_keeps_the_mean),
         cmocka_unit_test(averages_never_deadlock),
         cmocka_unit_test(averages_get_over_pauses),
+        cmocka_unit_test(edges_have_their_probabilities),
+        cmocka_unit_test(probabilities_need_few_fixed_edges),
         cmocka_unit_test(pushes_conserve_mass),
         cmocka_unit_test(all_members_come_together),
         cmocka_unit_test(the_same_seed_is_the_same_run),

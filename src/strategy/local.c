@@ -23,6 +23,9 @@
  *     fragments:        F ranges of the model are exchanged in turn, one every period / F steps,
  *                       each with its own outer step: F times smaller messages at a time (streaming
  *                       DiLoCo, Douillard et al. 2025). At the end of the run all are exchanged
+ *     master:           one server at a node of its own sums the models and sends their mean back,
+ *                       by a binomial tree, by slices or with each worker (via_master.h); else
+ *                       workers average by an allreduce, with the same bits
  *     polyak:           the run is represented by the mean of the models after the exchanges from
  *                       epoch `polyak` on (Polyak and Juditsky 1992)
  *
@@ -42,6 +45,7 @@
 #include "base/err.h"
 #include "strategy/exchange.h"
 #include "strategy/vector_kernels.h"
+#include "strategy/via_master.h"
 #include "tensor/vector.h"
 
 #include <math.h>
@@ -66,6 +70,7 @@ typedef struct local_config {
     int64_t longest;     /* the longest period that grow and noise lead to */
     double polyak;       /* epoch from which models are averaged over time; -1: never */
     int64_t fragments;   /* ranges of the model that are exchanged in turn */
+    int master;          /* fast_via: the path to a master that makes the average */
     char algorithm[64];  /* collective that makes the average */
 } local_config;
 
@@ -100,6 +105,9 @@ static const fast_option options[] = {
     FAST_OPT_INT(local_config, fragments, "1", 1, 1e6,
                  "ranges of the model that are exchanged in turn, each once a period (streaming "
                  "DiLoCo); the period is a multiple of it"),
+    FAST_OPT_CHOICE(local_config, master, "none", "none|tree|scatter|direct",
+                    "average at a dedicated master instead, that a binomial tree, slices or each "
+                    "worker's own messages lead to and back from"),
     FAST_OPT_TEXT(local_config, algorithm, "auto", "allreduce",
                   "collective that averages the models; auto: the fastest by measurement"),
     FAST_OPT_END,
@@ -123,6 +131,7 @@ typedef struct local_state {
     fast_vector base;       /* codecs for differences: the model that changes are relative to */
     fast_vector sum;        /* delay: gradients since the last exchange */
     fast_vector mean;       /* polyak: models averaged over time, the run's centre */
+    fast_via_master *via;   /* this end of the path to the master; NULL without a master */
 } local_state;
 
 /* Pairs of options that make no sense together. */
@@ -133,6 +142,8 @@ static const fast_exclusion exclusions[] = {
     { "milestones", NULL, "delay=yes", "the period grows by gradients that one update collects" },
     { "milestones", "grow", NULL, "epochs are given by one of them" },
     { "fragments", "delay|polyak|state", NULL, "fragments are exchanged at different steps" },
+    { "master", "outer|delay|fragments|algorithm", NULL,
+      "the master makes the mean of whole models, and no more" },
     { "shrink=yes", NULL, "noise", "the noise decides when a shorter period is enough" },
     { "noise", NULL, "delay=yes", "the noise is that of the gradients that one update collects" },
     { NULL, NULL, NULL, NULL },
@@ -364,9 +375,27 @@ static fast_err average_over_time(fast_trainer *t, const local_config *c, local_
     return fast_trainer_apply(t, &time_mean, &(float){ (float)o->numbers->mean_count }, v);
 }
 
+/* x <- the mean of all workers' x, made by the master. */
+static fast_err exchange_with_master(local_state *o, float *x, int64_t count)
+{
+    FAST_ASSERT(o->via != NULL);
+    FAST_TRY(fast__via_send(o->via, x, count));
+    return fast__via_receive(o->via, x, count);
+}
+
+/* Average the state that is not trained. */
+static fast_err average_state(fast_trainer *t, local_state *o)
+{
+    FAST_ASSERT(t->state_count >= 0);
+    if (!o->via || t->state_count == 0)
+        return fast__state_average(t);
+    fast_actor_at(t->actor, t->step, "state");
+    return exchange_with_master(o, t->s, t->state_count);
+}
+
 /* Average every vector of the rule's state over the workers, without the run's codec, whose
  * residual is that of weights. */
-static fast_err average_rule(fast_trainer *t, float share)
+static fast_err average_rule(fast_trainer *t, local_state *o, float share)
 {
     const bool coded = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
     float *slot;
@@ -376,6 +405,10 @@ static fast_err average_rule(fast_trainer *t, float share)
     for (int i = 0; (slot = fast_trainer_rule_slot(t, i)) != NULL; i++) {
         const fast_vector v = { .x = slot, .age = -1 };
 
+        if (o->via) {
+            FAST_TRY(exchange_with_master(o, slot, t->count));
+            continue;
+        }
         FAST_TRY(coded ? fast_allreduce(t->group, slot, t->count, FAST_SOON)
                        : fast_trainer_sum_vector(t, &v));
         FAST_TRY(fast_trainer_apply(t, &fast__kernel_scale, &share, &v));
@@ -390,6 +423,11 @@ static fast_err average_weights(fast_trainer *t, local_state *o, float share)
     const fast_vector v[] = { fast_trainer_model(t), o->base };
 
     FAST_ASSERT(o->sum.x == NULL);
+    if (o->via) {
+        FAST_TRY(exchange_with_master(o, t->w, t->count));
+        fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .age = -1 });
+        return FAST_OK;
+    }
     if (o->base.x)
         FAST_TRY(fast_trainer_apply(t, &fast__kernel_subtract, NULL, v));
     FAST_TRY(fast_trainer_sum(t, t->w));
@@ -410,7 +448,7 @@ static fast_err exchange(fast_trainer *t, const local_config *c, local_state *o)
         fast_actor_at(t->actor, t->step, "weights");
         FAST_TRY(average_weights(t, o, share));
     }
-    FAST_TRY(fast__state_average(t));
+    FAST_TRY(average_state(t, o));
     if (o->z.x)
         FAST_TRY(fast_trainer_apply(t, &outer_step, c, (fast_vector[]){ w, o->z, o->d }));
     if (o->base.x)
@@ -418,7 +456,7 @@ static fast_err exchange(fast_trainer *t, const local_config *c, local_state *o)
     if (c->state == FAST_RULE_RESET)
         fast_trainer_reset_rule(t);
     if (c->state == FAST_RULE_AVERAGE)
-        FAST_TRY(average_rule(t, share));
+        FAST_TRY(average_rule(t, o, share));
     return o->mean.x ? average_over_time(t, c, o) : FAST_OK;
 }
 
@@ -515,10 +553,10 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
     const local_config *c = config;
     double epoch;
 
-    (void)workers;
     (void)optimizer;
     FAST_ASSERT(c->fragments >= 1);
     FAST_TRY(find_milestone(c->milestones, 0, &epoch));
+    FAST_TRY(fast__via_check("local", (fast_via)c->master, workers));
     if (c->fragments > 1 && (c->period == 0 || c->period % c->fragments != 0))
         return fast__fail(FAST_EINVAL,
                           "local: a period of %lld steps is no multiple of fragments=%lld",
@@ -530,6 +568,7 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const local_config *c = config;
+    fast_via_master via;
     local_state o;
 
     FAST_ASSERT(c != NULL);
@@ -545,16 +584,97 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_TRY(local_state_init(t, c, &o));
     t->free_running =
         c->period == 0 && !o.z.x && !o.sum.x && !o.base.x; /* no state in common before the end */
-    return train(t, c, &o);
+    if (c->master == FAST_VIA_NONE)
+        return train(t, c, &o);
+    FAST_TRY(fast__via_open(t, (fast_via)c->master, &via));
+    o.via = &via;
+    const fast_err err = train(t, c, &o);
+    fast__via_close(&via);
+    return err;
 }
 
-/* Weights, or fragments of them, which are sent without a codec. */
+/* The master: set y to the mean of the workers' vectors and send it to them. */
+static fast_err answer_mean(fast_trainer *t, fast_via_master *m, float *y, int64_t count,
+                            bool *over)
+{
+    const float share = 1.0f / (float)t->workers;
+    const fast_vector mean = { .x = m->sum, .age = -1 };
+
+    FAST_ASSERT(y != NULL && y != m->sum);
+    FAST_TRY(fast__via_sum(m, count, over));
+    if (*over)
+        return FAST_OK;
+    FAST_TRY(fast_trainer_apply_range(t, &fast__kernel_scale, &share, &mean, 1, count));
+    fast__vector_copy(count, m->sum, y);
+    return fast__via_answer(m, y, count);
+}
+
+/* The master's loop, until the workers have ended: models, state, and the rule's state. */
+static fast_err serve(fast_trainer *t, const local_config *c, fast_via_master *m)
+{
+    bool over = false;
+    float *slot;
+
+    FAST_ASSERT(c->master != FAST_VIA_NONE);
+    while (!over) {
+        fast_actor_at(t->actor, t->step, "weights");
+        FAST_TRY(answer_mean(t, m, t->w, t->count, &over));
+        if (!over && t->state_count > 0)
+            FAST_TRY(answer_mean(t, m, t->s, t->state_count, &over));
+        for (int i = 0; !over && c->state == FAST_RULE_AVERAGE &&
+                        (slot = fast_trainer_rule_slot(t, i)) != NULL;
+             i++)
+            FAST_TRY(answer_mean(t, m, slot, t->count, &over));
+    }
+    return FAST_OK;
+}
+
+/* The program of the master. */
+static fast_err server(fast_trainer *t, const void *config)
+{
+    const local_config *c = config;
+    fast_via_master m;
+
+    FAST_ASSERT(t->servers == 1);
+    FAST_TRY(fast__via_open(t, (fast_via)c->master, &m));
+    const fast_err err = serve(t, c, &m);
+    fast__via_close(&m);
+    return err;
+}
+
+/* One master, or none. */
+static int64_t servers(const void *config, int64_t workers)
+{
+    FAST_ASSERT(workers > 0);
+    return ((const local_config *)config)->master != FAST_VIA_NONE;
+}
+
+/* True if there is a master: it lives on a node of its own. */
+static bool dedicated(const void *config)
+{
+    FAST_ASSERT(config != NULL);
+    return ((const local_config *)config)->master != FAST_VIA_NONE;
+}
+
+/* Sums are counted by the trainer; the master is reached once a period. */
+static void cost(const void *config, const fast_trainer *t, fast_cost *out)
+{
+    const local_config *c = config;
+    const int64_t period = c->period > 0 ? c->period : t->step_count;
+
+    FAST_ASSERT(out != NULL && period > 0);
+    if (c->master != FAST_VIA_NONE)
+        fast__via_cost((fast_via)c->master, t->workers, 1 / (double)period, out);
+}
+
+/* Weights; or fragments of them, or sums on their way to a master, which are sent without a codec.
+ */
 static const char *sends(const void *config)
 {
     const local_config *c = config;
 
     FAST_ASSERT(c != NULL && c->fragments >= 1);
-    return c->fragments > 1 ? "fragments" : "weights";
+    return c->fragments > 1 || c->master != FAST_VIA_NONE ? "fragments" : "weights";
 }
 
 const fast_strategy fast__strategy_local = {
@@ -568,6 +688,10 @@ const fast_strategy fast__strategy_local = {
     .sends = "weights",
     .exclusions = exclusions,
     .sends_by = sends,
+    .cost = cost,
+    .servers = servers,
     .check = check,
     .worker = worker,
+    .server = server,
+    .dedicated = dedicated,
 };

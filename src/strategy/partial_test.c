@@ -7,6 +7,7 @@
  * clusters with jitter, loss and stragglers and on threads; small runs for the rest.
  */
 #include "replicas.h"
+#include "small_run.h"
 #include "strategy/partial.h"
 
 #include <math.h>
@@ -271,6 +272,24 @@ static void survivors_are_connected(void **state)
     }
 }
 
+/* Updates of a threshold: no worker waits for another one, replicas that apply the same entries end
+ * equal up to rounding, and each step sends far less than a gradient. */
+static void thresholds_are_sent_to_all(void **state)
+{
+    static const char *const slow = "faults=slow 2 at 0s by 50";
+    static const char *const whole[] = { "schedule=constant", slow, NULL };
+    static const char *const few[] = { "schedule=constant", slow, "codec=threshold:tau=0.004",
+                                       NULL };
+    const fast_result all = test_small_run("partial:how=parts,parts=1", 4, whole);
+    const fast_result r = test_small_run("partial:how=parts,parts=1", 4, few);
+
+    (void)state;
+    assert_true(r.divergence < 1e-6);
+    assert_true(r.staleness_mean > 0);
+    assert_true(r.bytes_sent < all.bytes_sent / 4);
+    assert_true(r.params_hash != all.params_hash);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +299,7 @@ int main(void)
         cmocka_unit_test(all_members_learn),
         cmocka_unit_test(queues_drop_the_oldest),
         cmocka_unit_test(survivors_are_connected),
+        cmocka_unit_test(thresholds_are_sent_to_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,6 +64,10 @@
  *                pieces of whole layers
  *   priority     the model is read in slices in the order of its layers, or in TicTac's orders
  *                (ps_order.c), and the next step starts when its first layer has arrived
+ *   dedicated    servers live on nodes of their own. With T_w, R_w and U_w for the transfer, the
+ *                addition and the update of the model, a round of n workers and one such server
+ *                takes 2 n T_w + (n - 1) R_w + U_w at most, and n asynchronous steps n T_w + U_w
+ *   path         with s = 0: gradients reach the server by a collective: ps_master.c
  *
  * With s = 0 and n = workers the gradients of a round are summed in the canonical order: it is
  * `allreduce` to the bit. With backup workers those that arrived in time are summed in the order of
@@ -165,6 +169,12 @@ static const fast_option options[] = {
                     "read weights in slices, and start the next step with those that came; yes: in "
                     "the order of the layers, tic: of the graph's dependencies, tac: of these and "
                     "measured times (TicTac)"),
+    FAST_OPT_BOOL(ps_config, dedicated, "no",
+                  "servers live on nodes of their own, which follow the workers'"),
+    FAST_OPT_CHOICE(ps_config, path, "none", "none|tree|scatter|direct",
+                    "with slack=0: collective by which the sum of gradients reaches one dedicated "
+                    "server and weights return: binomial tree, slices, or each worker's own "
+                    "messages; none: reads and writes of the servers' space"),
     FAST_OPT_END,
 };
 
@@ -228,6 +238,11 @@ static const fast_exclusion exclusions[] = {
     { "proxies", "fetch|push|send|backup|epochs", NULL,
       "workers of a proxy read and write gradients in every round" },
     { "replicas", "backup|eager|value", NULL, "every copy must hold the same updates" },
+    { "path", NULL, "slack=0", "a collective takes the gradients of all workers" },
+    { "path", "servers|replicas|proxies|backup|staleness|reject|stalest|l1|momentum", NULL,
+      "one server makes one update of the sum of all gradients" },
+    { "path", "barrier|cache|factors=yes|overlap|priority", NULL,
+      "gradients and weights are sent whole, by a collective" },
     { NULL, NULL, NULL, NULL },
 };
 
@@ -312,6 +327,8 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
                           "ps: differences are to the weights that were read: fetch=%lld and "
                           "push=%lld must be equal",
                           (long long)c->fetch, (long long)c->push);
+    if (c->path != FAST_VIA_NONE)
+        return fast__via_check("ps", (fast_via)c->path, workers);
     if (c->send == PS_SEND_GRADIENTS && optimizer && needs_whole(optimizer))
         return refuse_rule();
     return check_counts(c, workers);
@@ -347,6 +364,8 @@ static fast_err server(fast_trainer *t, const void *config)
     const int64_t shards = fast__ps_shards(c, t->workers), owners = shards * (1 + c->replicas);
 
     FAST_ASSERT(t->rank >= 0 && t->rank < owners + c->proxies);
+    if (c->path != FAST_VIA_NONE)
+        return fast__ps_master(t, c);
     FAST_TRY(check_rule(t, c));
     return t->rank < owners ? fast__ps_own(t, c, t->rank / shards)
                             : fast__ps_proxy(t, c, t->rank - owners);
@@ -369,6 +388,10 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
     out->waits += part * (reads + fmin(reads, writes));
     out->served = part * fmax(reads, writes);
     out->barrier = c->slack < 0 ? 0 : (double)c->slack + 1;
+    if (c->path != FAST_VIA_NONE) {
+        out->served = 0; /* the master's link is part of the path */
+        fast__via_cost((fast_via)c->path, t->workers, 1, out);
+    }
 }
 
 /* True if all workers take their steps together, and each update holds all their gradients: then
@@ -459,6 +482,8 @@ static fast_err worker(fast_trainer *t, const void *config)
     fast_err err;
 
     FAST_ASSERT(t->rank >= 0 && t->rank < t->workers);
+    if (c->path != FAST_VIA_NONE)
+        return fast__ps_master_worker(t, c);
     FAST_TRY(check_rule(t, c));
     FAST_TRY(check_codec(t, c));
     if (c->proxies > 0)
@@ -475,6 +500,8 @@ static const char *sends_by(const void *config)
     const ps_config *c = config;
 
     FAST_ASSERT(c->send >= PS_SEND_GRADIENTS && c->send <= PS_SEND_MEAN);
+    if (c->path != FAST_VIA_NONE)
+        return "fragments"; /* sums on their way are not encoded */
     return c->send == PS_SEND_GRADIENTS ? "gradients" : "differences";
 }
 
@@ -487,6 +514,15 @@ static const char *answers_by(const void *config)
     return c->priority ? "slices" : "weights";
 }
 
+/* True if servers live on nodes of their own. */
+static bool dedicated(const void *config)
+{
+    const ps_config *c = config;
+
+    FAST_ASSERT(c != NULL);
+    return c->dedicated || c->path != FAST_VIA_NONE;
+}
+
 /* The declaration that the options make: rounds are synchronous, and can be resumed. */
 static const fast_strategy *member_of(const void *config);
 
@@ -495,7 +531,7 @@ static const fast_strategy *member_of(const void *config);
     .options = options, .config_size = sizeof(ps_config), .uses_codec = true,                      \
     .sends = "gradients", .answers = "weights", .member = member_of, .sends_by = sends_by,         \
     .answers_by = answers_by, .servers = servers, .check = check, .cost = cost, .worker = worker,  \
-    .server = server, .exclusions = exclusions
+    .server = server, .exclusions = exclusions, .dedicated = dedicated
 
 static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumable = true };
 static const fast_strategy free_workers = { FAMILY, .resumable = true };

@@ -6,6 +6,7 @@
 #include "strategy/factoring.h"
 #include "strategy/ps_momentum.h"
 #include "strategy/strategy.h"
+#include "strategy/via_master.h"
 
 /*
  * Inside the family ps:
@@ -23,6 +24,7 @@
  *   ps_hybrid.c       dense layers that workers send each other as factors, beside the servers
  *   ps_proxy.c        proxies between groups of workers and the servers
  *   ps_momentum.c     measures the momentum that asynchrony adds
+ *   ps_master.c       rounds in which the sum of gradients reaches the server by a collective
  *
  * The servers of a run are, in this order: the owners of the model, the owners of its first copy,
  * of its second copy, ..., and the proxies.
@@ -68,6 +70,8 @@ typedef struct ps_config {
     bool hybrid;       /* dense layers go to the other workers as factors where that is shorter */
     bool overlap;      /* gradients are sent as they become final */
     int priority;      /* PS_PRIORITY_*: order in which the model is read */
+    bool dedicated;    /* servers live on nodes of their own */
+    int path;          /* fast_via: the path of collectives; FAST_VIA_NONE: by the space */
 } ps_config;
 
 /* Return the number of owners of one copy of the model: servers, or virtual servers of a ring. */
@@ -251,6 +255,13 @@ typedef struct ps_losses {
     bool lost;    /* a worker has crashed */
 } ps_losses;
 
+/* A visit of the model: a write, with the next read or without. */
+typedef struct ps_visit {
+    bool fused;    /* a write and the next read may be one visit */
+    bool fetched;  /* the last write fetched the next weights */
+    bool arriving; /* ranges of the model are still in transit to t->w */
+} ps_visit;
+
 /* The decision of a worker before a step. */
 typedef enum ps_decision {
     PS_STEP, /* take the step */
@@ -283,10 +294,8 @@ typedef struct ps_writer {
     float *ends;          /* gradients that workers have computed in each epoch */
     float *state_read;    /* the state as it was read */
     int64_t *model_step;  /* slack 0, persistent: 1 + the step whose weights t->w holds */
+    ps_visit visit;       /* reads that are joined with writes, or in transit */
     bool written;         /* it has written since it started */
-    bool fused;           /* a write and the next read may be one visit of the model */
-    bool fetched;         /* the last write fetched the next weights */
-    bool arriving;        /* ranges of the model are still in transit to t->w */
 } ps_writer;
 
 /* Open a writer whose gradients are in `g`: its memory, layers and spaces. A resumed run's clocks
@@ -393,3 +402,7 @@ void fast__ps_hybrid_update(const ps_owner *o, const fast_space_update *u, doubl
 /* Programs with proxies: of a worker, and of proxy number `proxy`. */
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c);
 fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy);
+
+/* Programs with a path: of a worker, and of the one server. */
+fast_err fast__ps_master_worker(fast_trainer *t, const ps_config *c);
+fast_err fast__ps_master(fast_trainer *t, const ps_config *c);

@@ -107,7 +107,7 @@ fast_err fast__ps_order(ps_writer *wr)
     int64_t *order = NULL, count = 0;
     fast_err err;
 
-    FAST_ASSERT(!wr->arriving);
+    FAST_ASSERT(!wr->visit.arriving);
     if (wr->order.sent || wr->c->priority < PS_PRIORITY_TIC)
         return FAST_OK;
     wr->order.sent = true;

@@ -192,7 +192,7 @@ fast_err fast__ps_get_or_send(ps_writer *wr, fast_space_read *read)
     fast_trainer *t = wr->t;
     fast_err err = wr->hold.rounds > 0 ? FAST_ETIMEDOUT : FAST_OK;
 
-    FAST_ASSERT(!wr->arriving);
+    FAST_ASSERT(!wr->visit.arriving);
     while (err == FAST_ETIMEDOUT && wr->hold.complete < wr->step) {
         fast_space *space = wr->copies.spaces[wr->copies.first];
         fast_space_read there = *read;

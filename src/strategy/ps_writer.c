@@ -97,7 +97,7 @@ static fast_err start_read(ps_writer *wr, const fast_space_read *condition)
     fast_trainer *t = wr->t;
     fast_space_read read = *condition;
 
-    FAST_ASSERT(!wr->arriving);
+    FAST_ASSERT(!wr->visit.arriving);
     FAST_TRY(fast__ps_order(wr));
     fast_actor_at(t->actor, wr->step, "weights");
     if (wr->state_read) {
@@ -105,7 +105,7 @@ static fast_err start_read(ps_writer *wr, const fast_space_read *condition)
         fast__vector_copy(t->state_count, t->s, wr->state_read);
     }
     FAST_TRY(fast__space_get_start(wr->copies.spaces[0], t->w, condition, FAST_SOON));
-    wr->arriving = true;
+    wr->visit.arriving = true;
     return FAST_OK;
 }
 
@@ -114,7 +114,7 @@ static fast_err need_range(void *ctx, int64_t offset, int64_t count)
 {
     const ps_writer *wr = ctx;
 
-    FAST_ASSERT(wr->arriving);
+    FAST_ASSERT(wr->visit.arriving);
     return fast__space_get_need(wr->copies.spaces[0], offset, count);
 }
 
@@ -124,9 +124,9 @@ fast_err fast__ps_arrive(void *writer)
     fast_space_read read;
 
     FAST_ASSERT(wr->t != NULL);
-    if (!wr->arriving)
+    if (!wr->visit.arriving)
         return FAST_OK;
-    wr->arriving = false;
+    wr->visit.arriving = false;
     FAST_TRY(fast__space_get_end(wr->copies.spaces[0], &read));
     wr->version = read.version;
     wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
@@ -140,9 +140,9 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     fast_trainer *t = wr->t;
     fast_space_read read = *condition;
 
-    FAST_ASSERT(!wr->arriving);
+    FAST_ASSERT(!wr->visit.arriving);
     fast_actor_at(t->actor, wr->step, "weights");
-    if (wr->fetched)
+    if (wr->visit.fetched)
         read.version = wr->version;
     else
         FAST_TRY(fast__ps_get_or_send(wr, &read));
@@ -153,7 +153,7 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     if (!condition->full_values)
         fast__ps_add_own(wr);
     fast__ps_hybrid_unpack(wr);
-    wr->fetched = false;
+    wr->visit.fetched = false;
     /* The other copies must count this version as read too: staleness is relative to it. */
     FAST_TRY(fast__ps_copies_follow(&wr->copies, wr->c->slack == 0, condition));
     wr->version = read.version;
@@ -177,13 +177,13 @@ fast_err fast__ps_read(ps_writer *wr, bool last)
 
     FAST_ASSERT(condition.clock_min <= wr->step || wr->c->backup > 0);
     condition.full_values = last;
-    wr->fetched = wr->fetched && !last;
+    wr->visit.fetched = wr->visit.fetched && !last;
     if (wr->losses.too_few && !last) /* a crashed worker has to restart */
         condition = (fast_space_read){ .version_min = condition.version_min };
     const int64_t begin = fast_now(wr->t->actor);
     FAST_TRY(!last && fast__ps_reads_slices(wr) ? start_read(wr, &condition)
                                                 : fast__ps_read_model(wr, &condition));
-    if (!wr->arriving)
+    if (!wr->visit.arriving)
         fast__ps_time_read(wr, begin);
     if (wr->model_step)
         *wr->model_step = wr->step + 1;
@@ -208,12 +208,12 @@ fast_err fast__ps_gradient(ps_writer *wr)
     fast_trainer *t = wr->t;
 
     const int64_t begin = fast_now(t->actor);
-    const bool waits = wr->arriving;
+    const bool waits = wr->visit.arriving;
 
     FAST_ASSERT(wr->g == t->g);
     /* With `priority` each layer's forward pass waits for its weights; with `overlap` each layer's
      * gradient is sent when its backward pass ends. */
-    FAST_TRY(fast_trainer_gradient_when(t, wr->arriving ? need_range : NULL,
+    FAST_TRY(fast_trainer_gradient_when(t, wr->visit.arriving ? need_range : NULL,
                                         wr->pieces.on ? report_range : NULL, wr));
     FAST_TRY(fast__ps_arrive(wr));
     if (!waits)
@@ -253,9 +253,9 @@ static fast_err write_model(ps_writer *wr, const float *x)
     fast_trainer *t = wr->t;
     ps_pieces *p = &wr->pieces;
 
-    FAST_ASSERT(!wr->fused || wr->copies.count == 1);
-    wr->fetched = wr->fused && t->step % wr->c->fetch == 0 && t->step < t->step_count;
-    if (wr->fetched)
+    FAST_ASSERT(!wr->visit.fused || wr->copies.count == 1);
+    wr->visit.fetched = wr->visit.fused && t->step % wr->c->fetch == 0 && t->step < t->step_count;
+    if (wr->visit.fetched)
         return fast__space_add_get(wr->copies.spaces[0], x, t->w, &wr->version, FAST_SOON);
     if (wr->layers.count > 0)
         return fast__ps_copies_write(
@@ -288,7 +288,7 @@ fast_err fast__ps_push(ps_writer *wr)
     fast_trainer *t = wr->t;
     const float *x = wr->base ? difference(wr) : wr->sum ? wr->sum : wr->g;
 
-    FAST_ASSERT(!wr->arriving);
+    FAST_ASSERT(!wr->visit.arriving);
     fast_actor_at(t->actor, wr->step, wr->base ? "difference" : "gradient");
     /* Elements that the codec held back may be sent now; those that still wait are subtracted after
      * the write. */
@@ -371,9 +371,9 @@ static fast_err writer_init(ps_writer *wr)
     if (c->slack > 0 && c->push == 1 && fast__space_defers(wr->copies.spaces[0]))
         wr->hold.rounds = (c->slack + 1) / 2;
     /* One visit for a write and the next read is possible where no read waits for other writers. */
-    wr->fused = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
-                c->epochs == 1 && !c->priority && !wr->pieces.on && wr->layers.count == 0 &&
-                fast__space_is_local(wr->copies.spaces[0]);
+    wr->visit.fused = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
+                      c->epochs == 1 && !c->priority && !wr->pieces.on && wr->layers.count == 0 &&
+                      fast__space_is_local(wr->copies.spaces[0]);
     if (c->epochs < 1)
         FAST_TRY(fast__alloc("ends of epochs", wr->copies.tensors.epochs_len, sizeof *wr->ends,
                              &wr->ends));
@@ -386,10 +386,10 @@ static fast_err remember(ps_writer *wr)
     fast_trainer *t = wr->t;
     const size_t size = (size_t)t->count * sizeof(float);
 
-    FAST_ASSERT(!wr->arriving);
+    FAST_ASSERT(!wr->visit.arriving);
     FAST_TRY(fast__trainer_remember(t, 0, &wr->step, 5 * sizeof wr->step));
     FAST_TRY(fast__trainer_remember(t, 1, &wr->written, sizeof wr->written));
-    FAST_TRY(fast__trainer_remember(t, 2, &wr->fetched, sizeof wr->fetched));
+    FAST_TRY(fast__trainer_remember(t, 2, &wr->visit.fetched, sizeof wr->visit.fetched));
     FAST_TRY(fast__trainer_remember(t, 3, wr->sum, size));
     FAST_TRY(fast__trainer_remember(t, 4, wr->base, size));
     FAST_TRY(fast__trainer_remember(t, 5, wr->state_read, (size_t)t->state_count * sizeof(float)));

@@ -83,18 +83,6 @@ const fast_system fast__systems_allreduce[] = {
         FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
         .remarks = "Reduces within a node first, then among nodes.",
     },
-    {
-        .name = "firecaffe",
-        .title = "FireCaffe: gradients reduced on a binomial tree",
-        .by = "Iandola et al. 2016",
-        .row = 10,
-        .flags = "strategy=allreduce:algorithm=tree lr=0.1",
-        FAST_TAXONOMY("DP", "central", "sync.", "binomial tree", "single PS", "synchronous"),
-        .remarks =
-            "The sum of the gradients reaches worker 0 after log P rounds and is broadcast along "
-            "that tree; every worker updates its own replica.",
-        .missing = "a server that holds the model and broadcasts weights",
-    },
     /* Rounds that do not wait for all workers: the family quorum. */
     {
         .name = "a-bsp",

@@ -224,7 +224,7 @@ const fast_system fast__systems_codec[] = {
         .by = "Tang et al. 2021",
         .row = 0,
         .flags = "strategy=allreduce codec=onebit:beta=0.9,warmup=100 codec_down=onebit:warmup=100 "
-                 "optimizer=adam:freeze=100 lr=0.005",
+                 "optimizer=adam:freeze=100,eps=1e-4 lr=0.005",
         COLUMNS("sync.", "striped scatter-reduce", "distributed PS, k = n", "synchronous"),
         .remarks = "For 100 steps it is Adam; then the mean of squares stays, and workers send "
                    "their momentum by one bit, with error feedback at workers and owners of "

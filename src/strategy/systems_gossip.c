@@ -122,27 +122,26 @@ const fast_system fast__systems_gossip[] = {
         .title = "Gossip for optimisation: random pairs average, then take a gradient step",
         .by = "Ram et al. 2010",
         .row = 58,
-        .flags = "strategy=gossip_async:how=average,overlap=no topology=full optimizer=sgd lr=0.4",
+        .flags = "strategy=gossip_async:how=average,overlap=no,edges=weights topology=full "
+                 "optimizer=sgd lr=0.4",
         FAST_TAXONOMY("DP", "decentral", "async.", "ad hoc", "p2p, random edges", "partial"),
         .remarks =
             "A random pair averages its models; each worker then takes a subgradient step at the "
-            "average.",
-        .missing = "probabilities of edges: a worker draws its neighbours uniformly",
+            "average. The weights of --topology file:PATH are the probabilities of its edges; "
+            "those of the complete graph are equal.",
     },
     {
         .name = "randomised-gossip",
         .title = "Randomised gossip",
         .by = "Boyd et al. 2006",
         .row = 59,
-        .flags = "strategy=gossip_async:how=average,overlap=no topology=full optimizer=sgd lr=0.4",
+        .flags = "strategy=gossip_async:how=average,overlap=no,edges=best topology=full "
+                 "optimizer=sgd lr=0.4",
         FAST_TAXONOMY("DP", "decentral", "async.", "ad hoc", "p2p, random edges", "partial"),
-        .remarks =
-            "A worker and a random neighbour average their models; the second largest eigenvalue "
-            "of the expected mixing matrix gives the rate of convergence to consensus.",
-        .missing = "probabilities of edges that are chosen or optimised: neighbours are drawn "
-                   "uniformly, and that eigenvalue is not computed",
-        .alias_of = "random-pairs",
-        .differs = "no learning: give --lr 0 for consensus alone",
+        .remarks = "A worker and a random neighbour average their models, with probabilities of "
+                   "edges that make the second largest eigenvalue of the expected mixing matrix, "
+                   "the rate of consensus, small; the run tells it. Give --lr 0 for consensus "
+                   "alone, and the graph by --topology.",
     },
     {
         .name = "gossip-sgd",

@@ -14,22 +14,23 @@ const fast_system fast__systems_local[] = {
         .title = "SparkNet: local steps, then the mean of all models",
         .by = "Moritz et al. 2016",
         .row = 18,
-        .flags = "strategy=local:period=50 optimizer=momentum:weight_decay=0.0005 lr=0.025 batch=4",
+        .flags = "strategy=local:period=50,master=tree "
+                 "optimizer=momentum:weight_decay=0.0005 lr=0.025 batch=4",
         FAST_TAXONOMY("DP", "decentral", "sync.", "reduce", "dedicated master node", "periodic"),
         .remarks =
-            "Caffe solvers under Spark's map-reduce; 50 local steps amortise the cost of a slow "
-            "network.",
-        .missing = "a master node: workers average by an allreduce",
+            "Caffe solvers under Spark's map-reduce: a master broadcasts the model, and after 50 "
+            "local steps, which amortise the cost of a slow network, it averages the workers'. "
+            "Momentum stays at its worker.",
     },
     {
         .name = "deeplearning4j",
         .title = "deeplearning4j: parameter averaging",
         .by = "Eclipse 2014",
         .row = 19,
-        .flags = "strategy=local:period=5,state=average lr=0.1",
+        .flags = "strategy=local:period=5,state=average,master=tree lr=0.1",
         FAST_TAXONOMY("DP", "decentral", "sync.", "reduce", "dedicated master node", "periodic"),
-        .remarks = "Parameter averaging under Spark every 5 steps, of the optimizer's state too.",
-        .missing = "a master node: workers average by an allreduce",
+        .remarks = "A master averages parameters under Spark every 5 steps, and the optimizer's "
+                   "state too. Its other mode is deeplearning4j-sharing.",
     },
     {
         .name = "deeplearning4j-sharing",

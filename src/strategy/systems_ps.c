@@ -21,6 +21,17 @@
 
 const fast_system fast__systems_ps[] = {
     {
+        .name = "firecaffe",
+        .title = "FireCaffe: gradients reduced on a binomial tree to one server",
+        .by = "Iandola et al. 2016",
+        .row = 10,
+        .flags = "strategy=ps:slack=0,path=tree lr=0.1",
+        COLUMNS("DP", "sync.", "binomial tree", "single PS", "synchronous"),
+        .remarks = "The sum of the gradients reaches the server, at a node of its own, after "
+                   "log2(P + 1) rounds; it makes the update, and the weights come back along the "
+                   "tree.",
+    },
+    {
         .name = "bigdl",
         .title = "BigDL: each worker serves a slice of the model",
         .by = "Dai et al. 2019",
@@ -234,8 +245,8 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:slack=0,backup=1,epochs=0.75 lr=0.1",
         COLUMNS("DP", "sync.", "ad hoc", "single PS", "synchronous"),
         .remarks = "A step ends when all workers but one have arrived, an epoch when 75% of its "
-                   "samples have been processed.",
-        .missing = "a quorum by fraction: it is the number of workers without `backup`",
+                   "samples have been processed. The quorum is given as the number of workers "
+                   "that may be late.",
     },
     {
         .name = "value-bound",
@@ -246,9 +257,8 @@ const fast_system fast__systems_ps[] = {
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "A worker waits before it sends an update while others have not read enough: "
                    "no worker's weights differ from the true ones by more than a bound that falls "
-                   "with the root of the step.",
-        .missing = "a smaller bound for an update that alone is larger than the bound divided by "
-                   "the number of workers: it waits for all reads, and is sent whole",
+                   "with the root of the step. An update that alone is larger than the bound "
+                   "divided by the number of workers waits for all reads, and is sent whole.",
     },
     {
         .name = "value-bound-weak",

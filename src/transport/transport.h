@@ -48,6 +48,8 @@ typedef struct fast_actors_config {
     char replay[4096];  /* file with a recording to replay; "": no replay */
     bool snapshot;      /* no option: other threads watch the actors (snapshot.h) */
     bool in_flight;     /* no option: messages in flight are counted (message_pool.h) */
+    bool dedicated;     /* no option: actors of the second role live on nodes of their own, which
+                           follow those of the first role */
     const char *job;    /* no option: further lines of name=value that a recording belongs to, lent
                            while the world is open; NULL: no such lines */
 } fast_actors_config;
@@ -344,6 +346,9 @@ void fast__world_close(fast_world *world); /* NULL is allowed */
 fast_err fast__world_init(fast_world *world, const fast_transport *transport,
                           const fast_actors_config *config, const fast_role *roles,
                           int64_t role_count);
+/* For transports: return the node of the first actor of a role, to be taken modulo the number of
+ * nodes: 0, or the one after the first role's if the config says that servers are dedicated. */
+int64_t fast__world_first_node(const fast_world *world, int64_t role);
 void fast__world_fini(fast_world *world);
 /* For transports: initialise a zeroed actor; free its memory. For a restart: fini, zero, set
  * `life`, init again. */

@@ -40,6 +40,12 @@ static fast_err check_roles(const fast_role *roles, int64_t role_count, int64_t 
     return FAST_OK;
 }
 
+int64_t fast__world_first_node(const fast_world *world, int64_t role)
+{
+    FAST_ASSERT(role >= 0 && role < world->role_count);
+    return world->config.dedicated && role == 1 ? world->roles[0].count : 0;
+}
+
 fast_err fast__world_init(fast_world *world, const fast_transport *transport,
                           const fast_actors_config *config, const fast_role *roles,
                           int64_t role_count)

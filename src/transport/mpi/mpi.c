@@ -438,13 +438,14 @@ static void mpi_close(fast_world *world)
     fast__free(w);
 }
 
-/* Actor i of each role lives on rank i mod ranks. */
+/* Actor i of each role lives on rank i mod ranks; dedicated servers follow the workers. */
 static void place(mpi_world *w)
 {
     int64_t id = 0;
     for (int64_t role = 0; role < w->world.role_count; role++)
         for (int64_t i = 0; i < w->world.roles[role].count; i++, id++) {
-            w->world.places[id].node = i % w->process->ranks;
+            w->world.places[id].node =
+                (fast__world_first_node(&w->world, role) + i) % w->process->ranks;
             w->world.places[id].here = w->world.places[id].node == w->process->rank;
             w->count += w->world.places[id].here;
         }

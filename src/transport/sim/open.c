@@ -3,25 +3,27 @@
  * A simulated world: made from its cluster, and the effects of faults while it runs.
  *
  * Placement: the actors of a role live round-robin on the nodes of the cluster, so that servers
- * share nodes with workers; a cluster file may give a role its own nodes. A cluster without a count
- * of nodes has as many as its largest role.
+ * share nodes with workers; a cluster file may give a role its own nodes, and so does a strategy
+ * whose servers are dedicated. A cluster without a count of nodes has as many as its largest role,
+ * and those of dedicated servers.
  */
 #include "base/memory.h"
 #include "transport/sim/sim.h"
 
 #include <string.h>
 
-/* Return the node of actor `index` of a role. */
-static int64_t place_of(const fast_sim *sim, const char *role, int64_t index)
+/* Return the node of actor `index` of role r. */
+static int64_t place_of(const fast_sim *sim, int64_t r, int64_t index)
 {
     const fast_cluster *cluster = sim->cluster;
+    const char *role = sim->base.roles[r].name;
     int64_t room = 0;
 
     for (int64_t i = 0; i < cluster->place_count; i++)
         if (strcmp(cluster->places[i].role, role) == 0)
             room += cluster->places[i].last - cluster->places[i].first + 1;
     if (room == 0)
-        return index % sim->node_count;
+        return (fast__world_first_node(&sim->base, r) + index) % sim->node_count;
     index %= room;
     for (int64_t i = 0;; i++) {
         const fast_place_spec *place = &cluster->places[i];
@@ -39,9 +41,11 @@ static fast_err nodes_open(fast_sim *sim)
     const fast_cluster *cluster = sim->cluster;
 
     sim->node_count = cluster->node_count;
-    for (int64_t i = 0; i < sim->base.role_count && cluster->node_count == 0; i++)
-        if (sim->base.roles[i].count > sim->node_count)
-            sim->node_count = sim->base.roles[i].count;
+    for (int64_t i = 0; i < sim->base.role_count && cluster->node_count == 0; i++) {
+        const int64_t end = fast__world_first_node(&sim->base, i) + sim->base.roles[i].count;
+
+        sim->node_count = end > sim->node_count ? end : sim->node_count;
+    }
     const int64_t count = sim->node_count;
     for (int64_t i = 0; i < cluster->link_count; i++) {
         const fast_sim_link_spec *link = &cluster->links[i];
@@ -77,7 +81,7 @@ static fast_err actors_open(fast_sim *sim)
     for (int64_t r = 0; r < world->role_count; r++)
         for (int64_t i = 0; i < world->roles[r].count; i++, id++) {
             fast_sim_actor *actor = &sim->actors[id];
-            world->places[id].node = place_of(sim, world->roles[r].name, i);
+            world->places[id].node = place_of(sim, r, i);
             world->places[id].here = true;
             actor->node = &sim->nodes[world->places[id].node];
             actor->timer = actor->deadline = INT64_MAX;

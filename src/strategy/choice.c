@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Random neighbours of pairwise gossip. Probabilities of edges are an option of Ram et al. (2010)
+ * and Boyd et al. (2006), who choose them so that the second largest eigenvalue of the expected
+ * mixing matrix is least (comm/topology/edges.c). Every worker computes them for itself, with the
+ * same result.
+ */
+#include "strategy/choice.h"
+
+#include "base/err.h"
+#include "base/memory.h"
+#include "comm/edges.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Tell the user the eigenvalue of these probabilities, and that of uniform ones. */
+static fast_err report(fast_trainer *t, const fast_edges *edges)
+{
+    fast_edges *uniform = NULL;
+    double value, other;
+    char text[160];
+
+    FAST_ASSERT(t->rank == 0);
+    FAST_TRY(fast__edges_eigenvalue(edges, &value));
+    FAST_TRY(fast__edges_new(t->topology, false, &uniform));
+    const fast_err err = fast__edges_eigenvalue(uniform, &other);
+    fast__edges_free(uniform);
+    FAST_TRY(err);
+    snprintf(text, sizeof text,
+             "the second largest eigenvalue of the expected mixing matrix is %.4f, with uniform "
+             "probabilities %.4f",
+             value, other);
+    fast_trainer_note(t, text);
+    return FAST_OK;
+}
+
+/* Find the probabilities of all workers: report them, and copy those of this one. */
+static fast_err find_all(fast_trainer *t, int how, fast_choice *out)
+{
+    fast_edges *edges = NULL;
+    fast_err err = FAST_OK;
+
+    FAST_ASSERT(out->p != NULL);
+    FAST_TRY(fast__edges_new(t->topology, how == FAST_EDGES_WEIGHTS, &edges));
+    if (how == FAST_EDGES_BEST)
+        err = fast__edges_optimise(edges);
+    if (!err && t->rank == 0)
+        err = report(t, edges);
+    if (!err)
+        memcpy(out->p, edges->p + edges->start[t->rank], (size_t)out->count * sizeof *out->p);
+    fast__edges_free(edges);
+    return err;
+}
+
+fast_err fast__choice_init(fast_trainer *t, int edges, fast_choice *out)
+{
+    const int64_t degree = fast_topology_degree_max(t->topology);
+    double self;
+
+    *out = (fast_choice){ .t = t };
+    FAST_ASSERT(t->topology != NULL);
+    if (edges == FAST_EDGES_UNIFORM)
+        return FAST_OK;
+    if (fast_topology_period(t->topology) != 1)
+        return fast__fail(FAST_EINVAL,
+                          "gossip_async: edges have probabilities where neighbours stay the same; "
+                          "use another topology or edges=uniform");
+    if (edges == FAST_EDGES_BEST && t->workers > FAST_EDGES_SIZE_MAX)
+        return fast__fail(FAST_EINVAL,
+                          "gossip_async: probabilities of edges are optimised for at most %d "
+                          "workers, not %lld; use edges=uniform or edges=weights",
+                          FAST_EDGES_SIZE_MAX, (long long)t->workers);
+    FAST_TRY(fast__alloc("neighbours", degree, sizeof *out->ranks, &out->ranks));
+    FAST_TRY(fast__alloc("probabilities of neighbours", degree, sizeof *out->p, &out->p));
+    out->count = fast_topology_out(t->topology, 0, t->rank, out->ranks, out->p, &self);
+    return t->workers <= FAST_EDGES_SIZE_MAX ? find_all(t, edges, out) : FAST_OK;
+}
+
+void fast__choice_fini(fast_choice *choice)
+{
+    FAST_ASSERT(choice != NULL);
+    fast__free(choice->ranks);
+    fast__free(choice->p);
+}
+
+/* One random number at each call, so that a stream does not depend on crashes. */
+int64_t fast__choice_draw(const fast_choice *choice)
+{
+    fast_trainer *t = choice->t;
+    int64_t last = -1;
+    double sum = 0, left;
+
+    FAST_ASSERT(t != NULL);
+    if (!choice->ranks)
+        return fast__neighbour_pick(t);
+    left = fast__random_uniform(t->actor);
+    for (int64_t i = 0; i < choice->count; i++)
+        if (!fast_member_is_down(t->actor, t->worker_ids[choice->ranks[i]]))
+            sum += choice->p[i];
+    left *= sum;
+    for (int64_t i = 0; i < choice->count && left >= 0; i++) {
+        if (!(choice->p[i] > 0) || fast_member_is_down(t->actor, t->worker_ids[choice->ranks[i]]))
+            continue;
+        last = choice->ranks[i];
+        left -= choice->p[i];
+    }
+    return last;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sums at a master. Goal: a server that is reached by any path is `allreduce` to the bit, and a
+ * master that averages models is `local` to the bit, for any number of workers, rule and state; the
+ * master is on a node of its own; a crash ends the run with an error, and a checkpoint continues as
+ * if nothing had happened. Method: small runs compared by their hashes; the times of the paths are
+ * in ps_time_test.c.
+ */
+#include "small_run.h"
+
+#include "base/folder_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const paths[] = { "tree", "scatter", "direct" };
+
+/* The bits of a run of a strategy, whose %s is the path. */
+static uint64_t bits(const char *strategy, int i, int workers, const char *const *more)
+{
+    char text[96];
+
+    if (i < 0)
+        snprintf(text, sizeof text, "%s", strategy);
+    else
+        snprintf(text, sizeof text, "%s%s", strategy, paths[i]);
+    return test_small_run(text, workers, more).params_hash;
+}
+
+/* Every path of `strategy` gives the bits of `other`. */
+static void same(const char *strategy, const char *other, int workers, const char *const *more)
+{
+    const uint64_t expected = bits(other, -1, workers, more);
+
+    for (int i = 0; i < 3; i++)
+        if (bits(strategy, i, workers, more) != expected)
+            fail_msg("%s%s and %s differ with %d workers", strategy, paths[i], other, workers);
+}
+
+static void a_server_is_allreduce_to_the_bit(void **state)
+{
+    static const char *const momentum[] = { "optimizer=momentum", NULL };
+    static const char *const layers[] = { "optimizer=lars", "lr=1", NULL };
+    static const char *const threads[] = { "transport=threads", NULL };
+    static const char *const normed[] = { "model=resnet8:width=2", "steps=3", "optimizer=adam",
+                                          NULL };
+
+    (void)state;
+    for (int n = 1; n <= 9; n += n < 5 ? 1 : 2)
+        same("ps:slack=0,path=", "allreduce", n, NULL);
+    same("ps:slack=0,path=", "allreduce", 3, momentum);
+    same("ps:slack=0,path=", "allreduce", 4, layers);
+    same("ps:slack=0,path=", "allreduce", 3, threads);
+    same("ps:slack=0,path=", "allreduce", 5, normed);
+}
+
+static void a_master_is_local_to_the_bit(void **state)
+{
+    static const char *const momentum[] = { "optimizer=momentum", NULL };
+    static const char *const normed[] = { "model=resnet8:width=2", "steps=3", NULL };
+
+    (void)state;
+    for (int n = 1; n <= 6; n++)
+        same("local:period=5,master=", "local:period=5", n, NULL);
+    same("local:period=4,state=average,master=", "local:period=4,state=average", 3, momentum);
+    same("local:period=4,state=reset,master=", "local:period=4,state=reset", 3, momentum);
+    same("local:period=4,polyak=0,master=", "local:period=4,polyak=0", 4, NULL);
+    same("local:period=4,master=", "local:period=4", 5, normed);
+    same("local:period=0,master=", "local:period=0", 3, NULL);
+}
+
+/* A run of 12 steps that is continued to 24 has the bits of a run of 24. */
+static void a_resumed_run_is_the_same(void **state)
+{
+    static const char *const strategies[] = { "ps:slack=0,path=tree",
+                                              "local:period=4,master=scatter,state=average" };
+    char save[256], resume[256];
+
+    (void)state;
+    snprintf(save, sizeof save, "checkpoint=%s/m.safetensors", root);
+    snprintf(resume, sizeof resume, "resume=%s/m.safetensors", root);
+    for (int i = 0; i < 2; i++) {
+        const char *const whole[] = { "optimizer=momentum", "schedule=constant", NULL };
+        const char *const first[] = { "optimizer=momentum", "schedule=constant", "steps=12", save,
+                                      NULL };
+        const char *const rest[] = { "optimizer=momentum", "schedule=constant", resume, NULL };
+
+        const uint64_t expected = bits(strategies[i], -1, 3, whole);
+        bits(strategies[i], -1, 3, first);
+        if (bits(strategies[i], -1, 3, rest) != expected)
+            fail_msg("%s: a resumed run has other bits", strategies[i]);
+    }
+}
+
+/* Train with a fault, and return the error. */
+static fast_err train_with(const char *strategy, const char *fault, char *why, size_t size)
+{
+    const char *const options[] = { "model=mlp:hidden=12",
+                                    "data=digits:train=160,test=32",
+                                    "engine=ref",
+                                    "plan=no",
+                                    "transport=sim",
+                                    "batch=4",
+                                    "steps=24",
+                                    "workers=3",
+                                    "optimizer=sgd",
+                                    strategy,
+                                    fault,
+                                    NULL };
+    fast_run *run = NULL;
+
+    assert_int_equal(fast_run_open(options, &run), FAST_OK);
+    const fast_err err = fast_run_train(run);
+    snprintf(why, size, "%s", err ? fast_error_detail() : "");
+    fast_run_close(run);
+    return err;
+}
+
+static void a_crash_ends_the_run(void **state)
+{
+    static const char *const strategies[] = { "strategy=ps:slack=0,path=tree",
+                                              "strategy=ps:slack=0,path=scatter",
+                                              "strategy=local:period=2,master=direct" };
+    char why[512];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        /* Nodes 0 to 2 are the workers', and node 3 is the master's alone. */
+        assert_int_not_equal(train_with(strategies[i], "faults=crash 1 at 300us", why, sizeof why),
+                             FAST_OK);
+        assert_non_null(strstr(why, "worker 1"));
+        assert_int_not_equal(train_with(strategies[i], "faults=crash 3 at 300us", why, sizeof why),
+                             FAST_OK);
+        assert_non_null(strstr(why, "server 0"));
+    }
+}
+
+static void refuse(const char *strategy, const char *codec, const char *reason)
+{
+    const char *const options[] = {
+        "data=digits:train=160,test=32", "batch=4", "workers=3", strategy, codec, NULL
+    };
+    fast_run *run = NULL;
+
+    assert_int_equal(fast_run_open(options, &run), FAST_EINVAL);
+    if (!strstr(fast_error_detail(), reason))
+        fail_msg("%s: %s", strategy, fast_error_detail());
+}
+
+static void other_options_are_refused(void **state)
+{
+    (void)state;
+    refuse("strategy=ps:path=tree", NULL, "slack=0");
+    refuse("strategy=ps:slack=0,path=tree,servers=2", NULL, "one server");
+    refuse("strategy=ps:slack=0,path=tree,overlap=yes", NULL, "whole");
+    refuse("strategy=ps:slack=0,path=tree", "codec=fp16", "codec");
+    refuse("strategy=local:master=tree,outer=nesterov", NULL, "mean of whole models");
+    refuse("strategy=local:master=tree", "codec=fp16", "codec");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_server_is_allreduce_to_the_bit),
+        cmocka_unit_test(a_master_is_local_to_the_bit),
+        cmocka_unit_test_setup_teardown(a_resumed_run_is_the_same, make_root, drop_root),
+        cmocka_unit_test(a_crash_ends_the_run),
+        cmocka_unit_test(other_options_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
