@@ -187,9 +187,9 @@ typedef struct fast_space_task {
     int64_t range;        /* first range of keys, by the order of the owners */
     int64_t range_count;  /* number of ranges; 0: all */
     const float *push;    /* the tensor's values, of which those of the ranges are added; NULL:
-                             none. Lent until the task has finished, like `pull` */
+                             none. Lent until the task starts: in submit, if it waits for nothing */
     float *pull;          /* the tensor's values, of which those of the ranges are read; NULL:
-                             none. Not with push */
+                             none. Not with push. Lent until the task has finished */
     int64_t clock;        /* rounds that this actor has finished on the ranges when the task has;
                              0: its clock stays as it is */
     fast_space_read when; /* conditions of the ranges' versions and clocks; full_values */

@@ -90,6 +90,8 @@ const float *fast__space_residual(const fast_space *space, int64_t owner);
 /* y += scale times the elements of the first tensor that this writer's codec holds back by its
  * selections. */
 void fast__space_add_waiting(const fast_space *space, float scale, float *y);
+/* Return true if a codec selects elements of whole updates of the first tensor. */
+bool fast__space_selects(const fast_space *space);
 /* Return true if the codec of adds holds elements back for a while, until they are due. */
 bool fast__space_defers(const fast_space *space);
 /* Let the next adds to the first tensor send all elements that have waited, or not. */

@@ -98,8 +98,6 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *opti
                                const fast_space_chains *chains);
 void fast__space_codec_free(fast_space *space);
 bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t tensor);
-/* Return true if a codec selects elements of whole updates of the first tensor. */
-bool fast__space_selects(const fast_space *space);
 /* Replace *x, an update of the first tensor that travels as floats, by the elements that the codec
  * selects; the others wait. Lent until the next selection. Other updates stay as they are. */
 void fast__space_select(fast_space *space, const float **x);

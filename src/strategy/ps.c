@@ -52,6 +52,7 @@
  *                momentum is measured: ps_momentum.c
  *   groups       the slack holds inside each group of workers; groups do not wait for each other
  *   proxies      a server for each group of workers, between the group and the model: ps_proxy.c
+ *   tasks        each range of keys is read and written by tasks with dependencies: ps_tasks.c
  *   ring v       a consistent-hash ring cuts the model into ranges, v for each server: ps_ring.c
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
  *   factors      dense layers are sent to the servers as factors, which multiply them out:
@@ -103,6 +104,10 @@ static const fast_option options[] = {
         ps_config, groups, "0", 0, 65536,
         "groups of workers, whose members are bound by the slack among themselves, and not "
         "to the other groups; 0: all workers are one group"),
+    FAST_OPT_BOOL(
+        ps_config, tasks, "no",
+        "read and write each range of keys by tasks of its own, which depend on the rounds "
+        "of the workers on that range"),
     FAST_OPT_INT(ps_config, slack, "-1", -1, 1e12,
                  "rounds that a worker may be ahead of the slowest; 0: synchronous, -1: unbounded"),
     FAST_OPT_BOOL(ps_config, global, "no",
@@ -231,6 +236,9 @@ static const fast_exclusion exclusions[] = {
       "it reads the model layer by layer from its first copy" },
     { "hybrid", "factors|priority|replicas|proxies|eager|backup|value|barrier", "slack=0",
       "every worker updates the layers that workers send each other in each round" },
+    { "tasks", "replicas|proxies|eager|value|backup|barrier|priority|overlap|hybrid|cache_age",
+      NULL, "a step is a pull and a push of each range, which depend on one another" },
+    { "tasks", "factors=yes|send|fetch|push", NULL, "a push is one gradient as it is" },
     { "hybrid", NULL, "overlap", "layers are sent as they become final" },
     { "priority=tic", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
     { "priority=tac", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
@@ -241,7 +249,7 @@ static const fast_exclusion exclusions[] = {
     { "path", NULL, "slack=0", "a collective takes the gradients of all workers" },
     { "path", "servers|replicas|proxies|backup|staleness|reject|stalest|l1|momentum", NULL,
       "one server makes one update of the sum of all gradients" },
-    { "path", "barrier|cache|factors=yes|overlap|priority", NULL,
+    { "path", "barrier|cache|factors=yes|overlap|priority|ring|tasks|groups", NULL,
       "gradients and weights are sent whole, by a collective" },
     { NULL, NULL, NULL, NULL },
 };
@@ -409,7 +417,7 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
 {
     FAST_ASSERT(c->slack == 0);
     FAST_ASSERT(wr->model_step != NULL);
-    t->free_running = c->priority != PS_PRIORITY_NO;
+    t->free_running = c->priority != PS_PRIORITY_NO || c->tasks;
     fast_trainer_settle(t, fast__ps_arrive, wr);
     if (*wr->model_step != t->step + 1)
         FAST_TRY(fast__ps_read(wr, false));

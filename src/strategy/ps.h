@@ -15,7 +15,7 @@
  *   ps_consistency.c  how new the weights of a step must be: slack, warm start, value bound, backup
  *                     workers, ends of epochs, crashed workers
  *   ps_placement.c    where the model lives: servers and copies of it
- *   ps_ring.c         ranges of keys by a consistent-hash ring; groups of workers
+ *   ps_keys.h         ranges of keys: ps_ring.c a ring of them, and groups of workers; ps_tasks.c
  *   ps_writer.c       reads and writes of the model by a worker, or by a proxy for its workers
  *   ps_unseen.c       a worker's own updates that the values it reads lack: read-my-writes
  *   ps_owner.c        the update of a range at its server
@@ -42,6 +42,7 @@ typedef struct ps_config {
     int64_t ring;      /* virtual servers of each on a consistent-hash ring; 0: equal ranges */
     int64_t replicas;  /* copies of the model besides the first */
     int64_t proxies;   /* groups of workers, with a proxy each; 0: none */
+    bool tasks;        /* ranges of keys are read and written by tasks of their own */
     int64_t groups;    /* groups of workers, which do not wait for each other; 0: one group */
     int64_t slack;     /* rounds ahead of the slowest worker; -1: unbounded */
     bool global;       /* at the bound all wait for all */
@@ -127,21 +128,6 @@ void fast__ps_layers_free(ps_layers *l);
 /* Borrow the factors of the last gradient. */
 void fast__ps_layers_take(const fast_trainer *t, ps_layers *l);
 
-/* The ranges of a consistent-hash ring, in their order; all 0 if ranges are equal. */
-typedef struct ps_ring {
-    int64_t *owners; /* [shards] actor of each range, of one copy of the model; or NULL */
-    double *ends;    /* [shards] where each range ends, as a fraction of the model; or NULL */
-    double widest;   /* the largest fraction that a range has */
-} ps_ring;
-/* Make the ring of a copy of the model, if the options ask for one. FAST_ENOMEM. */
-fast_err fast__ps_ring_new(const ps_config *c, const fast_trainer *t, int64_t replica,
-                           ps_ring *out);
-/* Free the lists. All 0 is allowed. */
-void fast__ps_ring_free(ps_ring *ring);
-/* Set the group of a worker: its first rank and its size. Groups are as equal as possible. */
-void fast__ps_group_of(int64_t groups, int64_t workers, int64_t rank, int64_t *first_out,
-                       int64_t *size_out);
-
 /* Memory of the owner of a range. Guarded by the space: one update of a range at a time. */
 typedef struct ps_owner {
     fast_trainer *t;                /* the server's */
@@ -194,6 +180,10 @@ fast_err fast__ps_copies_open(fast_trainer *t, const ps_config *c, const ps_laye
 fast_err fast__ps_copies_close(ps_copies *copies);
 /* Read a tensor from the first copy that is whole. x may be NULL: only wait. */
 fast_err fast__ps_copies_get(ps_copies *copies, int64_t tensor, float *x, fast_space_read *read);
+
+/* With a slack: true if a read timed out because of a writer that does not answer, and is to be
+ * repeated. *blamed, at first -1, is the writer that was missed last. */
+bool fast__ps_missed_writer(const ps_copies *copies, fast_err err, int64_t *blamed);
 
 /* A write or a clock, which goes to every copy. */
 typedef enum ps_write {
@@ -260,6 +250,7 @@ typedef struct ps_visit {
     bool fused;    /* a write and the next read may be one visit */
     bool fetched;  /* the last write fetched the next weights */
     bool arriving; /* ranges of the model are still in transit to t->w */
+    int64_t pulls; /* with `tasks`: number of the first of the last pulls, one for each range */
 } ps_visit;
 
 /* The decision of a worker before a step. */

@@ -44,7 +44,7 @@
  * the next read waits until all ranges have it.
  */
 #include "space/space.h"
-#include "strategy/ps.h"
+#include "strategy/ps_keys.h"
 #include "tensor/vector.h"
 #include "transport/mailbox.h"
 #include "transport/transport.h"
@@ -195,6 +195,8 @@ fast_err fast__ps_end_step(ps_writer *wr)
     FAST_ASSERT(wr->step >= wr->pushed);
     if (wr->c->value > 0)
         return FAST_OK;
+    if (wr->c->tasks && wr->written && wr->pushed == wr->step)
+        return FAST_OK; /* the push of each range has set its clock */
     return fast__ps_set_clock(wr, wr->c->backup > 0 ? wr->round + 1 : wr->step);
 }
 

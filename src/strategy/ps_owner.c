@@ -20,7 +20,7 @@
  *     w <- sign(w) max(|w| - lr l1, 0)
  */
 #include "base/memory.h"
-#include "strategy/ps.h"
+#include "strategy/ps_keys.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"

@@ -72,10 +72,10 @@ fast_err fast__ps_copies_close(ps_copies *copies)
     return first;
 }
 
-/* With a slack: true if a read timed out because of a writer that does not answer. The wait that
- * timed out told everybody, servers too, and the next read does not wait for that writer. Each
- * further writer that hangs may cost one more such read; the same one twice is an error. */
-static bool missed_writer(const ps_copies *copies, fast_err err, int64_t *blamed)
+/* The wait that timed out told everybody, servers too, and the next read does not wait for that
+ * writer. Each further writer that hangs may cost one more such read; the same one twice is an
+ * error. */
+bool fast__ps_missed_writer(const ps_copies *copies, fast_err err, int64_t *blamed)
 {
     const int64_t culprit = copies->t->actor->culprit;
     const bool missed = err == FAST_ETIMEDOUT && copies->bounded && culprit != *blamed &&
@@ -96,7 +96,7 @@ fast_err fast__ps_copies_get(ps_copies *copies, int64_t tensor, float *x, fast_s
         const int64_t i = copies->first;
         const fast_err err = fast_space_get(copies->spaces[i], tensor, x, read, FAST_SOON);
 
-        if (missed_writer(copies, err, &blamed))
+        if (fast__ps_missed_writer(copies, err, &blamed))
             continue;
 
         /* An owner is down: the read is repeated at the next copy, which holds the same updates. */

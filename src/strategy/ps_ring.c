@@ -20,7 +20,7 @@
  * slack 0 it is `ps` without a ring, to the bit: rules work element by element.
  */
 #include "base/memory.h"
-#include "strategy/ps.h"
+#include "strategy/ps_keys.h"
 
 fast_err fast__ps_ring_new(const ps_config *c, const fast_trainer *t, int64_t replica, ps_ring *out)
 {

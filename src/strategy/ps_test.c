@@ -98,6 +98,22 @@ static void a_ring_moves_no_bit(void **state)
     same("ps:ring=6,compensate=0.1", "ps:compensate=0.1", 1, NULL);
 }
 
+/* Tasks of ranges: sequential dependencies are rounds to the bit, a delay that is never reached is
+ * eventual consistency, and one worker needs no dependencies. */
+static void tasks_are_reads_and_writes(void **state)
+{
+    (void)state;
+    same("ps:slack=0,tasks=yes", "allreduce:algorithm=tree", 4, "cluster=hetero");
+    same("ps:slack=0,tasks=yes,ring=4,servers=2", "allreduce:algorithm=tree", 4, "cluster=hetero");
+    same("ps:slack=0,tasks=yes,ring=3", "ps:slack=0", 3, "transport=threads");
+    same("ps:slack=0,tasks=yes,ring=3,filter=0.5", "ps:slack=0,filter=0.5", 3, NULL);
+    same("ps:slack=0,tasks=yes,servers=2", "ps:slack=0,servers=2", 3, "codec=int8");
+    same("ps:slack=1000000,tasks=yes,ring=3", "ps:tasks=yes,ring=3", 4, "cluster=hetero");
+    same("ps:slack=2,tasks=yes,groups=1", "ps:slack=2,tasks=yes", 4, "cluster=hetero");
+    same("ps:tasks=yes,ring=5,servers=2", "ps", 1, NULL);
+    same("ps:slack=3,tasks=yes,ring=5", "ps", 1, "transport=threads");
+}
+
 /* The slack holds inside a group: one group is all workers, a group of one waits for nobody, and a
  * slow worker delays its own group alone. */
 static void groups_wait_for_their_own(void **state)
@@ -679,6 +695,7 @@ int main(void)
         cmocka_unit_test(limits_are_other_members),
         cmocka_unit_test(bounds_that_bind_nothing),
         cmocka_unit_test(a_ring_moves_no_bit),
+        cmocka_unit_test(tasks_are_reads_and_writes),
         cmocka_unit_test(groups_wait_for_their_own),
         cmocka_unit_test(unbounded_slack_is_downpour),
         cmocka_unit_test(proxies_and_copies_change_nothing),

@@ -16,7 +16,7 @@
  */
 #include "base/memory.h"
 #include "space/space.h"
-#include "strategy/ps.h"
+#include "strategy/ps_keys.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"
 
@@ -104,7 +104,9 @@ static fast_err start_read(ps_writer *wr, const fast_space_read *condition)
         FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.state, t->s, &read));
         fast__vector_copy(t->state_count, t->s, wr->state_read);
     }
-    FAST_TRY(fast__space_get_start(wr->copies.spaces[0], t->w, condition, FAST_SOON));
+    FAST_TRY(wr->c->tasks
+                 ? fast__ps_pull(wr, condition)
+                 : fast__space_get_start(wr->copies.spaces[0], t->w, condition, FAST_SOON));
     wr->visit.arriving = true;
     return FAST_OK;
 }
@@ -112,9 +114,11 @@ static fast_err start_read(ps_writer *wr, const fast_space_read *condition)
 /* Wait for a range of the weights that the forward pass is about to read. */
 static fast_err need_range(void *ctx, int64_t offset, int64_t count)
 {
-    const ps_writer *wr = ctx;
+    ps_writer *wr = ctx;
 
     FAST_ASSERT(wr->visit.arriving);
+    if (wr->c->tasks)
+        return fast__ps_await_pulls(wr, offset, count);
     return fast__space_get_need(wr->copies.spaces[0], offset, count);
 }
 
@@ -127,6 +131,8 @@ fast_err fast__ps_arrive(void *writer)
     if (!wr->visit.arriving)
         return FAST_OK;
     wr->visit.arriving = false;
+    if (wr->c->tasks)
+        return fast__ps_await_pulls(wr, 0, wr->t->count);
     FAST_TRY(fast__space_get_end(wr->copies.spaces[0], &read));
     wr->version = read.version;
     wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
@@ -261,6 +267,8 @@ static fast_err write_model(ps_writer *wr, const float *x)
         return fast__ps_copies_write(
             &wr->copies,
             &(ps_operation){ .kind = PS_WRITE_FACTORS, .g = wr->g, .layers = &wr->layers });
+    if (wr->c->tasks)
+        return fast__ps_push_ranges(wr, x);
     if (!p->on)
         return add(wr, 0, x);
     send_piece(wr);
@@ -372,8 +380,8 @@ static fast_err writer_init(ps_writer *wr)
         wr->hold.rounds = (c->slack + 1) / 2;
     /* One visit for a write and the next read is possible where no read waits for other writers. */
     wr->visit.fused = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
-                      c->epochs == 1 && !c->priority && !wr->pieces.on && wr->layers.count == 0 &&
-                      fast__space_is_local(wr->copies.spaces[0]);
+                      c->epochs == 1 && !c->priority && !c->tasks && !wr->pieces.on &&
+                      wr->layers.count == 0 && fast__space_is_local(wr->copies.spaces[0]);
     if (c->epochs < 1)
         FAST_TRY(fast__alloc("ends of epochs", wr->copies.tensors.epochs_len, sizeof *wr->ends,
                              &wr->ends));
@@ -385,6 +393,7 @@ static fast_err remember(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
     const size_t size = (size_t)t->count * sizeof(float);
+    double *speed = fast__trainer_speed(t);
 
     FAST_ASSERT(!wr->visit.arriving);
     FAST_TRY(fast__trainer_remember(t, 0, &wr->step, 5 * sizeof wr->step));
@@ -393,9 +402,11 @@ static fast_err remember(ps_writer *wr)
     FAST_TRY(fast__trainer_remember(t, 3, wr->sum, size));
     FAST_TRY(fast__trainer_remember(t, 4, wr->base, size));
     FAST_TRY(fast__trainer_remember(t, 5, wr->state_read, (size_t)t->state_count * sizeof(float)));
-    return fast__trainer_check_saved(t, wr->step == t->step && wr->pushed >= 0 &&
-                                            wr->pushed <= wr->step && wr->round >= 0 &&
-                                            wr->version >= 0 && wr->cached >= -1);
+    FAST_TRY(fast__trainer_remember(t, 6, wr->c->tasks || wr->c->priority ? speed : NULL,
+                                    sizeof *speed));
+    return fast__trainer_check_saved(
+        t, wr->step == t->step && wr->pushed >= 0 && wr->pushed <= wr->step && wr->round >= 0 &&
+               wr->version >= 0 && wr->cached >= -1 && *speed >= 0 && isfinite(*speed));
 }
 
 fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_writer *out)

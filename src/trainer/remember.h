@@ -23,6 +23,11 @@
 FAST_MUST_CHECK fast_err fast__trainer_remember(fast_trainer *t, int64_t number, void *x,
                                                 size_t size);
 
+/* Return the speed of the last gradient in virtual time, in operations per ns, 0 before the first:
+ * gradients that wait for ranges of weights follow it, so that programs with such gradients have
+ * to remember it. */
+double *fast__trainer_speed(fast_trainer *t);
+
 /* FAST_EFORMAT, with the strategy's name, unless the numbers of a snapshot are `sane`: a file may
  * be forged. */
 FAST_MUST_CHECK fast_err fast__trainer_check_saved(const fast_trainer *t, bool sane);
