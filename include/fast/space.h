@@ -82,6 +82,8 @@ typedef struct fast_space_options {
     bool replica;       /* a replica of another space, which may be behind its readers' versions */
     const char *codec;  /* codec of adds to the first tensor, by name with its options; NULL:
                                floats */
+    const struct fast_filter *filter; /* a filter of your own (plugin.h) that codec and codec_down
+                               may name; NULL: none. Borrowed until the space is closed */
     const char *codec_down; /* codec of reads of the first tensor: of values where the codec is
                                fit for them (fp16, bf16, int8), else of differences to the values
                                that a reader holds; an owner then has a copy of its range for

@@ -151,7 +151,7 @@ static fast_err open_chains(fast_space_codec *codec, const fast_space_options *o
     const char *const names[FAST_SPACE_WAYS] = { o->codec, o->codec_down };
     for (int way = 0; way < FAST_SPACE_WAYS; way++) {
         if (!chains && names[way])
-            FAST_TRY(fast__chain_open(names[way], &codec->opened[way]));
+            FAST_TRY(fast__chain_open_with(names[way], o->filter, &codec->opened[way]));
         const fast_chain *chain = chains ? chains->way[way] : codec->opened[way];
         codec->chains[way] = chain && !fast__chain_is_none(chain) ? chain : NULL;
     }
