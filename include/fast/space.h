@@ -71,8 +71,10 @@ typedef struct fast_space_options {
     const int64_t *writers; /* actors whose clocks count; NULL: all that are not owners, or all
                                actors where all are owners */
     int64_t writer_count;   /* number of writers */
-    bool eager; /* owners send the first tensor to remote actors that have read it, whenever the
+    bool eager;  /* owners send the first tensor to remote actors that have read it, whenever the
                      smallest clock rises; a get uses it if it is new enough */
+    bool causal; /* an update returns when its owners have applied it: a message that its writer
+                      sends later, and all that follows from it, comes after the update */
     bool stalest_first; /* owners handle remote requests of the smallest clock first */
     bool sparse; /* remote updates with many zeros travel without them: 8 bytes for each entry */
     bool cache_indices; /* sparse: both ends store the indices of the last update of the first

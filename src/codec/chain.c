@@ -185,7 +185,7 @@ fast_err fast__chain_open_with(const char *spec, const fast_filter *filter, fast
     }
     if (!err && chain->select_count > 0 && !chain->codec) {
         chain->codec = &fast__codec_nonzero;
-        chain->only_selects = chain->stage_count == 0;
+        chain->selects_alone = true;
     }
     if (err)
         fast__chain_close(chain);
@@ -262,5 +262,11 @@ bool fast__chain_selects(const fast_chain *chain)
 
 bool fast__chain_only_selects(const fast_chain *chain)
 {
-    return chain->only_selects;
+    return chain->selects_alone && chain->stage_count == 0;
+}
+
+bool fast__chain_selects_alone(const fast_chain *chain, bool *stages_out)
+{
+    *stages_out = chain->stage_count > 0;
+    return chain->selects_alone;
 }

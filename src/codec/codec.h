@@ -193,6 +193,22 @@ const char *fast__chain_text(const fast_chain *chain);  /* as users typed it */
 bool fast__chain_is_none(const fast_chain *chain);      /* true without codec and stage */
 bool fast__chain_selects(const fast_chain *chain);      /* true if it begins with a selection */
 bool fast__chain_only_selects(const fast_chain *chain); /* true if users named nothing else */
+/* Return true if users named selections and no codec, and whether they named stages too. */
+bool fast__chain_selects_alone(const fast_chain *chain, bool *stages_out);
+
+/* The stages of a chain, over any bytes: packer.c. `chain` has stages, and is borrowed. */
+typedef struct fast_packer fast_packer;
+/* Make one for at most `largest` bytes. FAST_ENOMEM. */
+fast_err fast__packer_new(const fast_chain *chain, size_t largest, fast_packer **out);
+void fast__packer_free(fast_packer *p); /* NULL is allowed */
+/* Return the most bytes that packed bytes take. */
+size_t fast__packer_bound(const fast_packer *p);
+/* Pack to out[bound()] and return the bytes written. */
+size_t fast__packer_pack(fast_packer *p, const void *in, size_t size, uint8_t *out);
+/* Unpack; *out, aligned for any type, is lent until the next call, and may be written to.
+ * FAST_EFORMAT. */
+fast_err fast__packer_unpack(fast_packer *p, const void *in, size_t size, void **out,
+                             size_t *size_out);
 
 /* Of a codec that SHARES: the scale() of x[n], mapped. */
 float fast__chain_scale(const fast_chain *chain, int64_t n, const float *x);

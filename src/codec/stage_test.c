@@ -249,6 +249,53 @@ static void packages_are_named(void **state)
     }
 }
 
+/* Stages over bytes without a codec: they come back, and hostile bytes are refused. */
+static void packers_give_bytes_back(void **state)
+{
+    fast_chain *chain = NULL;
+    fast_packer *packer = NULL;
+    uint8_t in[512], out[2048];
+    void *back;
+    size_t size;
+    fast_rng rng;
+
+    (void)state;
+    fast__rng_init(&rng, 3, FAST_PURPOSE_TEST, 0, 0, 0);
+    assert_int_equal(fast__chain_open("skip+entropy+entropy", &chain), FAST_OK);
+    for (int n = 0; n < 6; n++) { /* without memory: nothing is left */
+        fast__alloc_fail_after(n, true);
+        const fast_err err = fast__packer_new(chain, sizeof in, &packer);
+        fast__alloc_fail_after(-1, true);
+        if (err == FAST_OK)
+            break;
+        assert_int_equal(err, FAST_ENOMEM);
+        assert_null(packer);
+    }
+    assert_non_null(packer);
+    assert_true(fast__packer_bound(packer) <= sizeof out);
+    for (size_t n = 0; n <= sizeof in; n += 37)
+        for (uint64_t kinds = 1; kinds <= 256; kinds *= 16) { /* constant, skewed, random */
+            for (size_t i = 0; i < n; i++)
+                in[i] = (uint8_t)fast__rng_below(&rng, kinds);
+            const size_t packed = fast__packer_pack(packer, in, n, out);
+            assert_true(packed <= n + 1);
+            assert_int_equal(fast__packer_unpack(packer, out, packed, &back, &size), FAST_OK);
+            assert_int_equal(size, n);
+            assert_memory_equal(back, in, n);
+            assert_true((uintptr_t)back % sizeof(float) == 0);
+        }
+    for (int k = 0; k < 2000; k++) { /* any result but a crash */
+        const size_t n = fast__rng_below(&rng, sizeof in);
+        for (size_t i = 0; i < n; i++)
+            in[i] = (uint8_t)fast__rng_below(&rng, i == 0 ? 4 : 256);
+        const fast_err err = fast__packer_unpack(packer, in, n, &back, &size);
+        assert_true(err == FAST_OK || err == FAST_EFORMAT);
+        assert_true(err || size <= fast__packer_bound(packer));
+    }
+    fast__packer_free(packer);
+    fast__chain_close(chain);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +304,7 @@ int main(void)
         cmocka_unit_test(hostile_bytes_are_harmless),
         cmocka_unit_test(hostile_tables_are_refused),
         cmocka_unit_test(packages_are_named),
+        cmocka_unit_test(packers_give_bytes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,8 @@
  *     fast_space_tick   TICK                      store the clock            message, acknowledged
  *     fast_space_get    GET                       wait, lock, copy, unlock   message, answer
  *
+ * With `causal` an update waits for its acknowledgements (fast__remote_settle()).
+ *
  * An update is atomic for each range, not for a tensor: a reader may see an add in one owner's
  * range and not yet in another's. version_seen and clock_seen are the smallest over the ranges,
  * so that a condition on them holds for all.
@@ -182,6 +184,8 @@ static fast_err execute_update(fast_space *space, fast_space_operation *op)
     }
     if (space->announce > 0 && op->kind == FAST_SPACE_ADD && op->tensor == 0)
         FAST_TRY(fast__remote_flush(space));
+    if (map->causal && map->remote_count > 0)
+        FAST_TRY(fast__remote_settle(space, op->deadline));
     return answer_remote(space);
 }
 

@@ -104,7 +104,8 @@ void fast__space_select(fast_space *space, const float **x)
     const int64_t entries = fast__space_count_nonzero(*x, count);
     const int64_t sent = entries < count / 2 ? 2 * entries : count;
     fast__count(&codec->figures->bytes_in, count * (int64_t)sizeof **x);
-    fast__count(&codec->figures->bytes_out, sent * (int64_t)sizeof **x);
+    if (!space->sparse.packers[0]) /* packed bytes are counted where they are made */
+        fast__count(&codec->figures->bytes_out, sent * (int64_t)sizeof **x);
     fast__count(&codec->figures->encode_ns, fast__steady_now(space->actor) - begin);
 }
 
@@ -148,6 +149,7 @@ static fast_err open_chains(fast_space_codec *codec, const fast_space_options *o
                             const fast_space_chains *chains)
 {
     FAST_ASSERT(codec);
+    bool staged;
     const char *const names[FAST_SPACE_WAYS] = { o->codec, o->codec_down };
     for (int way = 0; way < FAST_SPACE_WAYS; way++) {
         if (!chains && names[way])
@@ -156,7 +158,9 @@ static fast_err open_chains(fast_space_codec *codec, const fast_space_options *o
         codec->chains[way] = chain && !fast__chain_is_none(chain) ? chain : NULL;
     }
     const fast_chain *up = codec->chains[FAST_SPACE_UP], *down = codec->chains[FAST_SPACE_DOWN];
-    codec->selects = up && fast__chain_only_selects(up) && !o->pieces;
+    /* With stages too where indices are cached: the sparse form packs its parts. */
+    codec->selects =
+        up && fast__chain_selects_alone(up, &staged) && !o->pieces && (!staged || o->cache_indices);
     if (up && (fast__chain_traits(up) & FAST_CODEC_MODEL) && !(chains && chains->model))
         return fast__fail(FAST_EINVAL,
                           "codec %s compares updates with the weights, which space \"%s\" does not "
@@ -259,6 +263,30 @@ fast_err fast__space_agree(fast_space *space, fast_group *group, const float *x)
                : FAST_OK;
 }
 
+/* Make packers for the places and the values of the largest range. */
+static fast_err make_packers(fast_space *space)
+{
+    FAST_ASSERT(space->codec->selects && !space->sparse.packers[0]);
+    bool staged;
+    int64_t largest = 1;
+    const fast_chain *up = space->codec->chains[FAST_SPACE_UP];
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        int64_t offset, count;
+        fast__space_range(space, i, 0, &offset, &count);
+        largest = count > largest ? count : largest;
+    }
+    (void)fast__chain_selects_alone(up, &staged);
+    for (int i = 0; staged && i < 2; i++)
+        FAST_TRY(fast__packer_new(up, (size_t)largest * sizeof(float), &space->sparse.packers[i]));
+    return FAST_OK;
+}
+
+void fast__space_count_sent(fast_space *space, size_t bytes)
+{
+    FAST_ASSERT(space->codec);
+    fast__count(&space->codec->figures->bytes_out, (int64_t)bytes);
+}
+
 /* Scratch memory is as large as the longest encoding and the longest range. */
 fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
                                const fast_space_chains *chains)
@@ -272,6 +300,8 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
     space->codec->figures = &space->codec->own;
     FAST_TRY(open_chains(space->codec, o, chains));
     space->sparse.enabled |= space->codec->selects;
+    if (space->codec->selects)
+        FAST_TRY(make_packers(space));
     if (!space->codec->chains[FAST_SPACE_UP] && !space->codec->chains[FAST_SPACE_DOWN])
         return FAST_OK;
     FAST_TRY(lay_out(space->codec, o));

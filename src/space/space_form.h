@@ -101,6 +101,8 @@ bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t t
 /* Replace *x, an update of the first tensor that travels as floats, by the elements that the codec
  * selects; the others wait. Lent until the next selection. Other updates stay as they are. */
 void fast__space_select(fast_space *space, const float **x);
+/* Count the bytes of an update that was selected and packed. */
+void fast__space_count_sent(fast_space *space, size_t bytes);
 /* Return true if a tensor is read as differences to the values that each reader holds. */
 bool fast__space_differs(const fast_space *space, int64_t tensor);
 /* Return the coder of adds to an owner's range, NULL where that is empty, with its chain and

@@ -468,6 +468,7 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
     space->key = key;
     space->map.me = -1;
     space->map.whole = options->whole_tensors;
+    space->map.causal = options->causal;
     space->reader.eager = options->eager;
     space->owned.stalest = options->stalest_first;
     space->sparse.enabled = options->sparse;

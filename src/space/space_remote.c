@@ -95,6 +95,30 @@ fast_err fast__remote_update(fast_space *space, fast_space_operation *op)
     return send_update(space, o, &msg);
 }
 
+/*
+ * Causal order by construction. Without it an update and a later message of the same writer take
+ * different ways, and the message may be the faster one:
+ *
+ *     writer   add(x) - - - - - - - - slow link - - - - - - - -> owner
+ *       |                                                          ^
+ *       +- message --> reader --- get(x), without the update ------+
+ *
+ * All owners have been sent their parts before the first wait, so that it costs one round trip.
+ */
+fast_err fast__remote_settle(fast_space *space, int64_t deadline)
+{
+    FAST_ASSERT(space->map.causal);
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        const fast_space_owner *o = &space->map.owners[owner];
+        const fast_wait wait = fast__space_wait(space, o->id, "space update", deadline);
+        while (!o->store.head && o->acked < o->sent) {
+            FAST_TRY(fast__wait_once(space->actor, &wait));
+            FAST_TRY(check_owner(space, owner));
+        }
+    }
+    return FAST_OK;
+}
+
 /* Only remote owners: local ranges are changed at once. */
 fast_err fast__space_announce(fast_space *space)
 {

@@ -11,6 +11,16 @@
  * tensor, and for lists of more than two entries: there the sizes of the parts tell a list from a
  * hash.
  *
+ * With `cache` and lossless stages in the chain (Li et al.'s compression of messages whose keys are
+ * cached) each part is packed by the stages:
+ *
+ *     part 0   the gaps between the places, which repeat more than places do; or the hash
+ *     part 1   the values
+ *
+ * Then all updates of the first tensor travel in this form, also those with few zeros, so that a
+ * list which is sent again costs nothing however long it is. Packing is charged as two passes over
+ * the bytes.
+ *
  * Memory: half a range at a sender, and at an owner for each sender, from the first list on.
  */
 #include "base/hash.h"
@@ -76,11 +86,53 @@ static bool is_known(const fast_space_places *p, const float *x, int64_t count, 
     return i == entries;
 }
 
+/* Return true if the parts of updates of this tensor are packed by stages. */
+static bool is_packed(const fast_space *space, int64_t tensor)
+{
+    return space->sparse.packers[0] && tensor == 0;
+}
+
 /* More entries than this are not packed: the dense form is as short. */
 static size_t sparse_bound(const fast_space *space, const fast_space_operation *op)
 {
-    (void)space;
+    if (is_packed(space, op->tensor))
+        return fast__packer_bound(space->sparse.packers[0]) +
+               fast__packer_bound(space->sparse.packers[1]);
     return (size_t)op->count * sizeof *op->x;
+}
+
+/* Replace places by their distances, or distances by places; sums that overflow do not ascend. */
+static void to_gaps(uint32_t *list, size_t count)
+{
+    FAST_ASSERT(count == 0 || list);
+    for (size_t i = count; i-- > 1;)
+        list[i] -= list[i - 1];
+}
+static void to_places(uint32_t *list, size_t count)
+{
+    FAST_ASSERT(count == 0 || list);
+    for (size_t i = 1; i < count; i++)
+        list[i] += list[i - 1];
+}
+
+/* Replace both parts by their packed bytes, and charge for it: a pass to read and one to write. */
+static fast_err pack_parts(fast_space *space, fast_space_packed *out)
+{
+    const double before = (double)(out->sizes[0] + out->sizes[1]);
+
+    FAST_ASSERT(space->sparse.packers[0] && space->sparse.packers[1]);
+    for (int i = 0; i < 2; i++) {
+        fast_packer *packer = space->sparse.packers[i];
+        fast_buffer *packed;
+
+        FAST_TRY(fast_buffer_new(space->actor, fast__packer_bound(packer), &packed));
+        out->sizes[i] = fast__packer_pack(packer, fast_buffer_data(out->buffers[i]), out->sizes[i],
+                                          fast_buffer_data(packed));
+        fast_buffer_free(out->buffers[i]);
+        out->buffers[i] = packed;
+    }
+    fast__space_count_sent(space, out->sizes[0] + out->sizes[1]);
+    return fast_charge(space->actor, 0, 2 * before);
 }
 
 /* Return true if lists of places of this tensor are remembered. */
@@ -96,7 +148,7 @@ static fast_err sparse_pack(fast_space *space, const fast_space_operation *op,
     FAST_ASSERT(op->x);
     const int64_t entries = op->entries;
     const bool cached = is_cached(space, op->tensor);
-    FAST_ASSERT(entries > 0 && entries < op->count / 2);
+    FAST_ASSERT(entries > 0 && (entries < op->count / 2 || is_packed(space, op->tensor)));
     if (cached)
         FAST_TRY(reserve(space, &space->sparse.sent, space->map.owner_count, op->owner, op->owner));
     fast_space_places *last = cached ? &space->sparse.sent[op->owner] : NULL;
@@ -128,23 +180,26 @@ static fast_err sparse_pack(fast_space *space, const fast_space_operation *op,
         memcpy(place, &last->hash, sizeof last->hash);
     else if (last)
         remember(last, place, entries);
-    return FAST_OK;
+    if (is_packed(space, op->tensor) && !known)
+        to_gaps(place, (size_t)entries);
+    const fast_err packed = is_packed(space, op->tensor) ? pack_parts(space, out) : FAST_OK;
+    for (int i = 0; packed && i < 2; i++)
+        fast_buffer_free(out->buffers[i]);
+    return packed;
 }
 
 /* Return the places of a message: its own list, or the one that its sender sent last; NULL if
  * that list does not fit `entries` of `op->count` elements. */
-static const uint32_t *places_of(fast_space *space, const fast_msg *msg, int64_t entries,
-                                 const fast_space_operation *op)
+static const uint32_t *places_of(fast_space *space, const uint32_t *place, size_t size,
+                                 int64_t entries, const fast_space_operation *op)
 {
     FAST_ASSERT(entries >= 0 && entries <= op->count);
     const int64_t actors = fast_actor_count(space->actor);
-    const uint32_t *place = fast_msg_data(msg, 0);
-    const size_t size = msg->parts[0].size;
     const bool cached = is_cached(space, op->tensor);
     uint64_t hash;
     if (cached && size == sizeof hash && entries > 2) {
         const fast_space_places *p =
-            space->sparse.received ? &space->sparse.received[msg->from] : NULL;
+            space->sparse.received ? &space->sparse.received[op->from] : NULL;
         memcpy(&hash, place, sizeof hash);
         return p && p->count == entries && p->hash == hash ? p->list : NULL;
     }
@@ -154,25 +209,53 @@ static const uint32_t *places_of(fast_space *space, const fast_msg *msg, int64_t
         if (place[i] >= op->count || (i > 0 && place[i] <= place[i - 1]))
             return NULL;
     if (cached) {
-        if (reserve(space, &space->sparse.received, actors, msg->from, space->map.me))
+        if (reserve(space, &space->sparse.received, actors, op->from, space->map.me))
             return NULL;
-        remember(&space->sparse.received[msg->from], place, entries);
+        remember(&space->sparse.received[op->from], place, entries);
     }
     return place;
+}
+
+/* Set the parts of a message, as they are or unpacked; false if they make no sense. */
+static bool unpack_parts(const fast_space *space, const fast_msg *msg,
+                         const fast_space_operation *op, const void *parts[2], size_t sizes[2])
+{
+    void *unpacked[2];
+    FAST_ASSERT(msg->part_count == 2);
+    for (int i = 0; i < 2; i++) {
+        parts[i] = fast_msg_data(msg, i);
+        sizes[i] = msg->parts[i].size;
+    }
+    if (!is_packed(space, op->tensor))
+        return true;
+    for (int i = 0; i < 2; i++) {
+        if (fast__packer_unpack(space->sparse.packers[i], parts[i], sizes[i], &unpacked[i],
+                                &sizes[i]))
+            return false;
+        parts[i] = unpacked[i];
+    }
+    /* A list has as many bytes as the values. A hash has less: it is of more than two places. */
+    if (sizes[0] == sizes[1])
+        to_places(unpacked[0], sizes[0] / sizeof(uint32_t));
+    return true;
 }
 
 /* Unpacked to a dense range: the owner's function sees a whole update. */
 static bool sparse_unpack(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
-    const size_t size = msg->parts[1].size;
-    const float *value = fast_msg_data(msg, 1);
-    const int64_t entries = (int64_t)(size / sizeof *value);
     FAST_ASSERT(msg->part_count == 2);
+    const void *parts[2];
+    size_t sizes[2];
+    if (!unpack_parts(space, msg, op, parts, sizes))
+        return false;
+    const size_t size = sizes[1];
+    const float *value = parts[1];
+    const int64_t entries = (int64_t)(size / sizeof *value);
     /* The owner has room for one of its own ranges. */
     if (!space->dense || size % sizeof *value != 0 || msg->declared != 0 || entries > op->count ||
         (uintptr_t)value % sizeof *value != 0)
         return false;
-    const uint32_t *place = places_of(space, msg, entries, op);
+    const uint32_t *place = places_of(space, parts[0], sizes[0], entries, op);
     if (!place)
         return false;
     float *dense = fast__map(space->dense, op->count, FAST_ACCESS_WRITE);
@@ -184,8 +267,19 @@ static bool sparse_unpack(fast_space *space, const fast_msg *msg, fast_space_ope
     return true;
 }
 
+/* Unpacking by stages costs a pass; places and values as they are cost nothing. */
+static fast_err sparse_cost(fast_space *space, const fast_msg *msg, const fast_space_operation *op)
+{
+    FAST_ASSERT(msg->part_count == 2);
+    return is_packed(space, op->tensor)
+               ? fast_charge(space->actor, 0,
+                             2.0 * (double)(msg->parts[0].size + msg->parts[1].size))
+               : FAST_OK;
+}
+
 const fast_space_form fast__space_form_sparse = {
     .name = "sparse",
+    .cost = sparse_cost,
     .bound = sparse_bound,
     .pack = sparse_pack,
     .unpack = sparse_unpack,
@@ -200,4 +294,6 @@ void fast__space_sparse_free(fast_space *space)
         fast__free(s->received[i].list);
     fast__free(s->sent);
     fast__free(s->received);
+    for (int i = 0; i < 2; i++)
+        fast__packer_free(s->packers[i]);
 }

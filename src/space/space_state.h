@@ -182,6 +182,7 @@ typedef struct fast_space_map {
     int64_t me;               /* this actor's number among the owners; or -1 */
     int64_t remote_count;     /* owners that do not share this actor's memory */
     int64_t first;            /* owner that operations start with */
+    bool causal;              /* updates wait for their acknowledgements */
     bool whole;               /* tensors are not cut: tensor i lives at owner i mod owner_count */
     double *ends;             /* [owner_count]: where ranges end; NULL: they are equal */
 } fast_space_map;
@@ -253,6 +254,7 @@ typedef struct fast_space_sparse {
     bool cache;                  /* lists of places are not sent twice in succession */
     fast_space_places *sent;     /* cache: [owners]; NULL until the first list */
     fast_space_places *received; /* cache, at an owner: [actors]; NULL until the first list */
+    fast_packer *packers[2];     /* stages over places and over values; NULL: as they are */
 } fast_space_sparse;
 
 /* State of the factored form. */

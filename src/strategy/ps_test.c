@@ -332,6 +332,14 @@ static void cached_places_change_nothing(void **state)
     same("ps:slack=0,filter=0.5,cache=yes", "ps:slack=0,filter=0.5", 4, NULL);
     same("ps:slack=0,budget=400,servers=3,replicas=1,cache=yes", "ps:slack=0,budget=400", 4, NULL);
     same("ps:slack=0,skip=0.9,cache=yes", "ps:slack=0,skip=0.9", 4, "transport=threads");
+    /* Compressed as well, which loses nothing and is shorter than either alone. */
+    same("ps:slack=0,cache=yes", "ps:slack=0", 4, "codec=significance:threshold=0.5+entropy");
+    same("ps:slack=0,cache=yes,servers=3", "ps:slack=0,servers=3", 4,
+         "codec=significance:threshold=0+entropy");
+    const char *const both = "codec=kkt:l1=0.001+entropy", *const alone = "codec=kkt:l1=0.001";
+
+    assert_true(train("ps:slack=2,l1=0.001,cache=yes", 3, both).bytes_sent <
+                train("ps:slack=2,l1=0.001,cache=yes", 3, alone).bytes_sent);
 }
 
 static void options_matter(void **state)

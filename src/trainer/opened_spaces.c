@@ -210,6 +210,7 @@ fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, 
     const fast_chain *up = c->codecs.pair.up;
     opening o = { .context = c };
     fast_space_options counted = *options;
+    bool staged;
     fast_err err;
 
     FAST_ASSERT(options->name != NULL);
@@ -227,7 +228,7 @@ fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, 
     /* The space calls apply_counted(), which calls the strategy's own function. */
     counted.apply = apply_counted;
     counted.ctx = o.entry;
-    if (options->cache_indices && !(up && fast__chain_only_selects(up)))
+    if (options->cache_indices && !(up && fast__chain_selects_alone(up, &staged)))
         fast_trainer_note(t, "no indices are cached: give a codec that only selects, like kkt");
     err = open_encoded(&o, &counted, out);
     if (err)
