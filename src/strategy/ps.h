@@ -181,10 +181,6 @@ fast_err fast__ps_copies_close(ps_copies *copies);
 /* Read a tensor from the first copy that is whole. x may be NULL: only wait. */
 fast_err fast__ps_copies_get(ps_copies *copies, int64_t tensor, float *x, fast_space_read *read);
 
-/* With a slack: true if a read timed out because of a writer that does not answer, and is to be
- * repeated. *blamed, at first -1, is the writer that was missed last. */
-bool fast__ps_missed_writer(const ps_copies *copies, fast_err err, int64_t *blamed);
-
 /* A write or a clock, which goes to every copy. */
 typedef enum ps_write {
     PS_WRITE_ADD,     /* add x to `tensor` */

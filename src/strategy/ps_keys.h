@@ -27,3 +27,10 @@ fast_err fast__ps_pull(ps_writer *wr, const fast_space_read *condition);
 fast_err fast__ps_await_pulls(ps_writer *wr, int64_t offset, int64_t count);
 /* Submit a push of x for each range, which sets the writer's clock there. */
 fast_err fast__ps_push_ranges(ps_writer *wr, const float *x);
+
+/* ps_placement.c: copies, for tasks. */
+/* After an error of copy `i`: true if its owner is down, and other copies are left: it is lost. */
+bool fast__ps_copy_lose(ps_copies *copies, int64_t i, fast_err err);
+/* With a slack: true if a read timed out because of a writer that does not answer, and is to be
+ * repeated. *blamed, at first -1, is the writer that was missed last. */
+bool fast__ps_missed_writer(const ps_copies *copies, fast_err err, int64_t *blamed);

@@ -12,7 +12,7 @@
  * Cost: the writes once more for each copy.
  */
 #include "space/space.h"
-#include "strategy/ps.h"
+#include "strategy/ps_keys.h"
 #include "transport/transport.h"
 
 int64_t fast__ps_shards(const ps_config *c, int64_t workers)
@@ -45,6 +45,15 @@ static bool copy_is_last(const ps_copies *copies, int64_t i)
     for (int64_t k = 0; k < copies->count; k++)
         if (k != i && copies->spaces[k])
             return false;
+    return true;
+}
+
+bool fast__ps_copy_lose(ps_copies *copies, int64_t i, fast_err err)
+{
+    FAST_ASSERT(i >= 0 && i < copies->count);
+    if (err != FAST_EPEER || copy_is_last(copies, i))
+        return false;
+    copy_lose(copies, i);
     return true;
 }
 

@@ -17,11 +17,10 @@
 #include "space/space.h"
 #include "strategy/ps_keys.h"
 
-fast_err fast__ps_pull(ps_writer *wr, const fast_space_read *condition)
+/* Submit the pulls to one copy. */
+static fast_err pull_from(ps_writer *wr, fast_space *space, const fast_space_read *condition)
 {
-    fast_space *space = wr->copies.spaces[0];
-
-    FAST_ASSERT(wr->copies.count == 1 && !wr->visit.arriving);
+    FAST_ASSERT(space != NULL);
     for (int64_t r = 0; r < fast_space_range_count(space); r++) {
         int64_t number;
 
@@ -37,9 +36,23 @@ fast_err fast__ps_pull(ps_writer *wr, const fast_space_read *condition)
     return FAST_OK;
 }
 
-fast_err fast__ps_await_pulls(ps_writer *wr, int64_t offset, int64_t count)
+fast_err fast__ps_pull(ps_writer *wr, const fast_space_read *condition)
 {
-    fast_space *space = wr->copies.spaces[0];
+    ps_copies *copies = &wr->copies;
+    fast_err err;
+    int64_t i;
+
+    FAST_ASSERT(!wr->visit.arriving);
+    do {
+        i = copies->first;
+        err = pull_from(wr, copies->spaces[i], condition);
+    } while (fast__ps_copy_lose(copies, i, err));
+    return err;
+}
+
+/* Wait for the pulls from one copy. */
+static fast_err await_from(const ps_writer *wr, fast_space *space, int64_t offset, int64_t count)
+{
     int64_t blamed = -1;
 
     FAST_ASSERT(wr->visit.pulls > 0);
@@ -58,12 +71,29 @@ fast_err fast__ps_await_pulls(ps_writer *wr, int64_t offset, int64_t count)
     return FAST_OK;
 }
 
-/* The pulls have finished, so that each push starts at once: x may be changed afterwards. */
-fast_err fast__ps_push_ranges(ps_writer *wr, const float *x)
+/* Ranges of a copy that is lost are pulled again from the next, which holds the same updates. */
+fast_err fast__ps_await_pulls(ps_writer *wr, int64_t offset, int64_t count)
 {
-    fast_space *space = wr->copies.spaces[0];
+    const fast_space_read condition = fast__ps_condition(wr);
+
+    FAST_ASSERT(count >= 0);
+    for (;;) {
+        const int64_t i = wr->copies.first;
+        const fast_err err = await_from(wr, wr->copies.spaces[i], offset, count);
+
+        if (!fast__ps_copy_lose(&wr->copies, i, err))
+            return err;
+        FAST_TRY(pull_from(wr, wr->copies.spaces[wr->copies.first], &condition));
+    }
+}
+
+/* Submit the pushes to one copy. Those to the copy that was read depend on its pulls. */
+static fast_err push_to(ps_writer *wr, int64_t copy, const float *x)
+{
+    fast_space *space = wr->copies.spaces[copy];
     const bool whole = fast__space_selects(space);
     const int64_t count = whole ? 1 : fast_space_range_count(space);
+    const bool follows = wr->visit.pulls > 0 && copy == wr->copies.first;
 
     FAST_ASSERT(!wr->visit.arriving && wr->step > 0);
     for (int64_t r = 0; r < count; r++) {
@@ -76,8 +106,23 @@ fast_err fast__ps_push_ranges(ps_writer *wr, const float *x)
                                                        .push = x,
                                                        .clock = wr->step,
                                                        .after = &after,
-                                                       .after_count = wr->visit.pulls > 0 },
+                                                       .after_count = follows },
                                    &number));
+    }
+    return FAST_OK;
+}
+
+/* The pulls have finished, so that each push starts at once: x may be changed afterwards. */
+fast_err fast__ps_push_ranges(ps_writer *wr, const float *x)
+{
+    ps_copies *copies = &wr->copies;
+
+    FAST_ASSERT(x != NULL);
+    for (int64_t i = 0; i < copies->count; i++) {
+        const fast_err err = copies->spaces[i] ? push_to(wr, i, x) : FAST_OK;
+
+        if (!fast__ps_copy_lose(copies, i, err))
+            FAST_TRY(err);
     }
     return FAST_OK;
 }

@@ -111,6 +111,7 @@ static void tasks_are_reads_and_writes(void **state)
     same("ps:slack=1000000,tasks=yes,ring=3", "ps:tasks=yes,ring=3", 4, "cluster=hetero");
     same("ps:slack=2,tasks=yes,groups=1", "ps:slack=2,tasks=yes", 4, "cluster=hetero");
     same("ps:tasks=yes,ring=5,servers=2", "ps", 1, NULL);
+    same("ps:slack=0,tasks=yes,ring=2,replicas=1", "ps:slack=0", 3, "cluster=hetero");
     same("ps:slack=3,tasks=yes,ring=5", "ps", 1, "transport=threads");
 }
 
@@ -199,6 +200,10 @@ static void copies_survive_their_servers(void **state)
         assert_true(r.params_hash == hash && r.steps == 24);
         assert_true(test_small_run("ps:slack=0,replicas=1,servers=2", 4, crash[i]).params_hash ==
                     hash);
+        assert_true(
+            test_small_run("ps:slack=0,replicas=1,servers=2,tasks=yes", 4, crash[i]).params_hash ==
+            hash);
+        assert_int_equal(test_small_run("ps:slack=2,replicas=1,tasks=yes", 4, crash[i]).steps, 24);
         assert_int_equal(test_small_run("ps:replicas=1", 4, crash[i]).steps, 24);
         assert_int_equal(test_small_run("ps:slack=2,replicas=1", 4, crash[i]).steps, 24);
     }

@@ -131,8 +131,12 @@ fast_err fast__ps_arrive(void *writer)
     if (!wr->visit.arriving)
         return FAST_OK;
     wr->visit.arriving = false;
-    if (wr->c->tasks)
-        return fast__ps_await_pulls(wr, 0, wr->t->count);
+    if (wr->c->tasks) {
+        const fast_space_read condition = fast__ps_condition(wr);
+
+        FAST_TRY(fast__ps_await_pulls(wr, 0, wr->t->count));
+        return fast__ps_copies_follow(&wr->copies, wr->c->slack == 0, &condition);
+    }
     FAST_TRY(fast__space_get_end(wr->copies.spaces[0], &read));
     wr->version = read.version;
     wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);

@@ -37,15 +37,14 @@ const fast_system fast__systems_codec[] = {
         .title = "Filters of the parameter server: insignificant changes are not sent",
         .by = "Li et al. 2014",
         .row = 67,
-        .flags = "strategy=ps:servers=2,slack=8 "
+        .flags = "strategy=ps:servers=2,slack=8,cache=yes "
                  "codec=significance:threshold=0.001+skip:probability=0.1+lz4 optimizer=sgd "
                  "lr=0.05",
         COLUMNS("bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "The significant entries of each gradient are sent, some of them later at "
-                   "random, and the messages are compressed without loss. For sparse models add "
-                   "ps:l1=0.001 and the codec kkt:l1=0.001; ps:cache=yes sends keys once.",
-        .missing = "filters of the user's own; compression of messages whose keys are cached: it "
-                   "is one or the other",
+                   "random, keys that repeat are cached, and the messages are compressed without "
+                   "loss. For sparse models add ps:l1=0.001 and the codec kkt:l1=0.001. Filters "
+                   "of one's own: fast_run_open_filter().",
     },
     {
         .name = "qsgd",
