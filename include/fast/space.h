@@ -177,11 +177,9 @@ FAST_API FAST_MUST_CHECK fast_err fast_space_get(fast_space *space, int64_t tens
  * range of keys is that of one owner. It has a vector clock: the rounds that each writer has
  * finished on it, set by that writer's tasks. A task depends on tasks of its own actor (`after`)
  * and on rounds of any writers (`when`), so that the tasks of all actors are one graph without
- * cycles. In a pull of round t,
- *
- *     sequential      when.clock_min = t          every writer has finished the rounds before
- *     bounded delay   when.clock_min = t - tau    none is more than tau rounds behind
- *     eventual        when.clock_min = 0          as it is
+ * cycles. In a pull of round t a when.clock_min of t is sequential consistency: every writer has
+ * finished the rounds before; t - tau is a bounded delay: none is more than tau rounds behind; 0 is
+ * eventual consistency.
  *
  * Tasks start in fast_space_submit() and fast_space_wait(). A range has one pull at a time.
  */
