@@ -3,11 +3,14 @@
 #include "small_run.h"
 
 #include "base/err.h"
+#include "transport/sim/cluster.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -58,4 +61,37 @@ void test_copy_file(const char *from, const char *to)
         assert_int_equal(fwrite(bytes, 1, size, out), size);
     fclose(in);
     fclose(out);
+}
+
+static char cluster_file[64]; /* the last one that was written; or "" */
+
+/* Remove the cluster file at the end of the program. */
+static void drop_cluster(void)
+{
+    if (cluster_file[0])
+        remove(cluster_file);
+}
+
+const char *test_separate_servers(int workers, int servers)
+{
+    static char option[96];
+    fast_cluster *cluster = NULL;
+    FILE *file;
+
+    if (!cluster_file[0])
+        (void)!atexit(drop_cluster);
+    else
+        remove(cluster_file);
+    snprintf(cluster_file, sizeof cluster_file, "/tmp/fast-cluster-%ld-%d-%d.yaml", (long)getpid(),
+             workers, servers);
+    file = fopen(cluster_file, "w");
+    assert_non_null(file);
+    fprintf(file, "nodes: {count: %d}\nplacement: {server: %d-%d}\n", workers + servers, workers,
+            workers + servers - 1);
+    fclose(file);
+    if (fast__cluster_open(cluster_file, &cluster) == FAST_ENOTSUP) /* a build without YAML */
+        skip();
+    fast__cluster_free(cluster);
+    snprintf(option, sizeof option, "cluster=%s", cluster_file);
+    return option;
 }

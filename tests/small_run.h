@@ -12,3 +12,8 @@ fast_result test_small_run(const char *strategy, int workers, const char *const 
 
 /* Copy a file, such as a checkpoint that the run is about to replace. */
 void test_copy_file(const char *from, const char *to);
+
+/* Return the option "cluster=FILE" of a cluster in which node i has worker i and node `workers` + j
+ * server j, so that a fault hits one of them. The file is removed when the test program ends; the
+ * text is valid until the next call. Skips the test where cluster files cannot be read. */
+const char *test_separate_servers(int workers, int servers);

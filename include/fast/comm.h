@@ -266,8 +266,9 @@ FAST_API void fast_critical_end(fast_actor *actor);
  *              of an exchange can be simulated without the memory that it would take.
  *   Order      Sums follow one canonical order: with n = 2^k + r members, ranks 2i and 2i+1 are
  *              added first for i < r; then the 2^k sums as a perfect binary tree, element by
- *              element. tree, butterfly, rabenseifner and direct compute exactly it; ring, native
- *              and hierarchical with members that are not whole aligned powers of two do not.
+ *              element. tree, butterfly, rabenseifner and direct compute exactly it; ring, chain,
+ *              dimensions, native and hierarchical with members that are not whole aligned powers
+ *              of two do not.
  *   Failures   A collective that failed leaves its group unusable: make a new one with the next
  *              generation.
  */
@@ -323,11 +324,11 @@ FAST_API FAST_MUST_CHECK fast_err fast_neighbour_exchange(fast_group *group, con
                                                           int64_t deadline);
 
 /* How this group's allreduce works: "auto", or one of fast_part_list("allreduce"): tree, butterfly,
- * ring, rabenseifner, hierarchical, direct, native, with options ("ring:chunk=65536"). auto takes
- * the fastest of those with the canonical order by a model of the transport's latency, cost per
- * byte and cost per addition (T = alpha messages + beta bytes + gamma additions), fitted by a few
- * exchanges on first use, the same for all members. FAST_EINVAL, FAST_ENOTSUP if the transport
- * cannot. */
+ * ring, chain, rabenseifner, hierarchical, dimensions, direct, native, with options
+ * ("ring:chunk=65536"). auto takes the fastest of those with the canonical order by a model of the
+ * transport's latency, cost per byte and cost per addition (T = alpha messages + beta bytes +
+ * gamma additions), fitted by a few exchanges on first use, the same for all members. FAST_EINVAL,
+ * FAST_ENOTSUP if the transport cannot. */
 FAST_API FAST_MUST_CHECK fast_err fast_group_algorithm(fast_group *group, const char *spec);
 /* Return the algorithm that is used for vectors of `count` floats, and the seconds that the model
  * predicts. */
@@ -359,6 +360,11 @@ typedef struct fast_sparse {
  * has x->size floats. */
 FAST_API FAST_MUST_CHECK fast_err fast_allreduce_sparse(fast_group *group, const fast_sparse *x,
                                                         float *y, int64_t deadline);
+/* The same, nonblocking, as fast_allreduce_start(): x is lent for the call only, y until the wait
+ * for the request ends. */
+FAST_API FAST_MUST_CHECK fast_err fast_allreduce_sparse_start(fast_group *group,
+                                                              const fast_sparse *x, float *y,
+                                                              fast_request **out);
 
 /* A graph of ranks that exchange with each other, with weights; static, or another graph at each
  * step. */

@@ -44,6 +44,26 @@ typedef void fast_measure_fn(void *ctx, const fast_measure *measure);
 FAST_API FAST_MUST_CHECK fast_err fast_bench_engine(const char *const *options,
                                                     fast_measure_fn *report, void *ctx);
 
+/* One row of `fast bench forecast`: an operator, forward and backward over a batch, or the step. */
+typedef struct fast_forecast_measure {
+    const char *model;         /* as the options name it */
+    const char *operator_name; /* number and kind; NULL for the whole step with its update */
+    double work;               /* operations W */
+    double depth;              /* D of them wait for one another */
+    double brent_low;          /* max(W / P, D): no P processors take fewer operations of time */
+    double brent_high;         /* W / P + D: P processors need no more */
+    double bytes;              /* moved */
+    double device_s;           /* seconds by the counts and the device's peak and memory */
+    double table_s;            /* seconds by tables of measurements; NAN for another device */
+    double measured_s;         /* seconds; NAN for another device, and operators without products */
+} fast_forecast_measure;
+typedef void fast_forecast_fn(void *ctx, const fast_forecast_measure *measure);
+
+/* Forecast a model's step by three models beside measurements. Options as for a run, and
+ * processors (P, 16) and machine ("this", or the name of a device: "v100"). */
+FAST_API FAST_MUST_CHECK fast_err fast_bench_forecast(const char *const *options,
+                                                      fast_forecast_fn *report, void *ctx);
+
 /* One measurement of `fast bench sim`. */
 typedef struct fast_sim_measure {
     const char *program;   /* of the actors: "ring", "allreduce" */

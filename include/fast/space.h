@@ -51,6 +51,12 @@ typedef struct fast_space_update {
     int64_t read;    /* version that the writer last got: version - read is the staleness */
 } fast_space_update;
 
+/* The state of a function at an owner, for a copy that is to continue where another one is: write
+ * it to `out` and return its bytes (out NULL: only return them); or replace it by `size` bytes that
+ * another owner's function wrote. FAST_EFORMAT. */
+typedef size_t fast_space_save_fn(void *ctx, void *out);
+typedef fast_err fast_space_load_fn(void *ctx, const void *bytes, size_t size);
+
 /* A function at the owner: apply the update to w[0 .. count) and return true, or reject it. Called
  * once for each update and range, never twice at once for one range; in shared memory by the
  * writer's thread, with the owner's ctx. It must not use an actor. It gets host memory, unless the
@@ -64,6 +70,14 @@ typedef struct fast_space_options {
     int64_t tensor_count;             /* at least 1 */
     const int64_t *owners; /* actors that own it; each tensor is cut into as many ranges */
     int64_t owner_count;   /* at least 1 */
+    const int64_t *copies; /* [copy_count][owner_count]: actors that own further copies of the
+                               owners' ranges. Updates pass along the chain of a range's copies, and
+                               the last one answers. An owner that is down loses nothing: the next
+                               one takes its place, and one that restarts gets the state of the
+                               last and is the last then. Memory is not shared. Not
+                               with eager, stalest_first, cache_indices, announce, pieces, watches,
+                               or codec_down of differences */
+    int64_t copy_count;    /* further copies; 0: an owner that is down is lost */
     const double *ends;    /* [owner_count] where each owner's range of a tensor ends, as a fraction
                                of it: ascending, the last 1 (fast_space_ring()); NULL: ranges are
                                as equal as possible */
@@ -103,7 +117,9 @@ typedef struct fast_space_options {
                                        their range for each writer. Not with layers or sparse; with
                                        a codec a layer is sent when all of it was given */
     fast_space_fn *apply;           /* function at the owners; NULL: w += x */
-    void *ctx;                      /* first argument of apply */
+    void *ctx;                      /* first argument of apply, save and load */
+    fast_space_save_fn *save;       /* with copies: state of the function; NULL: it has none */
+    fast_space_load_fn *load;       /* its counterpart; or NULL */
     int64_t aggregate;              /* adds that make one update of the model: the trainer counts
                                        staleness in updates; 0 means 1 */
     double operations;              /* of apply, for each float, for simulated time */

@@ -5,7 +5,8 @@
  * Alone it trains the canonical workload, lenet with batch 64, for a few hundred steps and prints
  * two numbers: samples per second, and the fraction of the step spent waiting for other workers,
  * which is 0 for one worker. `fast bench engine` measures training steps of whole models and their
- * layers beside what the core's multiply-adds allow; `fast bench sim` counts the events a second of
+ * layers beside what the core's multiply-adds allow; `fast bench forecast` compares models of their
+ * time with measurements; `fast bench sim` counts the events a second of
  * the simulator; `fast bench allreduce` times sums over workers, `fast bench codec` encodings;
  * `fast bench cluster` measures nodes and links, and prints a file for --cluster.
  *
@@ -40,7 +41,7 @@ typedef struct bench_line {
 } bench_line;
 
 /* Benchmarks by name: fast bench KIND. */
-static const char *const kinds[] = { "engine", "allreduce", "codec", "sim", "cluster" };
+static const char *const kinds[] = { "engine", "forecast", "allreduce", "codec", "sim", "cluster" };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 /* Names of benchmarks, for fast_text_nearest(). */
@@ -63,7 +64,8 @@ static int set_kind(bench_line *line, const char *name)
     if (nearest)
         return cli_fail(CLI_USAGE, "no bench \"%.60s\"; did you mean \"%s\"?", name, nearest);
     return cli_fail(
-        CLI_USAGE, "no bench \"%.60s\"; there are engine, allreduce, codec, sim and cluster", name);
+        CLI_USAGE,
+        "no bench \"%.60s\"; there are engine, forecast, allreduce, codec, sim and cluster", name);
 }
 
 /* Take one flag of the command line, or a word that is no flag (option NULL), for
@@ -128,6 +130,60 @@ static void show_measure(void *ctx, const fast_measure *measure)
         cli_json_real(&json, "bound_fraction", measure->bound_fraction);
         cli_json_end(&json);
     }
+    fflush(stdout);
+}
+
+/* Print a time in microseconds, and how far it is from the measurement. */
+static void forecast_cell(double seconds, double measured)
+{
+    if (!isfinite(seconds))
+        printf(" %11s %6s", "-", "");
+    else if (!isfinite(measured))
+        printf(" %11.1f %6s", 1e6 * seconds, "");
+    else
+        printf(" %11.1f %+5.0f%%", 1e6 * seconds, 100 * (seconds / measured - 1));
+}
+
+/* Print the forecasts of an operator, or of the whole step. Brent's bounds are in operations.
+ *
+ *   operator                W       D      W/D   T_P from       T_P to   device us   table us ...
+ *   1 conv             15.5M      24  645120      968640       968664       220.1   +3% ...
+ */
+static void show_forecast(void *ctx, const fast_forecast_measure *m)
+{
+    bench_show *show = ctx;
+    cli_json json;
+
+    cli_busy_clear(&show->busy);
+    if (show->json) {
+        cli_json_begin(&json, stdout);
+        cli_json_text(&json, "model", m->model);
+        cli_json_text(&json, "operator", m->operator_name);
+        cli_json_real(&json, "work", m->work);
+        cli_json_real(&json, "depth", m->depth);
+        cli_json_real(&json, "brent_low", m->brent_low);
+        cli_json_real(&json, "brent_high", m->brent_high);
+        cli_json_real(&json, "bytes", m->bytes);
+        cli_json_real(&json, "device_us", 1e6 * m->device_s);
+        cli_json_real(&json, "table_us", 1e6 * m->table_s);
+        cli_json_real(&json, "measured_us", 1e6 * m->measured_s);
+        cli_json_end(&json);
+        fflush(stdout);
+        return;
+    }
+    if (!show->head)
+        printf("%-16s %12s %6s %10s %12s %12s %11s %6s %11s %6s %11s\n", "operator", "W", "D",
+               "W/D", "T_P from", "T_P to", "device us", "off", "table us", "off", "measured us");
+    show->head = true;
+    printf("%-16s %12.0f %6.0f %10.0f %12.0f %12.0f",
+           m->operator_name ? m->operator_name : "(step)", m->work, m->depth, m->work / m->depth,
+           m->brent_low, m->brent_high);
+    forecast_cell(m->device_s, m->measured_s);
+    forecast_cell(m->table_s, m->measured_s);
+    if (isfinite(m->measured_s))
+        printf(" %11.1f\n", 1e6 * m->measured_s);
+    else
+        printf(" %11s\n", "-");
     fflush(stdout);
 }
 
@@ -356,6 +412,9 @@ static int bench_parts(const bench_line *line)
     } else if (strcmp(line->kind, "cluster") == 0) {
         cli_busy_begin(&show.busy, stderr, "measuring nodes and links", 30);
         err = fast_bench_cluster(options, show_cluster, &show);
+    } else if (strcmp(line->kind, "forecast") == 0) {
+        cli_busy_begin(&show.busy, stderr, "measuring tables of layers", 10);
+        err = fast_bench_forecast(options, show_forecast, &show);
     } else if (strcmp(line->kind, "sim") == 0) {
         cli_busy_begin(&show.busy, stderr, "measuring the simulator", 15);
         err = fast_bench_sim(options, show_sim, &show);

@@ -219,6 +219,24 @@ static void adagrad_comes_first(void **state)
         assert_true(fabsf(y[i] - (i == 8 ? -0.6f : 6.0f / 13)) < 1e-6f);
 }
 
+/* Exponents of few bits have a least step, and a largest value. */
+static void exponents_are_limited(void **state)
+{
+    const float x[4] = { 0.3f, -0.001f, 0x1p-9f, -0.26f };
+    const float large[2] = { 1e6f, -40000 };
+    float y[4];
+
+    (void)state;
+    pass("flexpoint:exponent_bits=3", 4, x, y); /* steps of 2^-7 */
+    for (int i = 0; i < 4; i++)
+        assert_true(y[i] == rintf(x[i] * 128) / 128);
+    pass("flexpoint:exponent_bits=5", 4, x, y); /* of 2^-16, as without a limit */
+    for (int i = 0; i < 4; i++)
+        assert_true(fabsf(y[i] - x[i]) <= 0x1p-17f);
+    pass("flexpoint:exponent_bits=5", 2, large, y);
+    assert_true(y[0] == 32767 && y[1] == -32767);
+}
+
 /* Powers of two are natural; values outside of the range go to its ends. */
 static void limits_hold(void **state)
 {
@@ -302,9 +320,13 @@ static void projections_are_encoded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements_keep_their_bounds), cmocka_unit_test(means_are_right),
-        cmocka_unit_test(adagrad_comes_first),        cmocka_unit_test(limits_hold),
-        cmocka_unit_test(rotation_is_orthonormal),    cmocka_unit_test(projections_are_encoded),
+        cmocka_unit_test(elements_keep_their_bounds),
+        cmocka_unit_test(means_are_right),
+        cmocka_unit_test(adagrad_comes_first),
+        cmocka_unit_test(exponents_are_limited),
+        cmocka_unit_test(limits_hold),
+        cmocka_unit_test(rotation_is_orthonormal),
+        cmocka_unit_test(projections_are_encoded),
     };
     return devices_run(tests, sizeof tests / sizeof tests[0], NULL, NULL);
 }

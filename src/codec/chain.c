@@ -185,7 +185,7 @@ fast_err fast__chain_open_with(const char *spec, const fast_filter *filter, fast
     }
     if (!err && chain->select_count > 0 && !chain->codec) {
         chain->codec = &fast__codec_nonzero;
-        chain->selects_alone = true;
+        chain->only_selects = chain->stage_count == 0;
     }
     if (err)
         fast__chain_close(chain);
@@ -260,13 +260,12 @@ bool fast__chain_selects(const fast_chain *chain)
     return chain->select_count > 0;
 }
 
-bool fast__chain_only_selects(const fast_chain *chain)
+bool fast__chain_selects_exactly(const fast_chain *chain)
 {
-    return chain->selects_alone && chain->stage_count == 0;
+    return chain->select_count > 0 && chain->codec == &fast__codec_nonzero;
 }
 
-bool fast__chain_selects_alone(const fast_chain *chain, bool *stages_out)
+bool fast__chain_only_selects(const fast_chain *chain)
 {
-    *stages_out = chain->stage_count > 0;
-    return chain->selects_alone;
+    return chain->only_selects;
 }

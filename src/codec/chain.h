@@ -11,7 +11,7 @@ struct fast_chain {
     void *select_configs[FAST_SELECTIONS_MAX]; /* of each selection; NULL if it has no options */
     const fast_codec *codec;                   /* NULL: floats are sent as they are */
     void *config;                              /* of the codec; NULL if it has no options */
-    bool selects_alone;                        /* the codec, `nonzero`, was not named */
+    bool only_selects;                         /* the codec, `nonzero`, was not named */
     int stage_count;                           /* number of stages */
     const fast_stage *stages[FAST_STAGES_MAX]; /* in the order in which they pack */
     void *stage_configs[FAST_STAGES_MAX];      /* of each stage; NULL if it has no options */

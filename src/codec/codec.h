@@ -193,22 +193,8 @@ const char *fast__chain_text(const fast_chain *chain);  /* as users typed it */
 bool fast__chain_is_none(const fast_chain *chain);      /* true without codec and stage */
 bool fast__chain_selects(const fast_chain *chain);      /* true if it begins with a selection */
 bool fast__chain_only_selects(const fast_chain *chain); /* true if users named nothing else */
-/* Return true if users named selections and no codec, and whether they named stages too. */
-bool fast__chain_selects_alone(const fast_chain *chain, bool *stages_out);
-
-/* The stages of a chain, over any bytes: packer.c. `chain` has stages, and is borrowed. */
-typedef struct fast_packer fast_packer;
-/* Make one for at most `largest` bytes. FAST_ENOMEM. */
-fast_err fast__packer_new(const fast_chain *chain, size_t largest, fast_packer **out);
-void fast__packer_free(fast_packer *p); /* NULL is allowed */
-/* Return the most bytes that packed bytes take. */
-size_t fast__packer_bound(const fast_packer *p);
-/* Pack to out[bound()] and return the bytes written. */
-size_t fast__packer_pack(fast_packer *p, const void *in, size_t size, uint8_t *out);
-/* Unpack; *out, aligned for any type, is lent until the next call, and may be written to.
- * FAST_EFORMAT. */
-fast_err fast__packer_unpack(fast_packer *p, const void *in, size_t size, void **out,
-                             size_t *size_out);
+/* True if selected elements are sent exactly, whatever stages follow: users named no codec. */
+bool fast__chain_selects_exactly(const fast_chain *chain);
 
 /* Of a codec that SHARES: the scale() of x[n], mapped. */
 float fast__chain_scale(const fast_chain *chain, int64_t n, const float *x);
@@ -240,9 +226,21 @@ void fast__coder_free(fast_coder *coder); /* NULL is allowed */
 /* Return the bytes that one vector takes at most. */
 size_t fast__coder_bound(const fast_coder *coder);
 
+/* How urgent an encoding is, for selections. */
+typedef struct fast_coder_pace {
+    bool due;             /* elements that have waited must be sent */
+    bool all;             /* all elements must be sent */
+    bool timed;           /* the times are known */
+    double now_s;         /* the sender's time at the last encoding */
+    double elapsed_s;     /* since the encoding before to the same receiver */
+    const float *weights; /* [count] that the range changes; NULL: by the coder's model */
+} fast_coder_pace;
+
 /* Before an encoding: tell selections whether elements that have waited are due, and the sender's
  * time. */
 void fast__coder_set_due(fast_coder *coder, bool due, double now_s);
+/* The same, and more, for the next encodings; `weights` are borrowed until it is set again. */
+void fast__coder_set_pace(fast_coder *coder, const fast_coder_pace *pace);
 /* Encode by these scales, one for each block, from now on; borrowed. NULL: by the codec's own. */
 void fast__coder_share(fast_coder *coder, const float *scales);
 /* Encode x, the range, at a step: the bytes written. Neither allocates nor fails. */
@@ -278,6 +276,9 @@ float *fast__coder_residual(const fast_coder *coder);
 float *fast__coder_state(const fast_coder *coder, int64_t *count_out);
 /* Return the number of vectors encoded so far: it keys the random choices. */
 int64_t fast__coder_encodings(const fast_coder *coder);
+/* Return the time of the last fast__coder_set_due(), from which the next vector is timed; 0: it was
+ * never called. A checkpoint restores it. */
+double *fast__coder_last_s(fast_coder *coder);
 /* Start again, as if `encodings` vectors had been encoded: state and residual become 0. */
 void fast__coder_restart(fast_coder *coder, int64_t encodings);
 

@@ -42,6 +42,7 @@
 
 #define STAGES(X)  \
     X(entropy)     \
+    X(huffman)     \
     ZSTD(X)        \
     LZ4(X)
 /* clang-format on */

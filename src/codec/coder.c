@@ -31,18 +31,11 @@
 #include "codec/block_cut.h"
 #include "codec/chain.h"
 #include "codec/entries.h"
+#include "codec/stages.h"
 #include "tensor/vector.h"
 
 #include <math.h>
 #include <string.h>
-
-/* How urgent an encoding is, for selections. */
-typedef struct coder_pace {
-    bool due;         /* elements that have waited must be sent */
-    bool timed;       /* the sender's time is known */
-    double now_s;     /* the sender's time at the last encoding */
-    double elapsed_s; /* since the encoding before */
-} coder_pace;
 
 struct fast_coder {
     const fast_chain *chain; /* borrowed */
@@ -58,10 +51,7 @@ struct fast_coder {
     void *scratch;           /* of the codec */
     float *sum;              /* generic feedback, selections: [largest block] v, then its decoding;
                                   or NULL */
-    uint8_t *bytes[2];       /* [room] each: frames between stages; NULL without stages */
-    void *stage_scratch;     /* of the stages */
-    size_t room;             /* bytes of a frame behind its first byte, at most, in any stage */
-    size_t plain;            /* bytes of a frame behind its first byte before stages, at most */
+    fast_stages stages;      /* lossless ones over frames */
     uint64_t seed;           /* of the run and this flow */
     const float *shared;     /* [block_count] scales of all senders; NULL: none. Borrowed */
     uint64_t encodings;      /* vectors encoded so far */
@@ -70,7 +60,7 @@ struct fast_coder {
     int64_t whole;           /* elements of the whole vector */
     fast_codec_model_fn *look; /* at the model that the vectors change; NULL: not known */
     void *look_ctx;            /* argument of look */
-    coder_pace pace;           /* how urgent the next encoding is */
+    fast_coder_pace pace;      /* how urgent the next encoding is */
 };
 
 /* Memory of one call, mapped for the codec. */
@@ -81,7 +71,9 @@ typedef struct coder_access {
     float *elements;        /* [count], mapped */
     float *state;           /* the whole state, mapped; NULL: not needed */
     fast_codec_model model; /* that the vector changes, as its sender knows it; w is mapped */
-    const float *w;         /* [whole] address of model.w before; NULL: not known */
+    const float *w;         /* address of model.w before; NULL: not known */
+    int64_t w_from;         /* first element of the range in w */
+    int64_t w_count;        /* elements of w */
 } coder_access;
 
 /* The lesser of two counts. */
@@ -114,7 +106,7 @@ static fast_err check(const fast_coder_options *o)
 
 /* Sizes of everything, from the blocks. */
 static void measure(fast_coder *c, const fast_coder_options *o, size_t *scratch_out,
-                    int64_t *largest_out, size_t *stage_out)
+                    int64_t *largest_out, size_t *plain_out)
 {
     const fast_codec *codec = o->chain->codec;
     size_t scratch = 0, size = 0;
@@ -140,19 +132,7 @@ static void measure(fast_coder *c, const fast_coder_options *o, size_t *scratch_
         scratch = entries > scratch ? entries : scratch;
     }
     c->gapless = covered == c->count;
-    c->plain = c->room = size;
-    *stage_out = 0;
-    for (int i = 0; i < o->chain->stage_count; i++) {
-        const fast_stage *stage = o->chain->stages[i];
-        const size_t need =
-            stage->scratch ? stage->scratch(o->chain->stage_configs[i], c->room) : 0;
-
-        if (need > *stage_out)
-            *stage_out = need;
-        size = stage->bound(o->chain->stage_configs[i], c->room);
-        if (size > c->room)
-            c->room = size;
-    }
+    *plain_out = size;
     *scratch_out = scratch;
     *largest_out = largest;
 }
@@ -169,13 +149,13 @@ static fast_err build(fast_coder *c, const fast_coder_options *o)
     const bool selects = o->chain->select_count > 0;
     const bool layers = codec && o->layout->segment_count > 0 &&
                         (o->scope == 1 || (o->scope == 0 && (traits & FAST_CODEC_LAYERS) != 0));
-    size_t scratch, stage_scratch;
+    size_t scratch, plain;
     int64_t largest;
 
     c->block_count = fast__blocks_cut(o, layers, NULL);
     FAST_TRY(fast__alloc("blocks of a codec", c->block_count, sizeof *c->blocks, &c->blocks));
     fast__blocks_cut(o, layers, c->blocks);
-    measure(c, o, &scratch, &largest, &stage_scratch);
+    measure(c, o, &scratch, &largest, &plain);
     c->feedback = o->feedback == 1 || (o->feedback == 0 && (traits & exact) == 0);
     c->corrects = !selects || !((own & (FAST_CODEC_LOSSLESS | FAST_CODEC_PLAIN)) ||
                                 ((own & FAST_CODEC_UNBIASED) && !(own & FAST_CODEC_RAW)));
@@ -185,11 +165,7 @@ static fast_err build(fast_coder *c, const fast_coder_options *o)
     FAST_TRY(fast__alloc("scratch of a codec", (int64_t)scratch, 1, &c->scratch));
     if (selects || (c->feedback && !(traits & FAST_CODEC_FEEDBACK)))
         FAST_TRY(fast__alloc("feedback of a codec", 2 * largest, sizeof(float), &c->sum));
-    if (o->chain->stage_count == 0)
-        return FAST_OK;
-    for (int i = 0; i < 2; i++)
-        FAST_TRY(fast__alloc("stages of a codec", (int64_t)c->room, 1, &c->bytes[i]));
-    return fast__alloc("scratch of stages", (int64_t)stage_scratch, 1, &c->stage_scratch);
+    return fast__stages_init(o->chain, plain, &c->stages);
 }
 
 fast_err fast__coder_new(const fast_coder_options *options, fast_coder **out)
@@ -224,15 +200,13 @@ void fast__coder_free(fast_coder *c)
     fast__vector_free(c->state);
     fast__free(c->scratch);
     fast__free(c->sum);
-    fast__free(c->bytes[0]);
-    fast__free(c->bytes[1]);
-    fast__free(c->stage_scratch);
+    fast__stages_fini(&c->stages);
     fast__free(c);
 }
 
 size_t fast__coder_bound(const fast_coder *c)
 {
-    return 1 + c->room;
+    return 1 + c->stages.room;
 }
 
 float *fast__coder_residual(const fast_coder *c)
@@ -298,7 +272,7 @@ static coder_access map_blocks(const fast_coder *c, int64_t first, int64_t count
 static void unmap(const fast_coder *c, const coder_access *a, fast_access access)
 {
     if (a->w)
-        fast__unmap(a->w, c->whole, FAST_ACCESS_READ);
+        fast__unmap(a->w, a->w_count, FAST_ACCESS_READ);
     if (a->state)
         fast__unmap(c->state, c->state_count, FAST_ACCESS_UPDATE);
     fast__unmap(a->part, a->count, access);
@@ -318,15 +292,30 @@ static fast_codec_model model_of(const fast_coder *c)
     if (c->look && (c->chain->select_count > 0 || (c->traits & FAST_CODEC_LOSS)))
         c->look(c->look_ctx, &model);
     model.due = c->pace.due;
+    model.last = model.last || c->pace.all;
+    if (c->pace.weights)
+        model.w = c->pace.weights;
     model.elapsed_s = c->pace.timed ? c->pace.elapsed_s : -1;
     return model;
 }
 
 void fast__coder_set_due(fast_coder *c, bool due, double now_s)
 {
-    const bool later = c->pace.timed && now_s > c->pace.now_s;
+    const double last_s = c->pace.now_s;
+    const double elapsed_s = last_s > 0 && now_s > last_s ? now_s - last_s : 0;
 
-    c->pace = (coder_pace){ due, true, now_s, later ? now_s - c->pace.now_s : 0 };
+    c->pace =
+        (fast_coder_pace){ .due = due, .timed = true, .now_s = now_s, .elapsed_s = elapsed_s };
+}
+
+void fast__coder_set_pace(fast_coder *c, const fast_coder_pace *pace)
+{
+    c->pace = *pace;
+}
+
+double *fast__coder_last_s(fast_coder *c)
+{
+    return &c->pace.now_s;
 }
 
 /* Map the state as well, for rounds and encoding. */
@@ -340,8 +329,10 @@ static void map_model(const fast_coder *c, coder_access *a)
 {
     a->model = model_of(c);
     a->w = a->model.w;
+    a->w_from = c->pace.weights ? 0 : c->offset;
+    a->w_count = c->pace.weights ? c->count : c->whole;
     if (a->w)
-        a->model.w = fast__map(a->w, c->whole, FAST_ACCESS_READ);
+        a->model.w = fast__map(a->w, a->w_count, FAST_ACCESS_READ);
 }
 
 /* The arguments of the codec for block i. */
@@ -365,7 +356,7 @@ static fast_encoding encoding_of(fast_coder *c, int64_t i, int64_t step, double 
                             .workers = c->workers,
                             .shared = c->shared ? c->shared[i] : 0,
                             .fraction = (double)p->block.count / (double)c->whole,
-                            .w = a->model.w ? a->model.w + c->offset + p->at : NULL,
+                            .w = a->model.w ? a->model.w + a->w_from + p->at : NULL,
                             .model = &a->model };
 }
 
@@ -474,28 +465,6 @@ static size_t encode_frame(fast_coder *c, int64_t first, int64_t count, int64_t 
     return (size_t)(at - out);
 }
 
-/* Pack `size` bytes of c->bytes[0] by the stages, as long as they gain, to out. */
-static size_t pack_stages(fast_coder *c, size_t size, uint8_t *out)
-{
-    const fast_chain *chain = c->chain;
-    int done = 0;
-
-    for (; done < chain->stage_count; done++) {
-        const size_t packed = chain->stages[done]->pack(chain->stage_configs[done], c->bytes[0],
-                                                        size, c->stage_scratch, c->bytes[1]);
-        uint8_t *swap = c->bytes[0];
-
-        if (packed >= size)
-            break;
-        c->bytes[0] = c->bytes[1];
-        c->bytes[1] = swap;
-        size = packed;
-    }
-    out[0] = (uint8_t)done;
-    memcpy(out + 1, c->bytes[0], size);
-    return 1 + size;
-}
-
 size_t fast__coder_encode_part(fast_coder *c, int64_t first, int64_t count, int64_t step,
                                double progress, const float *x, uint8_t *out)
 {
@@ -505,11 +474,11 @@ size_t fast__coder_encode_part(fast_coder *c, int64_t first, int64_t count, int6
     map_state(c, &a);
     map_model(c, &a);
     const size_t size =
-        encode_frame(c, first, count, step, progress, &a, staged ? c->bytes[0] : out + 1);
+        encode_frame(c, first, count, step, progress, &a, staged ? c->stages.bytes[0] : out + 1);
     unmap(c, &a, FAST_ACCESS_READ);
-    FAST_ASSERT(size <= c->plain);
+    FAST_ASSERT(size <= c->stages.plain);
     if (staged)
-        return pack_stages(c, size, out);
+        return fast__stages_pack(&c->stages, size, out);
     out[0] = 0;
     return 1 + size;
 }
@@ -562,29 +531,6 @@ bool fast__coder_project(fast_coder *c, float *x)
 void fast__coder_encode_end(fast_coder *c)
 {
     c->encodings++;
-}
-
-/* Undo the stages: *in and *size become the blocks'. */
-static fast_err unstage(fast_coder *c, const uint8_t **in, size_t *size)
-{
-    const fast_chain *chain = c->chain;
-
-    if (*size < 1 || **in > chain->stage_count)
-        return fast__fail(FAST_EFORMAT,
-                          "codec %s: the frame does not begin with a number of stages",
-                          chain->text);
-    int done = *(*in)++;
-    --*size;
-    while (done-- > 0) {
-        uint8_t *out = *in == c->bytes[0] ? c->bytes[1] : c->bytes[0];
-        size_t unpacked;
-
-        FAST_TRY(chain->stages[done]->unpack(chain->stage_configs[done], *in, *size,
-                                             c->stage_scratch, out, c->room, &unpacked));
-        *in = out;
-        *size = unpacked;
-    }
-    return FAST_OK;
 }
 
 /* Decode floats that were sent as they are. Bytes have any alignment, so a sum goes through a
@@ -649,7 +595,7 @@ fast_err fast__coder_decode_part(fast_coder *c, int64_t first, int64_t count, co
     const fast_access access =
         mode == FAST_DECODE_SET && c->gapless ? FAST_ACCESS_WRITE : FAST_ACCESS_UPDATE;
 
-    FAST_TRY(unstage(c, &in, &size));
+    FAST_TRY(fast__stages_unpack(&c->stages, &in, &size));
     const coder_access a = map_blocks(c, first, count, y, access);
     const fast_err err = decode_frame(c, first, count, &a, mode, scale, in, in + size);
     unmap(c, &a, access);
@@ -670,7 +616,7 @@ fast_err fast__coder_pairs(fast_coder *c, const uint8_t *in, size_t size, uint32
     if (!codec || !codec->pairs || c->block_count != 1)
         return fast__fail(FAST_ENOTSUP, "codec %s has no entries over %lld blocks", c->chain->text,
                           (long long)c->block_count);
-    FAST_TRY(unstage(c, &in, &size));
+    FAST_TRY(fast__stages_unpack(&c->stages, &in, &size));
     const fast_decoding d = { c->blocks[0].block, in, size, FAST_DECODE_SET, 1, NULL, c->scratch };
     FAST_TRY(check_size(c, &d));
     return codec->pairs(c->chain->config, &d, index, value, count_out);

@@ -15,12 +15,13 @@
  * element for each transform. A chunk with an element that is not finite is decoded to NaN.
  */
 #include "codec/codec.h"
+#include "tensor/clones.h"
 #include "tensor/vector.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK_MAX = 256 };
+enum { CHUNK_MAX = 256, TABLES = 2 /* of a transform: as it is, and transposed */ };
 
 typedef struct dct_config {
     int64_t chunk; /* elements of a transform */
@@ -58,37 +59,65 @@ static int64_t state(const void *config, const fast_block *block)
     return block->count;
 }
 
-/* Two tables of the transform: of whole chunks, and of the last one. */
+/* The tables of whole chunks, and of the last one. */
 static size_t scratch(const void *config, const fast_block *block)
 {
     const int64_t chunk = ((const dct_config *)config)->chunk;
 
     (void)block;
-    return (size_t)(2 * chunk * chunk) * sizeof(float);
+    return (size_t)(2 * TABLES * chunk * chunk) * sizeof(float);
 }
 
-/* Write the table of DCT-II of n elements: row k is the k-th basis vector, of length 1. */
-static void fill_table(int64_t n, float *table)
+/* Write two tables of DCT-II of n elements, each the other transposed: row k of the first is the
+ * k-th basis vector, of length 1. */
+static void fill_tables(int64_t n, float *table)
 {
     const double pi = 3.14159265358979323846;
+    double wave[4 * CHUNK_MAX]; /* one period: the others repeat it */
 
-    for (int64_t k = 0; k < n; k++)
-        for (int64_t i = 0; i < n; i++)
-            table[k * n + i] =
-                (float)(sqrt((k == 0 ? 1.0 : 2.0) / (double)n) *
-                        cos(pi * (double)k * (2.0 * (double)i + 1) / (2.0 * (double)n)));
+    FAST_ASSERT(n <= CHUNK_MAX);
+    for (int64_t j = 0; j < 4 * n; j++)
+        wave[j] = cos(pi * (double)j / (2.0 * (double)n));
+    for (int64_t k = 0; k < n; k++) {
+        const double length = sqrt((k == 0 ? 1.0 : 2.0) / (double)n);
+
+        for (int64_t i = 0; i < n; i++) {
+            const float value = (float)(length * wave[k * (2 * i + 1) % (4 * n)]);
+
+            table[k * n + i] = value;
+            table[n * n + i * n + k] = value;
+        }
+    }
 }
 
-/* Fill the tables that a block needs, and return that of a chunk of n elements. */
+/* Fill the tables that a block needs, and return those of whole chunks. */
 static float *tables_of(const dct_config *c, int64_t count, void *memory)
 {
     float *tables = memory;
 
     if (count >= c->chunk)
-        fill_table(c->chunk, tables);
+        fill_tables(c->chunk, tables);
     if (count % c->chunk)
-        fill_table(count % c->chunk, tables + c->chunk * c->chunk);
+        fill_tables(count % c->chunk, tables + TABLES * c->chunk * c->chunk);
     return tables;
+}
+
+/* out = the transform of n elements. */
+FAST_CLONES static void transform(int64_t n, const float *restrict transposed,
+                                  const float *restrict x, float *restrict out)
+{
+    for (int64_t k = 0; k < n; k++)
+        out[k] = 0;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < n; k++)
+            out[k] += transposed[i * n + k] * x[i];
+}
+
+/* y += a x. */
+FAST_CLONES static void add_scaled(int64_t n, float a, const float *restrict x, float *restrict y)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] += a * x[i];
 }
 
 /* True if a should be sent before b: not a number first, so that it shows. */
@@ -120,11 +149,7 @@ static uint8_t *encode_chunk(const float *table, int64_t n, int64_t top, float *
     uint8_t *values = out + top;
 
     FAST_ASSERT(n <= CHUNK_MAX && top <= n);
-    for (int64_t k = 0; k < n; k++) {
-        coefficient[k] = 0;
-        for (int64_t i = 0; i < n; i++)
-            coefficient[k] += table[k * n + i] * m[i];
-    }
+    transform(n, table + n * n, m, coefficient);
     mark_largest(n, top, coefficient, marked);
     for (int64_t k = 0; k < n; k++) {
         if (!marked[k])
@@ -132,8 +157,7 @@ static uint8_t *encode_chunk(const float *table, int64_t n, int64_t top, float *
         *out++ = (uint8_t)k;
         memcpy(values, &coefficient[k], sizeof coefficient[k]);
         values += sizeof coefficient[k];
-        for (int64_t i = 0; i < n; i++)
-            m[i] -= coefficient[k] * table[k * n + i];
+        add_scaled(n, -coefficient[k], table + k * n, m);
     }
     return values;
 }
@@ -149,8 +173,8 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
     for (int64_t i = 0; i < e->block.count; i += c->chunk) {
         const int64_t n = e->block.count - i < c->chunk ? e->block.count - i : c->chunk;
 
-        at = encode_chunk(n < c->chunk ? tables + c->chunk * c->chunk : tables, n, sent_of(c, n),
-                          e->state + i, at);
+        at = encode_chunk(n < c->chunk ? tables + TABLES * c->chunk * c->chunk : tables, n,
+                          sent_of(c, n), e->state + i, at);
     }
     return (size_t)(at - out);
 }
@@ -166,8 +190,7 @@ static fast_err decode_chunk(const float *table, int64_t n, int64_t top, const u
             return fast__fail(FAST_EFORMAT, "codec dct: coefficient %d of %lld", (int)in[j],
                               (long long)n);
         memcpy(&value, in + top + j * (int64_t)sizeof value, sizeof value);
-        for (int64_t i = 0; i < n; i++)
-            y[i] += scale * value * table[in[j] * n + i];
+        add_scaled(n, scale * value, table + in[j] * n, y);
     }
     return FAST_OK;
 }
@@ -184,8 +207,8 @@ static fast_err decode(const void *config, const fast_decoding *d)
         const int64_t n = d->block.count - i < c->chunk ? d->block.count - i : c->chunk;
         const int64_t top = sent_of(c, n);
 
-        FAST_TRY(decode_chunk(n < c->chunk ? tables + c->chunk * c->chunk : tables, n, top, at,
-                              d->scale, d->y + i));
+        FAST_TRY(decode_chunk(n < c->chunk ? tables + TABLES * c->chunk * c->chunk : tables, n, top,
+                              at, d->scale, d->y + i));
         at += top * (int64_t)(1 + sizeof(float));
     }
     return FAST_OK;

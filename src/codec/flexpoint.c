@@ -10,6 +10,9 @@
  * makes decoding exact. group=0 is a layer's tensor, as in the paper's flex16+5. An element that is
  * not finite is decoded to NaN.
  *
+ * exponent_bits = b limits exponents to those of b bits, E = -(2^b - 1) to 0: flex16+5 has b = 5.
+ * Elements beyond M saturate then, and steps are 2^-31 at least.
+ *
  * exponent=predicted is the paper's Autoflex, for hardware that must know the exponent before it
  * computes: s of a vector comes from the maxima of the up to 16 vectors before it, f, alone.
  *
@@ -36,10 +39,11 @@ enum { HEAD = 2, LOWEST = -120, HIGHEST = 124, GROUP_MAX = 1 << 30 };
 enum { HISTORY = 16, LENGTH = HISTORY, NEXT, GROUP_STATE };
 
 typedef struct flex_config {
-    int bits;      /* of a number: 0 is 8, 1 is 16 */
-    int64_t group; /* elements that share an exponent; 0: all */
-    int round;     /* 0 nearest, 1 random */
-    int exponent;  /* 0 measured, 1 predicted */
+    int bits;              /* of a number: 0 is 8, 1 is 16 */
+    int64_t group;         /* elements that share an exponent; 0: all */
+    int round;             /* 0 nearest, 1 random */
+    int exponent;          /* 0 measured, 1 predicted */
+    int64_t exponent_bits; /* of an exponent; 0: any */
 } flex_config;
 
 static const fast_option options[] = {
@@ -50,6 +54,8 @@ static const fast_option options[] = {
                     "to the nearest number, or stochastic rounding, which is unbiased"),
     FAST_OPT_CHOICE(flex_config, exponent, "measured", "measured|predicted",
                     "of the vector itself, or from the maxima of earlier vectors (Autoflex)"),
+    FAST_OPT_INT(flex_config, exponent_bits, "0", 0, 6,
+                 "bits of an exponent: steps of 2^-(2^bits - 1) to 1 (flex16+5: 5); 0: any step"),
     FAST_OPT_END,
 };
 
@@ -58,7 +64,7 @@ static unsigned more(const void *config)
 {
     const flex_config *c = config;
 
-    if (c->exponent == 1)
+    if (c->exponent == 1 || c->exponent_bits > 0)
         return FAST_CODEC_PLAIN;
     return FAST_CODEC_RAW | (c->round == 1 ? FAST_CODEC_UNBIASED : 0);
 }
@@ -85,6 +91,15 @@ static int64_t state(const void *config, const fast_block *block)
     const int64_t group = group_of(c, block);
 
     return c->exponent == 1 ? (block->count + group - 1) / group * GROUP_STATE : 0;
+}
+
+/* Return the exponent of b bits that is next to E. */
+static int limit(const flex_config *c, int exponent)
+{
+    const int lowest = c->exponent_bits > 0 ? 1 - (1 << c->exponent_bits) : LOWEST;
+    const int highest = c->exponent_bits > 0 ? 0 : HIGHEST;
+
+    return exponent < lowest ? lowest : exponent > highest ? highest : exponent;
 }
 
 /* The least exponent of a step with which `most` is at most `top` steps. */
@@ -117,10 +132,10 @@ static double expected_of(const float *state)
 
 /* Return the exponent of a group, from its history alone once there is one, and predict the next
  * from the maximum that this exponent leaves. Maxima that are not finite are not remembered. */
-static int predict(float *state, float most, float top)
+static int predict(const flex_config *c, float *state, float most, float top)
 {
     int length = (int)state[LENGTH];
-    const int exponent = length > 0 ? (int)state[NEXT] : exponent_of(most, top);
+    const int exponent = limit(c, length > 0 ? (int)state[NEXT] : exponent_of(most, top));
     const double step = ldexp(1, exponent);
     const double whole = fmin(rint((double)most / step), (double)top);
     const bool full = length > 0 && whole >= (double)top;
@@ -137,7 +152,7 @@ static int predict(float *state, float most, float top)
     frexp((double)top, &bits); /* top is 2^bits - 1 */
     const double room = 100 * ldexp(1, bits - 15) * step;
     next = (int)ceil(log2(2 * (expected_of(state) + room))) - bits;
-    state[NEXT] = (float)(next < LOWEST ? LOWEST : next > HIGHEST ? HIGHEST : next);
+    state[NEXT] = (float)limit(c, next);
     return exponent;
 }
 
@@ -154,8 +169,8 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
         const int64_t n = e->block.count - i < group ? e->block.count - i : group;
         const float most = fast__vector_max_abs(n, e->x + i);
         const int16_t exponent =
-            (int16_t)(c->exponent == 1 ? predict(e->state + i / group * GROUP_STATE, most, top)
-                                       : exponent_of(most, top));
+            (int16_t)(c->exponent == 1 ? predict(c, e->state + i / group * GROUP_STATE, most, top)
+                                       : limit(c, exponent_of(most, top)));
 
         memcpy(at, &exponent, HEAD);
         fast__integers_put(n, bytes, e->x + i, ldexpf(1, -exponent), c->round == 1, e->key,

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kmeans: pruning and weight sharing, the first two steps of deep compression (Han, Mao and Dally
- * 2016); an entropy stage after it is the third. The k largest elements by magnitude are sent,
+ * 2016); the stage huffman, or entropy, is the third. The k largest elements by magnitude are sent,
  * k = ratio n, each as the number of one of C shared values, the centroids: linearly spaced from
  * the least to the largest of them at first, which serves the few large values best, then moved by
  * `rounds` of Lloyd's algorithm,
  *
  *     a_i = arg min_j |v_i - c_j|,   c_j <- mean of the v_i with a_i = j
  *
- * until no centroid moves. The squared error falls with each round; a centroid without elements
- * stays where it is. Ties go to the lower centroid; sums are of doubles, in order, so that the
- * bits are the same everywhere.
+ * until no centroid moves. Elements of at most C different values have these as centroids: a vector
+ * that was shared before is encoded without loss. The squared error falls with each round; a
+ * centroid without elements stays where it is. Ties go to the lower centroid; sums are of doubles,
+ * in order, so that the bits are the same everywhere.
  *
  *     block   k (variable length), the gaps between indices (select.h), C floats, then k numbers
  *             of ceil(log2 C) bits
@@ -109,6 +110,33 @@ static void spread(const kmeans_config *c, int64_t k, const uint32_t *index, con
     }
 }
 
+/* Take the values themselves as centroids, ascending; false if they are more, or not finite. */
+static bool take_values(const kmeans_config *c, int64_t k, const uint32_t *index, const float *v,
+                        float *centre)
+{
+    int64_t count = 0;
+
+    for (int64_t i = 0; i < k; i++) {
+        const float value = v[index[i]];
+        int64_t at = count;
+
+        while (at > 0 && centre[at - 1] >= value)
+            at--;
+        if (!isfinite(value))
+            return false;
+        if (at < count && centre[at] == value)
+            continue;
+        if (count == c->clusters)
+            return false;
+        memmove(centre + at + 1, centre + at, (size_t)(count - at) * sizeof *centre);
+        centre[at] = value;
+        count++;
+    }
+    for (int64_t j = count; j < c->clusters; j++)
+        centre[j] = centre[count - 1];
+    return true;
+}
+
 /* Move each centroid to the mean of its values; false if none moved. */
 static bool move(const kmeans_config *c, int64_t k, const uint32_t *index, const float *v,
                  float *centre)
@@ -146,9 +174,12 @@ static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
         memcpy(v, e->x, (size_t)n * sizeof *v);
     }
     const uint32_t *index = fast__select_top(n, k, e->key, e->error ? e->x : NULL, v, e->scratch);
-    spread(c, k, index, v, centre);
-    for (int64_t r = 0; r < c->rounds && isfinite(centre[0]) && move(c, k, index, v, centre); r++)
-        ;
+    if (!take_values(c, k, index, v, centre)) {
+        spread(c, k, index, v, centre);
+        for (int64_t r = 0; r < c->rounds && isfinite(centre[0]); r++)
+            if (!move(c, k, index, v, centre))
+                break;
+    }
     uint8_t *at = fast__varint_put(out, (uint64_t)k);
     at += fast__gaps_put(k, index, NULL, at);
     memcpy(at, centre, (size_t)c->clusters * sizeof *centre);

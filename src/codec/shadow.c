@@ -23,6 +23,11 @@
  * The first message is whole, and so is the first to a receiver that was restarted. A difference is
  * applied only right after the message before it: a receiver that missed one stays as it is.
  *
+ * A chain may hold elements back within a budget of bytes, or of bits per second between two
+ * messages to a receiver (budget). It compares a difference with x itself. A sender that has to
+ * bring a receiver to x at once asks for all elements, which go as a whole message where that is
+ * not longer: then h is x to the bit.
+ *
  * Cost: the codec's, a decoding at the sender, and three passes over the range. Memory: h at both
  * ends, with the codec's own state at the sender's, and two vectors of scratch for each range, for
  * any number of receivers.
@@ -44,6 +49,9 @@ struct fast_shadows {
     float *state;              /* the coder's, for the receiver that it encoded for last */
     float *d;                  /* [count]: the difference */
     float *c;                  /* [count]: the difference as the receiver decodes it */
+    double elapsed_s;          /* since the last message to the receiver; negative: no sender
+                                  has told its time */
+    bool whole;                /* the last message that was taken brought all values */
 };
 
 bool fast__shadow_needed(const fast_chain *chain)
@@ -72,6 +80,7 @@ fast_err fast__shadows_new(const fast_coder_options *options, fast_shadows **out
     FAST_TRY(fast__alloc("shadows of a codec", 1, sizeof *s, &s));
     s->count = o.count;
     s->device = o.device ? o.device : &fast__host;
+    s->elapsed_s = -1;
     fast_err err = fast__coder_new(&o, &s->coder);
     if (!err)
         s->state = fast__coder_state(s->coder, &s->state_count);
@@ -149,38 +158,68 @@ static size_t encode(fast_shadows *s, fast_shadow *shadow, int64_t step, double 
     return size;
 }
 
+void fast__shadow_set_pace(fast_shadows *s, fast_shadow *shadow, bool all, double now_s)
+{
+    s->elapsed_s = now_s > shadow->now_s ? now_s - shadow->now_s : 0;
+    shadow->now_s = now_s;
+    shadow->all = all;
+}
+
+const float *fast__shadows_decoded(const fast_shadows *s)
+{
+    return s->whole ? NULL : s->c;
+}
+
 static void put_head(uint8_t *out, uint8_t kind, uint32_t number)
 {
     out[0] = kind;
     memcpy(out + 1, &number, sizeof number);
 }
 
+/* Write a message of all values and return its bytes. */
+static size_t send_whole(fast_shadows *s, fast_shadow *shadow, const float *x, uint8_t *out)
+{
+    put_head(out, WHOLE, shadow->number);
+    fast__vector_copy(s->count, x, out + HEAD);
+    fast__vector_copy(s->count, x, shadow->values);
+    shadow->whole = shadow->complete = true;
+    shadow->sent = 1;
+    return HEAD + (size_t)s->count * sizeof(float);
+}
+
 fast_err fast__shadow_send(fast_shadows *s, fast_shadow *shadow, int64_t step, double progress,
                            const float *x, uint8_t *out, size_t *size_out)
 {
     const int64_t n = s->count;
+    const bool paced = s->elapsed_s >= 0;
 
     FAST_TRY(fast__shadow_reserve(s, shadow));
     float *values = shadow->values;
+    shadow->number++;
     if (!shadow->whole) {
-        put_head(out, WHOLE, ++shadow->number);
-        fast__vector_copy(n, x, out + HEAD);
-        fast__vector_copy(n, x, values);
-        shadow->whole = true;
-        shadow->sent = 1;
-        *size_out = HEAD + (size_t)n * sizeof(float);
+        *size_out = send_whole(s, shadow, x, out);
         return FAST_OK;
     }
     fast__vector_copy(n, x, s->d);
     fast__vector_axpy(n, -1, values, s->d);
-    put_head(out, DIFFERENCE, ++shadow->number);
+    put_head(out, DIFFERENCE, shadow->number);
+    if (paced)
+        fast__coder_set_pace(s->coder, &(fast_coder_pace){ .all = shadow->all,
+                                                           .timed = true,
+                                                           .elapsed_s = s->elapsed_s,
+                                                           .weights = x });
     const size_t size = encode(s, shadow, step, progress, out + HEAD + FIT);
+    if (shadow->all && FIT + size >= (size_t)n * sizeof(float)) {
+        *size_out = send_whole(s, shadow, x, out);
+        return FAST_OK;
+    }
     const fast_err err =
         fast__coder_decode(s->coder, out + HEAD + FIT, size, FAST_DECODE_SET, 1, s->c);
     FAST_ASSERT(!err); /* it is its own encoding */
     const float fit = fit_to(n, s->d, s->c);
     const double square = fast__vector_norm2(n, s->d);
     shadow->sent = square > 0 ? fast__vector_dot(n, s->d, s->c) / square : 1;
+    shadow->complete = shadow->all || (paced && fast__vector_equal(n, s->d, s->c));
     memcpy(out + HEAD, &fit, sizeof fit);
     fast__vector_add(n, s->c, values);
     *size_out = HEAD + FIT + size;
@@ -225,5 +264,6 @@ fast_err fast__shadow_take(fast_shadows *s, fast_shadow *shadow, const uint8_t *
         FAST_TRY(take_difference(s, shadow, in + HEAD, size - HEAD));
     }
     shadow->number = number;
+    s->whole = in[0] == WHOLE;
     return FAST_OK;
 }

@@ -16,6 +16,9 @@ typedef struct fast_shadow {
     uint32_t number; /* messages so far */
     bool whole;      /* it holds values: a message arrived, or was sent */
     double sent;     /* sender: fraction of the last difference's square that was sent */
+    double now_s;    /* sender: its time at the last message, where it told; else 0 */
+    bool all;        /* sender: the next message is to bring the receiver to x */
+    bool complete;   /* sender: no element of the last difference was held back */
 } fast_shadow;
 
 /* True if values go as differences by this chain: it is lossy, and not fit for values. */
@@ -34,6 +37,12 @@ int64_t fast__shadows_floats(const fast_shadows *shadows);
 fast_err fast__shadow_reserve(const fast_shadows *shadows, fast_shadow *shadow);
 /* Return the bytes of one message at most. */
 size_t fast__shadows_bound(const fast_shadows *shadows);
+/* Sender, before a message by a chain that holds elements back: tell its time, and whether the
+ * message brings `all` elements that differ, whatever the chain's budget is. */
+void fast__shadow_set_pace(fast_shadows *shadows, fast_shadow *shadow, bool all, double now_s);
+/* Receiver: return the difference of the last message, [count], 0 where it brought nothing; NULL if
+ * it brought all values. */
+const float *fast__shadows_decoded(const fast_shadows *shadows);
 /* Sender: write to out the message that moves the shadow towards x, its bytes to *size_out, and
  * move the sender's copy. The first message holds all values. FAST_ENOMEM, at the first. */
 fast_err fast__shadow_send(fast_shadows *shadows, fast_shadow *shadow, int64_t step,

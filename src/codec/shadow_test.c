@@ -205,6 +205,39 @@ static void gaps_and_nonsense_change_nothing(void **state)
     flow_close(&f);
 }
 
+/* A budget sends the largest relative changes, and all of them when it is told to: then the
+ * receiver has x to the bit. The time since its last message counts. */
+static void budgets_hold_back(void **state)
+{
+    shadow_flow f;
+    float x[N] = { 0 }, held[N];
+
+    (void)state;
+    flow_open(&f, "budget:bytes=16,bandwidth=128");
+    for (int64_t i = 0; i < N; i++)
+        x[i] = i == 5 ? 1000 : 1;
+    fast__shadow_set_pace(f.ends[0], &f.shadows[0], false, 1);
+    (void)pass(&f, 0, x);
+    assert_true(f.shadows[0].complete); /* the first message is whole */
+    assert_null(fast__shadows_decoded(f.ends[1]));
+    for (int64_t i = 0; i < N; i++)
+        x[i] += (float)(i < 3 ? 3 - i : 0) / 8;
+    x[5] += 10; /* the largest change, of a large weight */
+    fast__shadow_set_pace(f.ends[0], &f.shadows[0], false, 2); /* 128 bits: two entries */
+    (void)pass(&f, 1, x);
+    held_by(&f, 1, held);
+    assert_false(f.shadows[0].complete);
+    assert_true(held[0] == x[0] && held[1] == x[1] && held[2] == 1 && held[5] == 1000);
+    assert_non_null(fast__shadows_decoded(f.ends[1]));
+    draw(3, 0.1f, x);
+    fast__shadow_set_pace(f.ends[0], &f.shadows[0], true, 2.5);
+    (void)pass(&f, 2, x);
+    held_by(&f, 1, held);
+    assert_true(f.shadows[0].complete);
+    assert_memory_equal(held, x, sizeof x);
+    flow_close(&f);
+}
+
 static void what_keeps_is_refused(void **state)
 {
     fast_shadows *s = NULL;
@@ -246,6 +279,7 @@ int main(void)
         cmocka_unit_test(all_codecs_follow),
         cmocka_unit_test(entries_are_exact),
         cmocka_unit_test(gaps_and_nonsense_change_nothing),
+        cmocka_unit_test(budgets_hold_back),
         cmocka_unit_test(what_keeps_is_refused),
         cmocka_unit_test(without_memory),
     };

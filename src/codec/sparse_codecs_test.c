@@ -86,15 +86,53 @@ static void threshold_by_hand(void **state)
     sparse_flow f;
 
     (void)state;
-    flow_open(&f, "threshold:tau=0.5", 6, 0);
-    /* The frame's byte, tau, k, and a byte for each of three. */
-    assert_int_equal(pass(&f, 0, 0, x, y), 1 + 4 + 4 + 3);
-    assert_memory_equal(y, first, sizeof y);
-    residual_of(&f, y);
-    assert_memory_equal(y, residual, sizeof residual);
-    assert_int_equal(pass(&f, 1, 0, x, y), 1 + 4 + 4 + 4);
-    assert_memory_equal(y, second, sizeof y);
-    flow_close(&f);
+    for (int bits = 0; bits < 2; bits++) {
+        flow_open(&f, bits ? "threshold:tau=0.5,pack=bits" : "threshold:tau=0.5", 6, 0);
+        /* The frame's byte, tau, k, and a byte for each of three; or 2 bits for each of 6. */
+        assert_int_equal(pass(&f, 0, 0, x, y), bits ? 1 + 4 + 2 : 1 + 4 + 4 + 3);
+        assert_memory_equal(y, first, sizeof y);
+        residual_of(&f, y);
+        assert_memory_equal(y, residual, sizeof residual);
+        assert_int_equal(pass(&f, 1, 0, x, y), bits ? 1 + 4 + 2 : 1 + 4 + 4 + 4);
+        assert_memory_equal(y, second, sizeof y);
+        flow_close(&f);
+    }
+}
+
+/* Two bits an element are the list of entries in another form, for any number of elements; a sign
+ * without an element, and bits behind the last, are no such form. */
+static void two_bits_are_the_list(void **state)
+{
+    enum { HEAD = 1 + 4 };
+    float x[N], a[N], b[N];
+
+    (void)state;
+    for (int64_t n = 1; n <= N; n += n < 70 ? 1 : 97) {
+        sparse_flow list, bits;
+
+        flow_open(&list, "threshold:tau=0.8", n, 0);
+        flow_open(&bits, "threshold:tau=0.8,pack=bits", n, 0);
+        for (int step = 0; step < 3; step++) {
+            draw((uint64_t)(n + step), n, x);
+            pass(&list, step, 0, x, a);
+            const size_t size = pass(&bits, step, 0, x, b);
+
+            assert_int_equal(size, HEAD + (size_t)(2 * n + 7) / 8);
+            assert_memory_equal(a, b, (size_t)n * sizeof *a);
+            bits.bytes[HEAD] = 2; /* a sign alone */
+            assert_int_equal(devices_decode(bits.coder, bits.bytes, size, FAST_DECODE_SET, 1, b),
+                             FAST_EFORMAT);
+            bits.bytes[HEAD] = 0;
+            bits.bytes[size - 1] |= 0xc0; /* the last of four elements in a byte */
+            assert_int_equal(devices_decode(bits.coder, bits.bytes, size, FAST_DECODE_SET, 1, b),
+                             n % 4 == 0 ? FAST_OK : FAST_EFORMAT);
+            assert_int_equal(
+                devices_decode(bits.coder, bits.bytes, size - 1, FAST_DECODE_SET, 1, b),
+                FAST_EFORMAT);
+        }
+        flow_close(&list);
+        flow_close(&bits);
+    }
 }
 
 /* Unsent values are below tau, and sent ones are decoded to tau, over many steps. */
@@ -424,6 +462,37 @@ static void entries_are_the_decoding(void **state)
     }
 }
 
+/* topk:hold=3: the elements of steps 0, 3, 6, ... are sent in the two steps after them too, as
+ * x + e has them then; what is sent and the residual add up to all that was given. A value that is
+ * not finite is sent at once. */
+static void topk_holds_its_elements(void **state)
+{
+    float x[N], y[N], residual[N], total[N] = { 0 };
+    bool chosen[N] = { false };
+    sparse_flow f;
+
+    (void)state;
+    flow_open(&f, "topk:ratio=0.1,hold=3", N, 1);
+    for (int step = 0; step < 9; step++) {
+        draw(100 + (uint64_t)step, N, x);
+        (void)pass(&f, step, 10, x, y);
+        residual_of(&f, residual);
+        for (int i = 0; i < N; i++) {
+            total[i] += x[i] - y[i];
+            assert_true(fabsf(total[i] - residual[i]) < 1e-5f);
+            if (step % 3 == 0)
+                chosen[i] = y[i] != 0;
+            assert_true(chosen[i] || y[i] == 0);
+            assert_true(!chosen[i] || residual[i] == 0);
+        }
+    }
+    draw(200, N, x);
+    x[7] = INFINITY;
+    (void)pass(&f, 10, 10, x, y);
+    assert_false(isfinite(y[7]));
+    flow_close(&f);
+}
+
 /* Chains that send every element lose only the sign of zeros, and have no residual. */
 static void all_is_lossless(void **state)
 {
@@ -468,6 +537,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threshold_by_hand),
+        cmocka_unit_test(two_bits_are_the_list),
         cmocka_unit_test(threshold_keeps_its_bound),
         cmocka_unit_test(adaptive_by_hand),
         cmocka_unit_test(adaptive_sends_the_largest),
@@ -478,6 +548,7 @@ int main(void)
         cmocka_unit_test(randk_draws_one_of_each_run),
         cmocka_unit_test(all_is_lossless),
         cmocka_unit_test(entries_are_the_decoding),
+        cmocka_unit_test(topk_holds_its_elements),
     };
     return devices_run(tests, sizeof tests / sizeof tests[0], NULL, NULL);
 }

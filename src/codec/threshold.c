@@ -10,9 +10,12 @@
  *
  *     block   tau (float), k (32 bits), the gaps between indices with the sign as the flag
  *             (select.h)
+ *             pack=bits: tau, then 2 bits an element, bit 0 tells whether it is sent, bit 1 the
+ *             sign, as in MXNet's gradient compression
  *
- * A byte or two an element sent. A value that is not finite cannot be sent as tau: then tau itself
- * is sent as NaN, and all that is sent with it. Cost: a pass over x and e, and k bytes written.
+ * A byte or two an element sent, or 16 times smaller than floats with pack=bits. A value that is
+ * not finite cannot be sent as tau: then tau itself is sent as NaN, and all that is sent with it.
+ * Cost: a pass over x and e, and k bytes written.
  */
 #include "codec/bits.h"
 #include "codec/codec.h"
@@ -26,19 +29,35 @@ enum { HEAD = sizeof(float), WORD = 32 };
 
 typedef struct threshold_config {
     double tau; /* threshold, and magnitude of the sent elements */
+    int pack;   /* 0 a list of entries, 1 bits */
 } threshold_config;
 
 static const fast_option options[] = {
     FAST_OPT_REAL(threshold_config, tau, "0.01", 1e-30, 1e30,
                   "magnitude at which an element is sent, and as which"),
+    FAST_OPT_CHOICE(threshold_config, pack, "list", "list|bits",
+                    "a list of the elements that are sent, or 2 bits for every element"),
     FAST_OPT_END,
 };
 
-/* Every element may be sent: tau, the count, and the gaps with their signs. */
+/* Bytes of n elements of 2 bits. */
+static size_t bits_size(int64_t n)
+{
+    return (size_t)(2 * n + 7) / 8;
+}
+
+/* Every element may be sent: tau, the count, and the gaps with their signs. The size of bits does
+ * not depend on the values. */
 static size_t bound(const void *config, const fast_block *block)
 {
-    (void)config;
-    return fast__sides_bound(block->count, HEAD);
+    const threshold_config *c = config;
+
+    return c->pack ? HEAD + bits_size(block->count) : fast__sides_bound(block->count, HEAD);
+}
+
+static unsigned more(const void *config)
+{
+    return ((const threshold_config *)config)->pack ? FAST_CODEC_EXACT : 0;
 }
 
 /* Subtract the sent values from 32 elements v; return a bit for each that is sent, their signs, and
@@ -78,7 +97,20 @@ typedef struct threshold_cursor {
     uint32_t next;  /* the first index that the next gap can lead to */
     uint32_t count; /* gaps so far */
     uint32_t bad;   /* one of the elements is not finite */
+    bool bits;      /* 2 bits an element, instead of gaps */
 } threshold_cursor;
+
+/* Move bit j of a word to bit 2 j. */
+static inline uint64_t spread(uint32_t word)
+{
+    uint64_t w = word;
+
+    w = (w | w << 16) & UINT64_C(0x0000ffff0000ffff);
+    w = (w | w << 8) & UINT64_C(0x00ff00ff00ff00ff);
+    w = (w | w << 4) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+    w = (w | w << 2) & UINT64_C(0x3333333333333333);
+    return (w | w << 1) & UINT64_C(0x5555555555555555);
+}
 
 /* Elements i to i + m, m at most 32; e may be NULL. */
 static inline __attribute__((always_inline)) void put(const float *x, float *e, int64_t i,
@@ -92,6 +124,13 @@ static inline __attribute__((always_inline)) void put(const float *x, float *e, 
     uint32_t word = look(v, tau, &signs, &c->bad);
     if (e)
         memcpy(e + i, v, (size_t)m * sizeof *e);
+    if (c->bits) {
+        const uint64_t both = spread(word) | spread(word & signs) << 1;
+
+        memcpy(c->at, &both, bits_size(m));
+        c->at += bits_size(m);
+        return;
+    }
     c->count += (uint32_t)__builtin_popcount(word);
     for (; word; word &= word - 1) {
         const unsigned j = (unsigned)__builtin_ctz(word);
@@ -123,16 +162,46 @@ FAST_CLONES static void put_all(int64_t n, const float *x, float *e, float tau,
 /* One pass writes gaps and residual. The count is known at its end and stored in front. */
 static size_t encode(const void *config, const fast_encoding *e, uint8_t *out)
 {
+    const bool bits = ((const threshold_config *)config)->pack != 0;
     float tau = (float)((const threshold_config *)config)->tau;
-    threshold_cursor c = { .at = out + HEAD + sizeof c.count };
+    threshold_cursor c = { .at = out + HEAD + (bits ? 0 : sizeof c.count), .bits = bits };
 
     put_all(e->block.count, e->x, e->error, tau, &c);
     FAST_ASSERT(c.count <= e->block.count);
     if (c.bad)
         tau = NAN;
     memcpy(out, &tau, HEAD);
-    memcpy(out + HEAD, &c.count, sizeof c.count);
+    if (!bits)
+        memcpy(out + HEAD, &c.count, sizeof c.count);
     return (size_t)(c.at - out);
+}
+
+/* The entries of 2 bits an element. A sign of an element that is not sent, and bits behind the last
+ * element, are refused. */
+static fast_err bits_pairs(const fast_decoding *d, const float side[2], uint32_t *index,
+                           float *value, int64_t *count_out)
+{
+    const int64_t n = d->block.count;
+    fast_bit_reader r = { .at = d->in + HEAD, .end = d->in + d->size };
+    int64_t k = 0;
+    bool bad = d->size != HEAD + bits_size(n);
+
+    for (int64_t i = 0; i < n && !bad; i++) {
+        const uint64_t code = fast__bits_get(&r, 2);
+
+        bad = code == 2;
+        if (code & 1) {
+            index[k] = (uint32_t)i;
+            value[k++] = side[code >> 1];
+        }
+    }
+    if (bad || r.word != 0)
+        return fast__fail(FAST_EFORMAT,
+                          "codec threshold: %zu bytes are not 2 bits for each of "
+                          "%lld elements",
+                          d->size, (long long)n);
+    *count_out = k;
+    return FAST_OK;
 }
 
 /* Each entry is tau with its sign. */
@@ -141,10 +210,11 @@ static fast_err pairs(const void *config, const fast_decoding *d, uint32_t *inde
 {
     float tau = 0;
 
-    (void)config;
     if (d->size >= HEAD) /* fewer bytes are refused below */
         memcpy(&tau, d->in, HEAD);
     const float both[2] = { tau, -tau };
+    if (((const threshold_config *)config)->pack)
+        return bits_pairs(d, both, index, value, count_out);
     return fast__sides_pairs("threshold", d, HEAD, both, index, value, count_out);
 }
 
@@ -154,6 +224,7 @@ const fast_codec fast__codec_threshold = {
     .options = options,
     .config_size = sizeof(threshold_config),
     .traits = FAST_CODEC_SPARSE | FAST_CODEC_FEEDBACK,
+    .more = more,
     .bound = bound,
     .encode = encode,
     .pairs = pairs,

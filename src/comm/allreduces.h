@@ -55,8 +55,10 @@ typedef struct fast_algorithm {
     X(tree)                \
     X(butterfly)           \
     X(ring)                \
+    X(chain)               \
     X(rabenseifner)        \
     X(hierarchical)        \
+    X(dimensions)          \
     X(direct)              \
     X(native)
 

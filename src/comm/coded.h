@@ -22,17 +22,35 @@ typedef enum fast_coded_way {
     FAST_CODED_WAYS       /* number of methods */
 } fast_coded_way;
 
-/* The layers of a butterfly of sparse streams: powers of two. The last degree is that of all layers
- * that follow, and a layer has no more than the members that are left. */
+/* How sparse streams are summed: the layers of a butterfly, and the bits of values in messages. The
+ * last degree is that of all layers that follow, and a layer has no more than the members that are
+ * left. Degrees that are no powers of two give sums other bits. */
 enum { FAST_SPARSE_DEGREE_MAX = 256, FAST_SPARSE_LAYERS_MAX = 8 };
 typedef struct fast_sparse_plan {
     int64_t count;                           /* length of degrees; 0: recursive doubling */
     int64_t degrees[FAST_SPARSE_LAYERS_MAX]; /* of the layers, the first one first */
+    int bits;                                /* 2, 4 or 8: rounded at random; 0: floats */
 } fast_sparse_plan;
 
-/* As fast_allreduce_sparse(), by a butterfly; plan NULL: by recursive doubling. The same bits. */
+/* Indices that links remember from call to call, so that those that stay the same are sent once.
+ * One for each member, for calls with one plan; all members use theirs, or none does. */
+typedef struct fast_sparse_memory fast_sparse_memory;
+fast_err fast__sparse_memory_new(fast_sparse_memory **out); /* FAST_ENOMEM */
+void fast__sparse_memory_clear(fast_sparse_memory *memory); /* of all members between two calls */
+void fast__sparse_memory_free(fast_sparse_memory *memory);  /* NULL is allowed */
+
+/* Options of a sparse allreduce, the same at all members. */
+typedef struct fast_sparse_call {
+    const fast_sparse_plan *plan; /* NULL: recursive doubling with floats */
+    fast_sparse_memory *memory;   /* this member's; NULL: indices are always sent */
+    uint64_t key;                 /* of the random numbers of rounding, another one for each call */
+} fast_sparse_call;
+
+/* As fast_allreduce_sparse() and fast_allreduce_sparse_start(), by a plan. */
 fast_err fast__allreduce_sparse(fast_group *group, const fast_sparse *x,
-                                const fast_sparse_plan *plan, float *y, int64_t deadline);
+                                const fast_sparse_call *how, float *y, int64_t deadline);
+fast_err fast__allreduce_sparse_start(fast_group *group, const fast_sparse *x,
+                                      const fast_sparse_call *how, float *y, fast_request **out);
 
 /* Bytes and time of encodings and decodings so far. Any thread may read them. */
 typedef struct fast_coded_figures {
@@ -79,7 +97,7 @@ fast_err fast__coded_check_coder(const fast_coded_options *options);
 fast_err fast__coded_new(const fast_coded_options *options, fast_coded **out);
 void fast__coded_free(fast_coded *coded); /* NULL is allowed */
 /* Read the name of a method: auto, gather, stripes, sparse, double, split, butterfly, or
- * butterfly:4x2 with the degrees of its layers. FAST_EINVAL. */
+ * butterfly:4x3 with the degrees of its layers; of the last four also with bits=8. FAST_EINVAL. */
 fast_err fast__coded_way_parse(const char *text, fast_coded_way *way_out,
                                fast_sparse_plan *plan_out);
 /* Return the name of a method. */
@@ -103,8 +121,9 @@ void fast__coded_restart(fast_coded *coded, int64_t sums);
 fast_err fast__coded_sum(fast_coded *coded, fast_group *group, int64_t step, double progress,
                          float *x, int64_t deadline);
 
-/* coded_early.c: a sum in pieces of whole layers, each of which starts when its layers are final.
- * Only by the method gather, with a block for each layer; the bits are those of one sum. */
+/* coded_early.c: a sum in pieces of whole layers, each of which starts when its layers are final,
+ * with a block for each layer. By the method gather, or by nonblocking sums of streams; the bits
+ * are those of one sum, unless values of few bits are rounded at random. */
 typedef struct fast_coded_piece {
     int64_t offset;         /* its first element */
     int64_t count;          /* its elements */
@@ -113,6 +132,7 @@ typedef struct fast_coded_piece {
     size_t size;            /* bytes of this member's encoding */
     int64_t spent_ns;       /* time of that encoding, not yet charged */
     fast_allgatherv spread; /* exchange of the encodings */
+    fast_request *request;  /* where streams are merged: its sum under way; else NULL */
 } fast_coded_piece;
 
 /* Cut in pieces of at least `least` floats, from the last layer to the first; *count_out is 0 where
@@ -133,6 +153,16 @@ void fast__coded_end(fast_coded *coded);
 /* Return the coder of whole vectors, for coded_early.c; NULL where the sum is striped. */
 fast_coder *fast__coded_whole(fast_coded *coded, const fast_chain **chain_out,
                               fast_coded_figures **figures_out);
+/* Where streams are merged: set *out to the entries of an encoding of `count` blocks from `first`
+ * on, in memory that the next call uses again; out->size has their elements. FAST_EFORMAT. */
+fast_err fast__coded_entries(fast_coded *coded, int64_t first, int64_t count, const void *data,
+                             size_t size, fast_sparse *out);
+/* Return a vector of the whole count, for the sums of pieces; where streams of several blocks are
+ * merged. */
+float *fast__coded_dense(const fast_coded *coded);
+/* Return the options of the next sparse allreduce: of the whole vector (0), or of a piece, from
+ * 1. */
+fast_sparse_call fast__coded_call(const fast_coded *coded, int64_t piece);
 /* Replace the sum of signs by its sign, where members vote. */
 void fast__coded_vote(const fast_coded *coded, int64_t count, float *y);
 

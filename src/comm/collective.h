@@ -103,6 +103,8 @@ fast_err fast__collective_run(fast_collective *collective, int64_t deadline);
  * schedule needs them; rank and size are the group's. FAST_EINVAL for a count out of range. */
 fast_err fast__collective_floats(fast_group *group, const char *doing, fast_round_fn *rounds,
                                  fast_ask ask, const float *x, float *y, int64_t deadline);
+/* Start this collective as a task, and make at once the moves that need not wait. */
+fast_err fast__request_start(const fast_collective *collective, fast_request **out);
 /* Wait once, as fast__wait_once(), for the message that it needs next. */
 fast_err fast__collective_wait(fast_collective *collective, int64_t deadline);
 /* Wait until the time `until` for the next message of a rank in this collective. For collectives

@@ -9,6 +9,8 @@
  */
 #include "engine/graph.h"
 
+#include <math.h>
+
 static const char *const op_names[] = {
     "input",      "dense",     "conv",    "max_pool", "avg_pool", "global_pool", "relu",
     "leaky_relu", "tanh",      "sigmoid", "gelu",     "softmax",  "batch_norm",  "layer_norm",
@@ -111,6 +113,18 @@ static graph_flops count_flops(const fast_graph *graph, int index)
 }
 
 /* Multiply-adds of the node's products count as two operations; everything else as none. */
+double fast__node_depth(const fast_graph *graph, int node)
+{
+    const fast_node *n = &graph->nodes[node];
+    const bool serial = n->op == FAST_OP_RNN || n->op == FAST_OP_LSTM || n->op == FAST_OP_GRU;
+    const double inner =
+        fast__node_flops_forward(graph, node) / (2 * (double)(n->count > 0 ? n->count : 1));
+
+    if (node == 0)
+        return 0;
+    return (serial ? (double)n->shape[0] : 1) * (1 + (inner > 1 ? ceil(log2(inner)) : 0));
+}
+
 double fast__node_flops_forward(const fast_graph *graph, int node)
 {
     FAST_ASSERT(node >= 0 && node < graph->node_count);

@@ -129,6 +129,11 @@ void fast__graph_needs(const fast_graph *graph, bool *needs);
 double fast__node_flops_forward(const fast_graph *graph, int node);
 double fast__node_flops_backward(const fast_graph *graph, int node, bool input_needed);
 
+/* Return the dependent operations of a node's forward pass, its depth in Work-Depth models
+ * (Blelloch 1996): a product of inner length k takes 1 + ceil(log2 k), a recurrent layer that for
+ * each position, any other node 1; the input takes 0. */
+double fast__node_depth(const fast_graph *graph, int node);
+
 /* Return the operations of one sample for the whole graph; `needs` is from fast__graph_needs(). */
 double fast__graph_flops_forward(const fast_graph *graph);
 double fast__graph_flops_train(const fast_graph *graph, const bool *needs);

@@ -6,7 +6,8 @@
 #include "fast/lab.h"
 
 /*
- * Measurements of the parts: bench_engine.c (a model and its layers), bench_sim.c (the simulator),
+ * Measurements of the parts: bench_engine.c (a model and its layers),
+ * bench_forecast.c (forecasts of its time beside measurements), bench_sim.c (the simulator),
  * bench_codec.c (codecs), bench_allreduce.c (sums over all workers),
  * bench_cluster.c (nodes and links, as a cluster file).
  */
@@ -25,6 +26,11 @@ typedef struct fast_bench_place {
 /* Run `program` with `ctx` in that many workers. Fails as fast_actors_run(). */
 fast_err fast__bench_actors(const fast_bench_place *place, int64_t workers, fast_actor_fn *program,
                             void *ctx);
+
+/* Measure training steps of the run's model, updates included: the median of their
+ * seconds, and the least CPU time of one. */
+struct fast_run;
+fast_err fast__bench_step(struct fast_run *run, double *median_out, double *least_out);
 
 /* Measure the multiply-adds that this core does at most, in operations (two each) per second.
  * Runs 13 loops of 2.4 million vector instructions: 5 ms at 3 GHz and two a cycle. */

@@ -9,6 +9,7 @@
  *   polynomial  floor + (1 - floor) (1 - t)^power                t = (s - W) / (steps - W)
  *   cosine      floor + (1 - floor) (1 + cos(pi t)) / 2
  *               with restarts: t = (s - W - B) / T, the k-th lasts T = period grow^k from B on
+ *   pieces      f_k from epoch e_k on, f_0 before e_1: the slow start of Akiba et al. 2017
  *   cyclic      floor + (1 - floor) gamma^k (1 - |2 x - 1|)    (s - W) / period = k + x, x < 1
  *
  * The rate falls below its floor only in the warm-up. Linear scaling and warm-up: Goyal et al.,
@@ -22,18 +23,26 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECES_MAX = 16 };
 
 /* One configuration for all kinds: each table names the fields that its kind has. */
 typedef struct schedule_config {
-    double warmup;      /* epochs */
-    double warmup_from; /* factor before the first step */
-    double scale;       /* reference batch of the linear scaling rule; 0: off */
-    double gamma;       /* factor of each fall or period */
-    double every;       /* epochs */
-    double period;      /* epochs */
-    double grow;        /* of the period, from one restart to the next */
-    double power;       /* of the polynomial */
-    double floor;       /* lowest factor */
+    double warmup;              /* epochs */
+    double warmup_from;         /* factor before the first step */
+    double scale;               /* reference batch of the linear scaling rule; 0: off */
+    double gamma;               /* factor of each fall or period */
+    double every;               /* epochs */
+    double period;              /* epochs */
+    double grow;                /* of the period, from one restart to the next */
+    double power;               /* of the polynomial */
+    double floor;               /* lowest factor */
+    char at[64];                /* epochs at which pieces end, with / between */
+    char factors[64];           /* of the pieces, with / between */
+    double ends[PIECES_MAX];    /* of `at`; after the last, INFINITY */
+    double heights[PIECES_MAX]; /* of `factors` */
 } schedule_config;
 
 /* Where a run is. */
@@ -106,6 +115,16 @@ static double cyclic_factor(const schedule_config *config, const schedule_point 
     return config->floor + (1 - config->floor) * pow(config->gamma, k) * height;
 }
 
+/* The small term puts an end at its step when the epoch is not exact in binary. */
+static double pieces_factor(const schedule_config *config, const schedule_point *point)
+{
+    int k = 0;
+
+    while (point->s / point->epoch_steps + 1e-9 >= config->ends[k])
+        k++;
+    return config->heights[k];
+}
+
 #define SCHEDULE_COMMON                                                                    \
     FAST_OPT_REAL(schedule_config, warmup, "0", 0, 1e6,                                    \
                   "epochs in which the learning rate grows to its value"),                 \
@@ -148,7 +167,15 @@ static const fast_option cyclic_options[] = {
     SCHEDULE_COMMON,
 };
 
-enum { SCHEDULE_COUNT = 5 };
+static const fast_option pieces_options[] = {
+    FAST_OPT_TEXT(schedule_config, at, "40/70/85", NULL,
+                  "epochs at which the learning rate changes, with / between"),
+    FAST_OPT_TEXT(schedule_config, factors, "0.5/0.075/0.01/0.001", NULL,
+                  "its fractions before the first change and after each, with / between"),
+    SCHEDULE_COMMON,
+};
+
+enum { SCHEDULE_COUNT = 6 };
 
 static const fast_part schedule_parts[SCHEDULE_COUNT] = {
     { "constant", "a constant learning rate", constant_options },
@@ -156,11 +183,12 @@ static const fast_part schedule_parts[SCHEDULE_COUNT] = {
     { "polynomial", "falls along a power of the time left", polynomial_options },
     { "cosine", "falls along half a cosine, once or with restarts", cosine_options },
     { "cyclic", "rises and falls in triangles", cyclic_options },
+    { "pieces", "changes at given epochs (slow start)", pieces_options },
 };
 
 /* Of the parts above, in their order. */
 static schedule_factor_fn *const schedule_factors[SCHEDULE_COUNT] = {
-    constant_factor, step_factor, polynomial_factor, cosine_factor, cyclic_factor,
+    constant_factor, step_factor, polynomial_factor, cosine_factor, cyclic_factor, pieces_factor,
 };
 
 static const char *part_name_at(const void *ctx, int64_t i)
@@ -174,6 +202,52 @@ const fast_part *fast__schedule_list(int64_t *count_out)
 {
     *count_out = SCHEDULE_COUNT;
     return schedule_parts;
+}
+
+/* Read at most `room` numbers with / between. FAST_EINVAL. */
+static fast_err list_parse(const char *name, const char *text, int room, double *out,
+                           int *count_out)
+{
+    int count = 0;
+
+    /* strtod() would read hexadecimal numbers, infinities and blanks too. */
+    if (strspn(text, "0123456789.eE+-/") != strlen(text))
+        return fast__fail(FAST_EINVAL, "schedule pieces: %s=%.60s is no list of numbers", name,
+                          text);
+    for (const char *at = text; *at;) {
+        char *end = NULL;
+        const double value = strtod(at, &end);
+
+        if (end == at || !(value >= 0 && value <= 1e9) || (*end && *end != '/') ||
+            (*end && !end[1]) || count == room)
+            return fast__fail(
+                FAST_EINVAL,
+                "schedule pieces: %s=%s is no list of at most %d numbers with / between", name,
+                text, room);
+        out[count++] = value;
+        at = *end ? end + 1 : end;
+    }
+    *count_out = count;
+    return FAST_OK;
+}
+
+/* Read the pieces: one factor more than changes, which ascend. FAST_EINVAL. */
+static fast_err pieces_parse(schedule_config *c)
+{
+    int ends = 0, heights = 0;
+
+    FAST_TRY(list_parse("at", c->at, PIECES_MAX - 1, c->ends, &ends));
+    FAST_TRY(list_parse("factors", c->factors, PIECES_MAX, c->heights, &heights));
+    if (heights != ends + 1)
+        return fast__fail(FAST_EINVAL,
+                          "schedule pieces: %d changes need %d factors, not the %d of factors=%s",
+                          ends, ends + 1, heights, c->factors);
+    for (int i = 1; i < ends; i++)
+        if (!(c->ends[i] > c->ends[i - 1]))
+            return fast__fail(FAST_EINVAL, "schedule pieces: the epochs at=%s do not ascend",
+                              c->at);
+    c->ends[ends] = INFINITY;
+    return FAST_OK;
 }
 
 /* Parse the kind and the configuration of a spec. */
@@ -191,6 +265,8 @@ static fast_err schedule_parse(const char *spec, fast_schedule *schedule)
     fast__options_default(schedule_parts[kind].options, &schedule->config);
     FAST_TRY(fast__options_parse(where, schedule_parts[kind].options, &schedule->config, options));
     schedule->factor = schedule_factors[kind];
+    if (schedule->factor == pieces_factor)
+        FAST_TRY(pieces_parse(&schedule->config));
     if (schedule->config.grow > 1 && schedule->config.period == 0)
         return fast__fail(FAST_EINVAL, "%s: grow=%g is for restarts; give period too", where,
                           schedule->config.grow);

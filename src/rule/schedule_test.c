@@ -128,6 +128,24 @@ static void test_cyclic(void **state)
 }
 
 /* Runs of no steps, and warm-ups that outlast the run, have a rate too. */
+/* Akiba's slow start, and changes between two steps; warm-up comes first. */
+static void test_pieces(void **state)
+{
+    (void)state;
+    for (int64_t s = 0; s < 900; s++) {
+        check("pieces", 900, 10, s,
+              0.5 * (s < 400   ? 0.5
+                     : s < 700 ? 0.075
+                     : s < 850 ? 0.01
+                               : 0.001));
+        check("pieces:at=0.25,factors=1/0.1,warmup=0.1", 900, 10, s,
+              s < 1   ? 0.5
+              : s < 3 ? 0.5
+                      : 0.05);
+        check("pieces:at=,factors=0.3", 900, 10, s, 0.15);
+    }
+}
+
 static void test_limits(void **state)
 {
     (void)state;
@@ -154,6 +172,13 @@ static void test_hostile(void **state)
         { "step:every=0", "every" },
         { "step:power=2", "power" },
         { "cyclic:period=-1", "period" },
+        { "pieces:at=3/2,factors=1/1/1", "ascend" },
+        { "pieces:at=3,factors=1", "factors" },
+        { "pieces:at=3/,factors=1/1", "at=3/" },
+        { "pieces:at=-3,factors=1/1", "at=-3" },
+        { "pieces:at=0x40,factors=1/1", "at=0x40" },
+        { "pieces:at=1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16", "at most" },
+        { "pieces:at=1,factors=nan/inf", "factors" },
         { "constant:warmup=inf", "warmup" },
         { "constant:scale=-256", "scale" },
     };
@@ -210,7 +235,7 @@ static void test_list(void **state)
     const fast_part *parts = fast__schedule_list(&count);
 
     (void)state;
-    assert_int_equal(count, 5);
+    assert_int_equal(count, 6);
     for (int64_t i = 0; i < count; i++) {
         fast_schedule *schedule = make(parts[i].name, 100, 10);
 
@@ -226,11 +251,11 @@ static void test_list(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_constant),   cmocka_unit_test(test_step),
-        cmocka_unit_test(test_polynomial), cmocka_unit_test(test_cosine),
-        cmocka_unit_test(test_cyclic),     cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_hostile),    cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_constant),      cmocka_unit_test(test_step),
+        cmocka_unit_test(test_polynomial),    cmocka_unit_test(test_cosine),
+        cmocka_unit_test(test_cyclic),        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_limits),        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_list),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,10 +67,11 @@ fast_err fast__codec_check(const fast_run *run)
 {
     const fast_coded_options options = options_of(run, NULL, 0);
 
-    if (run->codecs.down && (fast__chain_traits(run->codecs.down) & FAST_CODEC_MODEL))
+    if (run->codecs.down && (fast__chain_traits(run->codecs.down) & FAST_CODEC_MODEL) &&
+        !(fast__chain_traits(run->codecs.down) & FAST_CODEC_DEFERS))
         return fast__fail(FAST_EINVAL,
                           "codec_down=%s compares changes with the weights that they change, which "
-                          "the sender of answers does not know; take topk, or skip",
+                          "the sender of answers does not know; take budget, topk, or skip",
                           fast__chain_text(run->codecs.down));
     if (run->codecs.down && (fast__chain_traits(run->codecs.down) & FAST_CODEC_LOSS))
         return fast__fail(FAST_EINVAL,
@@ -80,9 +81,26 @@ fast_err fast__codec_check(const fast_run *run)
     return is_coded(run) ? fast__coded_check_coder(&options) : FAST_OK;
 }
 
+/* Refuse a chain that cannot compress a file, which is one vector: codecs that add up, or vote. */
+static fast_err check_file_codec(const char *spec)
+{
+    const unsigned messages = FAST_CODEC_ACCUMULATES | FAST_CODEC_VOTES | FAST_CODEC_RULE;
+    fast_chain *chain = NULL;
+
+    FAST_TRY(fast__chain_open(spec, &chain));
+    const bool fits = !(fast__chain_traits(chain) & messages) && !fast__chain_selects(chain);
+    fast__chain_close(chain);
+    return fits ? FAST_OK
+                : fast__fail(FAST_EINVAL,
+                             "save_codec=%.100s is for messages, which follow one another; take "
+                             "kmeans, fp16 or a lossless stage",
+                             spec);
+}
+
 fast_err fast__run_codec_open(fast_run *run)
 {
     FAST_ASSERT(run->codecs.chains[0] == NULL && run->codecs.chains[1] == NULL);
+    FAST_TRY(check_file_codec(run->config.save_codec));
     FAST_TRY(fast__chain_open_with(run->config.codec, run->codecs.filter, &run->codecs.chains[0]));
     FAST_TRY(
         fast__chain_open_with(run->config.codec_down, run->codecs.filter, &run->codecs.chains[1]));
@@ -277,6 +295,12 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
                           "feedback=ef21 is for sums over all workers, which strategy %s does not "
                           "make; use allreduce, or feedback=yes",
                           strategy->name);
+    if ((fast__chain_traits(run->codecs.down) & FAST_CODEC_DEFERS) &&
+        (!answers || strcmp(answers, "weights") != 0))
+        return fast__fail(FAST_EINVAL,
+                          "codec_down=%s has a budget for weights that are answers, and strategy "
+                          "%s has none; leave it out, or take topk",
+                          fast__chain_text(run->codecs.down), strategy->name);
     FAST_TRY(check_momentum(run, strategy, what));
     FAST_TRY(check_rule(run, strategy, what));
     FAST_TRY(check_votes(run, strategy, what));

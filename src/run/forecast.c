@@ -75,7 +75,7 @@ static int64_t first_count(const fast_first *first)
 
 /* Return the depth of a step: dependent operations on the longest path through the network, forward
  * and backward; NAN if the run has no graph. */
-static double depth_of(const fast_run *run)
+double fast__run_depth(const fast_run *run)
 {
     const fast_graph *graph = run->graph;
     double longest = 0;
@@ -85,16 +85,11 @@ static double depth_of(const fast_run *run)
         return NAN;
     for (int i = 0; i < graph->node_count; i++) {
         const fast_node *node = &graph->nodes[i];
-        const bool serial =
-            node->op == FAST_OP_RNN || node->op == FAST_OP_LSTM || node->op == FAST_OP_GRU;
-        const double times = serial ? (double)node->shape[0] : 1;
-        const double inner =
-            fast__node_flops_forward(graph, i) / (2 * (double)(node->count > 0 ? node->count : 1));
         double before = 0;
 
         for (int k = 0; k < node->input_count; k++)
             before = fmax(before, depth[node->inputs[k]]);
-        depth[i] = before + (i == 0 ? 0 : times * (1 + (inner > 1 ? ceil(log2(inner)) : 0)));
+        depth[i] = before + fast__node_depth(graph, i);
         longest = fmax(longest, depth[i]);
     }
     fast__free(depth);
@@ -403,7 +398,7 @@ void fast__run_forecast(fast_run *run)
     fast_result *r = &run->result;
 
     r->work = run->learner->flops + FAST_UPDATE_OPERATIONS * (double)run->learner->params.count;
-    r->depth = depth_of(run);
+    r->depth = fast__run_depth(run);
     if (run->team->place.world)
         forecast_team(run->team, r);
     r->predicted_step_s =

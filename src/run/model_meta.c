@@ -11,8 +11,7 @@
 
 #include <string.h>
 
-/* Append a pair. */
-static void put(fast_model_meta *meta, const char *key, const char *value)
+void fast__model_meta_put(fast_model_meta *meta, const char *key, const char *value)
 {
     int i = 0;
 
@@ -70,8 +69,8 @@ fast_err fast__model_meta_init(const fast_run *run, fast_model_meta *out)
 {
     fast_model_meta meta = { .data = NULL };
 
-    put(&meta, "format", "pt");
-    put(&meta, "fast_model", run->config.model);
+    fast__model_meta_put(&meta, "format", "pt");
+    fast__model_meta_put(&meta, "fast_model", run->config.model);
     if (run->foreign || !run->text.model) {
         *out = meta;
         return FAST_OK;
@@ -89,9 +88,9 @@ fast_err fast__model_meta_init(const fast_run *run, fast_model_meta *out)
         fast__model_meta_fini(&meta);
         return err;
     }
-    put(&meta, "fast_network", meta.network);
-    put(&meta, "fast_data", meta.data);
-    put(&meta, "fast_training", meta.training);
+    fast__model_meta_put(&meta, "fast_network", meta.network);
+    fast__model_meta_put(&meta, "fast_data", meta.data);
+    fast__model_meta_put(&meta, "fast_training", meta.training);
     *out = meta;
     return FAST_OK;
 }

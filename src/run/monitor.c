@@ -76,6 +76,15 @@ static void note_loss(fast_team_actor *self, double loss)
     self->progress.loss += (loss - self->progress.loss) / (double)self->progress.loss_count;
 }
 
+int64_t fast__monitor_counted(fast_team_actor *self)
+{
+    fast_actor_progress *p = &self->progress;
+
+    if (p->counted < 0 || !self->context.resumed)
+        p->counted = self->context.trainer.step;
+    return p->counted;
+}
+
 void fast__monitor_step(fast_team_actor *self, const fast_gradient *gradient)
 {
     fast_team *team = self->team;
@@ -87,6 +96,7 @@ void fast__monitor_step(fast_team_actor *self, const fast_gradient *gradient)
     fast__team_lock(self);
     fast__sums_count(self, gradient);
     team->progress.steps_sum++;
+    self->progress.counted++;
     /* Other processes count for themselves, and are as fast as this one. */
     if (gradient)
         run->progress.times.samples += gradient->samples * team->workers / team->place.here;
@@ -105,8 +115,10 @@ void fast__monitor_move(fast_team_actor *self, int64_t step)
     fast_team *team = self->team;
 
     fast__team_lock(self);
-    if (step < self->context.trainer.step) /* skipped steps are not counted, repeated ones once */
+    if (step < self->context.trainer.step) { /* skipped ones are not counted, repeated ones once */
         team->progress.steps_sum -= self->context.trainer.step - step;
+        self->progress.counted -= self->context.trainer.step - step;
+    }
     team->run->step = team->progress.steps_sum / team->place.here;
     self->context.trainer.step = step;
     fast__team_unlock(self);
@@ -685,6 +697,7 @@ fast_err fast__monitor_leave(fast_team_actor *self)
     fast_team *team = self->team;
     const int64_t step = self->context.trainer.step;
 
+    fast__cut_leave(self); /* also where the program ended by itself */
     fast__team_lock(self);
     FAST_ASSERT(!self->over);
     self->over = true;

@@ -79,7 +79,12 @@ const fast_option fast__run_options[] = {
                   "test every N epochs, like 2, or steps, like 500steps; end; no"),
     FAST_OPT_TEXT(C, save, "", "file",
                   "save the weights to this file at the end (safetensors; .onnx: the network too)"),
+    FAST_OPT_TEXT(C, save_codec, "none", "codec",
+                  "compress the weights that save writes, like kmeans:ratio=0.1+huffman"),
     FAST_OPT_TEXT(C, load, "", "file", "start with the weights of this file (safetensors)"),
+    FAST_OPT_CHOICE(C, tied, "no", "no|yes",
+                    "weights that are equal in a tensor at the start stay equal, and zeros stay 0: "
+                    "train the shared values of a compressed model"),
     FAST_OPT_TEXT(C, checkpoint, "", "file", "save the whole run in this file, to resume it"),
     FAST_OPT_TEXT(C, checkpoint_every, "1", NULL,
                   "save it every N epochs, like 2, or steps, like 500steps; end"),
@@ -116,9 +121,11 @@ const fast_option fast__run_options[] = {
                     "encode each layer by itself, or all at once; auto: as the codec is used"),
     FAST_OPT_INT(C, codec_small, "0", 0, 1e12,
                  "by layer: tensors with fewer elements go as they are"),
-    FAST_OPT_TEXT(C, codec_sum, "auto", NULL,
-                  "how encoded messages are summed: gather, stripes, double, split, "
-                  "butterfly:4x2; sparse: double or split; auto: the cheapest"),
+    FAST_OPT_TEXT(
+        C, codec_sum, "auto", NULL,
+        "how encoded messages are summed: gather, stripes, double, split, "
+        "butterfly:4x2; sparse: double or split; the last four also with values of bits=2, 4 "
+        "or 8; auto: the cheapest"),
     FAST_OPT_TEXT(C, transport, "auto", "transport", "what runs the workers; auto: threads"),
     FAST_OPT_TEXT(C, cluster, "", "cluster", "transport sim: the cluster, a preset or a file"),
     FAST_OPT_TEXT(C, faults, "", NULL, "transport sim: a schedule of faults, random, or a file"),
@@ -280,6 +287,10 @@ static fast_err config_check(C *c)
         return fast__fail(FAST_EINVAL, "prefetch=%s is not between 0 and 1024", c->prefetch);
     FAST_TRY(check_files(c));
     FAST_TRY(check_codec(c));
+    if (strcmp(c->save_codec, "none") != 0 && (!c->save[0] || strstr(c->save, ".onnx")))
+        return fast__fail(FAST_EINVAL,
+                          "save_codec compresses the weights of save=FILE.safetensors; %s",
+                          c->save[0] ? "an .onnx file has its own format" : "give save too");
     if (c->load[0] && c->resume[0])
         return fast__fail(FAST_EINVAL,
                           "load=%s and resume=%s: a checkpoint has its own weights; "

@@ -108,7 +108,9 @@ typedef struct fast_run_config {
     int64_t preprocess;                /* actors that make batches; 0: workers do */
     char evaluate[32];                 /* a period */
     char save[FAST_PATH_MAX];          /* weights at the end; "" */
+    char save_codec[FAST_SPEC_MAX];    /* a chain that compresses saved weights; none */
     char load[FAST_PATH_MAX];          /* weights at the start; "" */
+    int tied;                          /* 1: equal weights share their values; 0: no */
     char checkpoint[FAST_PATH_MAX];    /* "" */
     char checkpoint_every[32];         /* a period */
     char resume[FAST_PATH_MAX];        /* a checkpoint; "" */
@@ -323,6 +325,9 @@ fast_err fast__run_codec_auto(fast_run *run, const char *const *options, fast_ru
 
 /* Write the cost model's forecast of a step into the run's result; forecast.c. */
 void fast__run_forecast(fast_run *run);
+/* Return the depth of a step: dependent operations on the longest path through the network, forward
+ * and backward; NAN if the run has no graph. */
+double fast__run_depth(const fast_run *run);
 
 /* True if ten times a second something may be shown; by the machine's clock. */
 bool fast__run_is_time(fast_run *run);

@@ -444,7 +444,7 @@ static void begin(fast_team *team)
             fast__team_actor_reset(team->actors[i]);
         team->actors[i]->over = false;
         team->actors[i]->lost = false;
-        team->progress.steps_sum += team->actors[i]->context.trainer.step;
+        team->progress.steps_sum += fast__monitor_counted(team->actors[i]);
     }
     fast__measure_begin(team);
     fast__cut_begin(team);

@@ -102,6 +102,9 @@ typedef struct fast_actor_progress {
     double loss;        /* mean of the last batches */
     int64_t loss_count; /* batches in `loss`, at most the policy's */
     bool begun;         /* it has come to its first step */
+    bool yields;        /* it has joined a snapshot that others have not joined */
+    int64_t rounds;     /* by which it waits for others, before its last step */
+    int64_t counted;    /* steps of it in the sum of all; -1: as many as it has taken */
 } fast_actor_progress;
 
 /* One worker or server of the team in this process. */
@@ -292,6 +295,8 @@ void fast__sums_wake(fast_team *team);
 void fast__monitor_cast(fast_vote *vote, const fast_team_actor *self);
 /* Between steps of a worker: false if it is to stop, with self->err if something failed. */
 bool fast__monitor_next(fast_team_actor *self);
+/* Return the worker's steps in the sum of all, which counts no step that it left out. */
+int64_t fast__monitor_counted(fast_team_actor *self);
 /* A gradient was computed; NULL: a step was counted without one. */
 void fast__monitor_step(fast_team_actor *self, const fast_gradient *gradient);
 /* The worker continues at another step. */

@@ -221,6 +221,7 @@ static fast_err make_parts(fast_team_actor *self, int64_t i)
                                .worker_ids = team->ids,
                                .server_ids = team->ids + team->workers,
                                .seed = (uint64_t)run->config.seed,
+                               .tied = run->config.tied == 1,
                                .is_virtual = run->clock.is_virtual,
                                .model = run->learner,
                                .learner = team->single ? run->learner : NULL,
@@ -253,6 +254,7 @@ fast_err fast__team_actor_new(fast_team *team, int64_t i, fast_team_actor **out)
     FAST_ASSERT(i >= 0 && i < team->workers + team->servers);
     FAST_TRY(fast__alloc("a worker", 1, sizeof *self, &self));
     self->team = team;
+    self->progress.counted = -1;
     err = make_parts(self, i);
     if (err)
         fast__team_actor_free(self);

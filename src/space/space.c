@@ -621,6 +621,10 @@ fast_err fast_space_watch(fast_space *space, int64_t tensor, fast_space_watch_fn
 {
     FAST_ASSERT(space);
     FAST_TRY(fast__space_check_open(space, tensor));
+    if (space->copies.count > 0)
+        return fast__fail(FAST_EINVAL,
+                          "space \"%s\" has copies, and none of them notifies watchers",
+                          space->name);
     if (!space->reader.watched)
         FAST_TRY(fast__alloc("the watchers of a space", space->map.tensor_count,
                              sizeof *space->reader.watched, &space->reader.watched));
@@ -695,6 +699,18 @@ void fast__space_follow(fast_space *space, const fast_space *leader, int64_t ten
             *fast__space_at(leader, leader->clocks.read, owner, tensor);
 }
 
+/* Ranges of a tensor have versions of their own, and a writer names for each the one that it read.
+ * None counts as newer than it was. */
+void fast__space_read_as(fast_space *space, int64_t tensor, int64_t version)
+{
+    FAST_ASSERT(tensor >= 0 && tensor < space->map.tensor_count && version >= 0);
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        int64_t *read = fast__space_at(space, space->clocks.read, owner, tensor);
+
+        *read = version < *read ? version : *read;
+    }
+}
+
 int64_t fast__space_sent(const fast_space *space, int64_t owner, int64_t *seen_out)
 {
     FAST_ASSERT(owner >= 0 && owner < space->map.owner_count && seen_out);
@@ -709,6 +725,14 @@ bool fast__space_is_idle(const fast_space *space)
         if (space->map.owners[i].acked < space->map.owners[i].sent)
             return false;
     return true;
+}
+
+bool fast__space_reached(fast_space *space, int64_t clock)
+{
+    int64_t smallest;
+
+    FAST_ASSERT(clock >= 0);
+    return fast__space_clock(space, fast__space_own_store(space), clock, &smallest);
 }
 
 /* Ordered as one read of the store where the run is recorded. */

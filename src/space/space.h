@@ -16,6 +16,7 @@
  *   space_remote.c      requests to remote owners and their answers, from the reader's side
  *   space_order.c       the order of answers in slices
  *   space_owner.c       the owner's side: a table of requests; space_answer.c their answers
+ *   space_chain.h       copies of a range, one behind the other
  *   space_form.h        how values travel; dense in space_form.c, then space_sparse.c,
  *                       space_factors.c, space_codec.c, space_pieces.c
  *   space_checkpoint.h  what a checkpoint holds of a space
@@ -28,6 +29,9 @@
  * holds nothing of it. */
 void fast__space_range(const fast_space *space, int64_t owner, int64_t tensor, int64_t *offset_out,
                        int64_t *count_out);
+
+/* Return true if this owner's updates are those that count: of several copies, the first's. */
+bool fast__space_leads(const fast_space *space);
 
 /* Return the number of elements whose bits are not all 0. */
 int64_t fast__space_count_nonzero(const float *x, int64_t count);
@@ -74,6 +78,9 @@ fast_err fast__space_add_get(fast_space *space, const float *x, float *w, int64_
 /* Count as read here the version of a tensor that was read from `leader`, of which this space is a
  * replica with the same owners. */
 void fast__space_follow(fast_space *space, const fast_space *leader, int64_t tensor);
+/* Let the next updates count as made from this version of a tensor, until the next read, if it is
+ * older than the one that was read: they hold gradients of another actor's older copy. */
+void fast__space_read_as(fast_space *space, int64_t tensor, int64_t version);
 
 /* Set *newest_out to the largest version over the ranges of the first tensor, which includes all of
  * this actor's updates. It reads no values, and does not count as a read. Fails as a get does. */
@@ -96,6 +103,8 @@ bool fast__space_selects(const fast_space *space);
 bool fast__space_defers(const fast_space *space);
 /* Let the next adds to the first tensor send all elements that have waited, or not. */
 void fast__space_set_due(fast_space *space, bool due);
+/* Return whether they are due, as it was set last. */
+bool fast__space_due(const fast_space *space);
 /* Return true if the codec of adds holds elements back now. */
 bool fast__space_is_waiting(const fast_space *space);
 /* With a codec of adds whose writers share scales: agree on those of x, which is added next, with
@@ -106,8 +115,20 @@ fast_err fast__space_agree(fast_space *space, fast_group *group, const float *x)
 bool fast__space_has_pushed(const fast_space *space, const fast_space_read *read);
 /* Return true if remote owners have acknowledged all updates of this actor. */
 bool fast__space_is_idle(const fast_space *space);
+/* Return true if owners hold back elements of the first tensor that they send: codec_down has a
+ * budget. Then a get brings all elements only where its conditions demand it. */
+bool fast__space_limits(const fast_space *space);
+/* Have a function called, in this actor's waits, when an owner has sent a part of its range:
+ * `changed`, of that range, is not 0 where new values arrived, which hold the first `held` updates
+ * and ticks of this actor. It must not wait. */
+typedef void fast_space_arrival_fn(void *ctx, int64_t owner, int64_t held, const float *changed);
+void fast__space_on_arrival(fast_space *space, fast_space_arrival_fn *arrival, void *ctx);
+/* At an owner: return whether every writer has finished `clock` rounds. */
+bool fast__space_reached(fast_space *space, int64_t clock);
 /* Count in `figures`, which is lent, what the space's codecs do. */
 void fast__space_figures(fast_space *space, fast_coded_figures *figures);
 
 /* For tests: free the handle as if the actor had ended without a message. */
 void fast__space_abandon(fast_space *space);
+/* For tests: let the owner of a copy, which was just opened, start as after a crash. */
+fast_err fast__space_start_anew(fast_space *space);

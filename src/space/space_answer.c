@@ -13,12 +13,18 @@
  *                          |
  *                          +------> NEVER, if no actor is left that could bring the version
  *
+ * With a budget of codec_down an answer may hold elements back, those that changed least. Its
+ * version and clock are then those of the last answer that held none back: every element is at
+ * least as new. A get whose conditions they do not satisfy is answered with all elements, beyond
+ * the budget, so that the bound of staleness holds for each.
+ *
  * Cost: one message for each get and one copy for each version that is read, however many readers
  * it has. An eager owner sends one message for each reader and round, and is asked for none.
  */
 #include "space/space_service.h"
 
 #include "base/memory.h"
+#include "space/space_chain.h"
 #include "space/space_order.h"
 
 #include <string.h>
@@ -51,6 +57,7 @@ static fast_err copy_range(fast_space *space, int64_t tensor, int64_t reader,
     fast_buffer_free(shot->buffer);
     *shot = (fast_space_snapshot){ .buffer = packed.buffers[0],
                                    .size = packed.sizes[0],
+                                   .copied = true,
                                    .version =
                                        atomic_load(&fast__service_range(space, tensor)->version) };
     return FAST_OK;
@@ -81,11 +88,14 @@ fast_err fast__service_snapshot(fast_space *space, int64_t tensor, int64_t reade
     if (!locked)
         return FAST_OK;
     const bool wanted = !differs || reader >= 0;
+    /* The run that this one continues has copied this version, and was charged for it. */
+    const bool charged = !shot->buffer && shot->copied &&
+                         shot->version == atomic_load(&fast__service_range(space, tensor)->version);
     const fast_err err = wanted ? copy_range(space, tensor, reader, shot) : FAST_OK;
     fast__space_unlock(space, space->map.me, tensor, false);
     FAST_TRY(err);
     *out = shot;
-    return wanted && !fast__space_is_coded(space, FAST_SPACE_DOWN, tensor)
+    return wanted && !charged && !fast__space_is_coded(space, FAST_SPACE_DOWN, tensor)
                ? fast_charge(space->actor, 0, 2.0 * (double)shot->size)
                : FAST_OK;
 }
@@ -121,6 +131,39 @@ static fast_err send_slices(fast_space *space, const fast_space_operation *get,
     return FAST_OK;
 }
 
+/* Send values to a reader: a snapshot for it, or for all readers. With a budget the words of the
+ * message tell the version and clock that all elements have. */
+static fast_err send_snapshot(fast_space *space, int64_t to, int64_t id, int64_t clock,
+                              const fast_space_snapshot *shot)
+{
+    FAST_ASSERT(shot);
+    fast_space_caller *c = &space->owned.service->callers[to];
+    const bool complete = fast__space_is_complete(space, to);
+    if (complete) {
+        c->held_version = shot->version;
+        c->held_clock = clock;
+    }
+    const int64_t words[3] = { id, c->held_version, c->held_clock };
+    fast_msg *msg;
+    FAST_TRY(fast__space_message(space, FAST_SPACE_VALUE, 0, space->map.me, words, &msg));
+    fast_msg_add_view(msg, shot->buffer, 0, shot->size);
+    if (!complete)
+        msg->declared = FAST_SPACE_PARTIAL;
+    const fast_err err = fast_send(space->actor, to, &msg);
+    return err == FAST_EPEER ? FAST_OK : err;
+}
+
+/* With a budget, before a get is answered: all elements are sent if those that the reader holds are
+ * older than it allows. */
+static void limit_answer(fast_space *space, const fast_space_operation *get)
+{
+    FAST_ASSERT(get->kind == FAST_SPACE_GET);
+    const fast_space_caller *c = &space->owned.service->callers[get->from];
+    if (get->tensor == 0 && fast__space_limits(space))
+        fast__space_send_all(
+            space, !fast__space_satisfies(get, c->held_clock >= get->clock_min, c->held_version));
+}
+
 /* Answer a get whose conditions hold; *done_out is false while its range is locked. */
 static fast_err send_value(fast_space *space, const fast_space_operation *get, int64_t version,
                            int64_t clock, bool *done_out)
@@ -133,6 +176,7 @@ static fast_err send_value(fast_space *space, const fast_space_operation *get, i
     if (get->flags & FAST_SPACE_WHOLE)
         fast__space_forget(space, get->from);
     if (!(get->flags & FAST_SPACE_SIZES)) {
+        limit_answer(space, get);
         FAST_TRY(fast__service_snapshot(space, get->tensor, get->from, &shot));
         *done_out = shot != NULL;
         if (!shot) {
@@ -140,6 +184,9 @@ static fast_err send_value(fast_space *space, const fast_space_operation *get, i
             return FAST_OK;
         }
         version = shot->version;
+        atomic_fetch_add(&fast__service_range(space, get->tensor)->gets, 1);
+        if (!sliced && get->tensor == 0)
+            return send_snapshot(space, get->from, get->id, clock, shot);
     }
     if (sliced)
         FAST_TRY(send_slices(space, get, shot));
@@ -150,7 +197,8 @@ static fast_err send_value(fast_space *space, const fast_space_operation *get, i
         fast_msg_add_view(msg, shot->buffer, 0, shot->size);
     else if (!shot)
         msg->declared = (size_t)get->count * sizeof(float);
-    atomic_fetch_add(&fast__service_range(space, get->tensor)->gets, 1);
+    if (!shot)
+        atomic_fetch_add(&fast__service_range(space, get->tensor)->gets, 1);
     const fast_err err = fast_send(space->actor, get->from, &msg);
     return err == FAST_EPEER ? FAST_OK : err;
 }
@@ -323,6 +371,8 @@ fast_err fast__service_send_acks(fast_space *space)
         const int64_t to = s->unacked[s->unacked_count - 1];
         fast_space_caller *c = &s->callers[to];
         c->unacked = false;
+        if (!fast__copies_answer(space))
+            continue;
         FAST_TRY(
             fast__service_answer(space, to, FAST_SPACE_ACK, c->tensor, c->sequence, c->version, 0));
     }
@@ -348,19 +398,15 @@ fast_err fast__service_push(fast_space *space)
     for (int64_t i = 0; i < actors; i++) {
         const int64_t id = (space->map.me + 1 + i) % actors;
         const fast_space_caller *c = &s->callers[id];
-        fast_msg *msg;
         if (!c->greeted || !c->reads || c->pending > 0)
             continue;
+        if (fast__space_limits(space))
+            fast__space_send_all(space, false);
         if (fast__space_differs(space, 0))
             FAST_TRY(fast__service_snapshot(space, 0, id, &shot));
         if (!shot) /* locked meanwhile: the actors that are left out read by themselves */
             return FAST_OK;
-        const int64_t words[3] = { -c->sequence, shot->version, clock };
-        FAST_TRY(fast__space_message(space, FAST_SPACE_VALUE, 0, space->map.me, words, &msg));
-        fast_msg_add_view(msg, shot->buffer, 0, shot->size);
-        const fast_err err = fast_send(space->actor, id, &msg);
-        if (err && err != FAST_EPEER)
-            return err;
+        FAST_TRY(send_snapshot(space, id, -c->sequence, clock, shot));
     }
     return FAST_OK;
 }

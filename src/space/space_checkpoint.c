@@ -10,6 +10,14 @@
  *   CLOCKS   in a snapshot: this actor's clock, then the versions that it last read, by owner and
  *            tensor, all int64
  *   VERSIONS in a snapshot: of the tensors at an owner, int64
+ *   REQUESTS in a snapshot, of a remote owner: updates and ticks sent to it, those that the values
+ *            last read hold, and those that all held values have where differences are read
+ *   PUSHED   in a snapshot: values that a remote eager owner sent unasked: the receiver's updates
+ *            that they hold, their version and clock, then the encoded values
+ *   CALLERS  in a snapshot, of an owner: the clock at which it last sent values unasked, then for
+ *            each actor whether it is sent any, its updates, and the version and clock that all
+ *            elements have which it was sent
+ *   COPIED   in a snapshot, of a tensor at an owner: the version of its copy for readers
  *
  * Versions and clocks start anew, unless it is a snapshot of programs in mid-run. Where both ends
  * share memory the reader holds what a remote owner would: records of the other end are used where
@@ -17,25 +25,38 @@
  * another.
  *
  * A snapshot is packed by each actor itself, while no message is in flight and no operation under
- * way: requests, acknowledgements and values that were sent unasked need no records, and sequence
- * numbers start anew at both ends.
+ * way: all requests are acknowledged, and messages are numbered anew. Only the sender counts on, so
+ * that no two actors' records have to agree.
+ *
+ * Example: a worker of two servers, with eager values of the second one that hold 5 of its 7
+ * updates and ticks, version 12, clock 3:
+ *
+ *     CLOCKS 0     3 | 12 0 | 11 0         its clock, then versions by owner and tensor
+ *     REQUESTS 0   7 7 0                   the first server's values hold all of them
+ *     REQUESTS 1   7 5 0
+ *     PUSHED 1     5 12 3 | values
  *
  * An owner's records may be made by another thread while no actor can complete a round: nothing
  * that is read here changes then. Cost: a copy.
  */
 #include "space/space_checkpoint.h"
-#include "space/space_store.h"
+#include "space/space_service.h"
 #include "tensor/vector.h"
 
 #include <string.h>
 
-enum { VALUES = 1, CODER, HELD, READER, CLOCKS, VERSIONS };
+enum { VALUES = 1, CODER, HELD, READER, CLOCKS, VERSIONS, REQUESTS, PUSHED, CALLERS, COPIED };
+enum { PUSHED_HELD, PUSHED_VERSION, PUSHED_CLOCK, PUSHED_WORDS }; /* int64 before its values */
+enum { CALLER_WORDS = 4 };                                        /* int64 for each actor */
+static const int64_t COUNT_MAX = INT64_MAX / 4; /* of requests: no sum overflows */
 
 /* Words that precede the floats of a record. */
 enum {
     WORD_A,        /* VALUES: offset of the range; CODER: encodings; HELD, READER: messages */
-    WORD_WHOLE,    /* HELD, READER: 1 if values were ever received */
-    WORD_FRACTION, /* HELD, READER: bits of the fraction of a difference that was sent */
+    WORD_WHOLE,    /* HELD, READER: 1 if values were ever received; CODER: elements are due */
+    WORD_FRACTION, /* HELD, READER: bits of the fraction of a difference that was sent; CODER, of a
+                      flow up in a snapshot: bits of the time of its last vector */
+    WORD_TIME,     /* READER: bits of the time of the last message to it */
     WORDS
 };
 
@@ -76,6 +97,7 @@ static void put_shadow(fast_pack *pack, int64_t kind, int64_t number, const fast
     int64_t words[WORDS] = { [WORD_A] = shadow->number, [WORD_WHOLE] = shadow->whole };
 
     memcpy(&words[WORD_FRACTION], &shadow->sent, sizeof shadow->sent);
+    memcpy(&words[WORD_TIME], &shadow->now_s, sizeof shadow->now_s);
     put(pack, kind, number, words, shadow->values, fast__shadows_floats(shadows));
 }
 
@@ -102,6 +124,87 @@ static void put_clocks(const fast_space *space, fast_pack *pack)
     }
 }
 
+/* Append the counts of requests to remote owners, and values that they sent unasked. Local owners
+ * have neither: their ranges are used in place. An owner that is remote in the resumed run and was
+ * local before starts with the counts 0 at both ends. */
+static void put_requests(const fast_space *space, fast_pack *pack)
+{
+    FAST_ASSERT(space->map.owner_count > 0);
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        const fast_space_owner *o = &space->map.owners[i];
+        const fast_msg *msg = o->pushed;
+
+        if (!o->store.head)
+            fast__pack_put(pack, REQUESTS, i, (const int64_t[3]){ o->sent, o->seen, o->complete },
+                           3 * sizeof(int64_t));
+        if (!msg || msg->part_count != 1)
+            continue;
+        const int64_t words[PUSHED_WORDS] = {
+            [PUSHED_HELD] = o->base - msg->words[FAST_SPACE_W_A],
+            [PUSHED_VERSION] = msg->words[FAST_SPACE_W_B],
+            [PUSHED_CLOCK] = msg->words[FAST_SPACE_W_C],
+        };
+        uint8_t *at = fast__pack_add(pack, PUSHED, i, sizeof words + msg->parts[0].size);
+        if (!at)
+            continue;
+        memcpy(at, words, sizeof words);
+        if (msg->parts[0].size > 0)
+            memcpy(at + sizeof words, fast_msg_data(msg, 0), msg->parts[0].size);
+    }
+}
+
+/* Append an owner's knowledge of the actors that use it. The number of updates decides the order of
+ * its answers, and an eager owner sends values to actors that have read. */
+static void put_callers(const fast_space *space, fast_pack *pack)
+{
+    const fast_space_service *s = space->owned.service;
+    const int64_t actors = fast_actor_count(space->actor);
+    const size_t size = (size_t)(1 + CALLER_WORDS * actors) * sizeof(int64_t);
+
+    FAST_ASSERT(space->map.me >= 0);
+    uint8_t *at = fast__pack_add(pack, CALLERS, 0, size);
+    if (!at)
+        return;
+    memcpy(at, &(int64_t){ s ? s->pushed : 0 }, sizeof(int64_t));
+    for (int64_t i = 0; i < actors; i++) {
+        const int64_t words[CALLER_WORDS] = {
+            s && s->callers[i].reads,
+            atomic_load(&fast__space_own_store(space)->slots[i].updates),
+            s ? s->callers[i].held_version : 0,
+            s ? s->callers[i].held_clock : 0,
+        };
+
+        memcpy(at + (size_t)(1 + CALLER_WORDS * i) * sizeof(int64_t), words, sizeof words);
+    }
+}
+
+/* Append the versions of an owner's copies: the next reader of the same version costs no copy, in
+ * the resumed run as in the one that was saved, so that both take the same time. */
+static void put_copied(const fast_space *space, fast_pack *pack)
+{
+    const fast_space_service *s = space->owned.service;
+
+    FAST_ASSERT(space->map.me >= 0);
+    for (int64_t t = 0; s && t < space->map.tensor_count; t++)
+        if (s->snapshots[t].copied)
+            fast__pack_put(pack, COPIED, t, &s->snapshots[t].version, sizeof(int64_t));
+}
+
+/* Append a flow; with the time of its last vector if it is `timed`: a budget of bandwidth grows
+ * with the time since then. */
+static void put_coder(const fast_space *space, fast_pack *pack, int64_t number, bool timed,
+                      fast_coder *coder)
+{
+    int64_t words[WORDS] = { [WORD_A] = fast__coder_encodings(coder) }, count = 0;
+    const float *floats = fast__coder_state(coder, &count);
+
+    FAST_ASSERT(number >= 0);
+    words[WORD_WHOLE] = timed && fast__space_due(space);
+    if (timed)
+        memcpy(&words[WORD_FRACTION], fast__coder_last_s(coder), sizeof(double));
+    put(pack, CODER, number, words, floats, count);
+}
+
 /* Values first, then flows, then what readers hold: the order in which they are restored. */
 void fast__space_save(const fast_space *space, bool clocks, fast_pack *pack)
 {
@@ -109,20 +212,24 @@ void fast__space_save(const fast_space *space, bool clocks, fast_pack *pack)
 
     FAST_ASSERT(space != NULL && pack != NULL);
     put_values(space, pack);
-    if (clocks)
+    if (clocks) {
         put_clocks(space, pack);
+        put_requests(space, pack);
+    }
+    if (clocks && space->map.me >= 0) {
+        put_callers(space, pack);
+        put_copied(space, pack);
+    }
     if (!fast__space_flows(space, &flows))
         return;
     for (int way = 0; way < FAST_SPACE_WAYS; way++)
         for (int64_t i = 0; flows.coders[way] && i < space->map.owner_count; i++) {
             fast_coder *coder = flows.coders[way][i];
-            int64_t count = 0;
 
             if (!coder || (way == FAST_SPACE_UP && space->clocks.rank < 0))
                 continue; /* an actor that only decodes has no residual */
-            const float *floats = fast__coder_state(coder, &count);
-            put(pack, CODER, way * space->map.owner_count + i,
-                (const int64_t[WORDS]){ [WORD_A] = fast__coder_encodings(coder) }, floats, count);
+            put_coder(space, pack, way * space->map.owner_count + i, clocks && way == FAST_SPACE_UP,
+                      coder);
         }
     for (int64_t i = 0; flows.held && i < space->map.owner_count; i++)
         if (flows.held[i].values)
@@ -155,7 +262,7 @@ static fast_err damaged(const fast_space *space, const fast_pack_record *record)
 }
 
 /* Restore a flow: its encodings, residual and codec's vectors. */
-static fast_err take_coder(const fast_space *space, const fast_space_flows *flows,
+static fast_err take_coder(fast_space *space, const fast_space_flows *flows,
                            const fast_pack_record *record)
 {
     FAST_ASSERT(record->kind == CODER);
@@ -171,6 +278,14 @@ static fast_err take_coder(const fast_space *space, const fast_space_flows *flow
         return damaged(space, record);
     fast__coder_restart(coder, words[WORD_A] & INT64_MAX);
     fast__vector_copy(count, from, floats);
+    if (words[WORD_FRACTION] == 0)
+        return FAST_OK;
+    double last_s = -1;
+    memcpy(&last_s, &words[WORD_FRACTION], sizeof last_s);
+    if (!(last_s >= 0 && last_s < 1e10))
+        return damaged(space, record);
+    *fast__coder_last_s(coder) = last_s;
+    fast__space_set_due(space, words[WORD_WHOLE] != 0);
     return FAST_OK;
 }
 
@@ -188,6 +303,9 @@ static fast_err take_shadow(const fast_space *space, const fast_shadows *shadows
     FAST_TRY(fast__shadow_reserve(shadows, shadow));
     fast__vector_copy(count, from, shadow->values);
     memcpy(&shadow->sent, &words[WORD_FRACTION], sizeof shadow->sent);
+    memcpy(&shadow->now_s, &words[WORD_TIME], sizeof shadow->now_s);
+    if (!(shadow->now_s >= 0 && shadow->now_s < 1e10))
+        return damaged(space, record);
     shadow->number = (uint32_t)words[WORD_A];
     shadow->whole = words[WORD_WHOLE] != 0;
     return FAST_OK;
@@ -238,6 +356,115 @@ static fast_err take_clocks(fast_space *space, const fast_pack_record *record)
     return FAST_OK;
 }
 
+/* Restore the counts of requests to an owner; one that is local now has none. All requests were
+ * acknowledged when the snapshot was taken, and the owner counts from 0 again. */
+static fast_err take_requests(const fast_space *space, const fast_pack_record *record)
+{
+    const int64_t i = record->number;
+    int64_t words[3];
+
+    FAST_ASSERT(record->kind == REQUESTS);
+    if (i < 0 || i >= space->map.owner_count || record->size != sizeof words)
+        return damaged(space, record);
+    memcpy(words, record->data, sizeof words);
+    if (words[0] < 0 || words[0] > COUNT_MAX || words[1] > words[0] || words[1] < -COUNT_MAX ||
+        words[2] > words[0] || words[2] < -COUNT_MAX)
+        return damaged(space, record);
+    fast_space_owner *o = &space->map.owners[i];
+    if (!o->store.head) {
+        o->sent = o->acked = o->base = words[0];
+        o->seen = words[1];
+        o->complete = words[2];
+    }
+    return FAST_OK;
+}
+
+/* Restore values that an owner sent unasked; one that is local now has sent none. They are checked
+ * when a read uses them, as any message is. */
+static fast_err take_pushed(fast_space *space, const fast_pack_record *record)
+{
+    const int64_t i = record->number;
+    int64_t words[PUSHED_WORDS];
+    fast_buffer *buffer = NULL;
+    fast_msg *msg = NULL;
+
+    FAST_ASSERT(record->kind == PUSHED);
+    if (i < 0 || i >= space->map.owner_count || record->size < sizeof words)
+        return damaged(space, record);
+    memcpy(words, record->data, sizeof words);
+    fast_space_owner *o = &space->map.owners[i];
+    if (words[PUSHED_HELD] > COUNT_MAX || words[PUSHED_HELD] < -COUNT_MAX ||
+        words[PUSHED_VERSION] < 0 || words[PUSHED_CLOCK] < 0 || o->pushed)
+        return damaged(space, record);
+    if (o->store.head || !space->reader.eager)
+        return FAST_OK;
+    const int64_t told[3] = { o->base - words[PUSHED_HELD], words[PUSHED_VERSION],
+                              words[PUSHED_CLOCK] };
+    const size_t size = record->size - sizeof words;
+    FAST_TRY(fast__space_message(space, FAST_SPACE_VALUE, 0, i, told, &msg));
+    const fast_err err = fast_buffer_new(space->actor, size, &buffer);
+    if (err) {
+        fast_msg_free(msg);
+        return err;
+    }
+    if (size > 0)
+        memcpy(fast_buffer_data(buffer), (const uint8_t *)record->data + sizeof words, size);
+    fast_msg_add(msg, &buffer);
+    msg->from = o->id;
+    o->pushed = msg;
+    return FAST_OK;
+}
+
+/* Restore an owner's knowledge of the actors that use it, by their numbers. Their clocks are not in
+ * it: each actor names its own when it enters. A forged list changes the order of answers, and
+ * which actors are sent values, but no value. */
+static fast_err take_callers(const fast_space *space, const fast_pack_record *record)
+{
+    fast_space_service *s = space->owned.service;
+    const size_t each = CALLER_WORDS * sizeof(int64_t), actors = record->size / each;
+    const uint8_t *at = record->data;
+
+    FAST_ASSERT(record->kind == CALLERS);
+    if (space->map.me < 0 || record->size != sizeof(int64_t) + actors * each)
+        return damaged(space, record);
+    if (s)
+        memcpy(&s->pushed, at, sizeof s->pushed);
+    /* Actors that make batches are the last ones; another run may have more or fewer. */
+    for (int64_t i = 0; i < (int64_t)actors && i < fast_actor_count(space->actor); i++) {
+        int64_t words[CALLER_WORDS];
+
+        memcpy(words, at + (size_t)(1 + CALLER_WORDS * i) * sizeof(int64_t), sizeof words);
+        if (words[1] < 0 || words[1] > COUNT_MAX || words[2] < 0 || words[3] < 0)
+            return damaged(space, record);
+        if (s) {
+            s->callers[i].reads = words[0] != 0;
+            s->callers[i].held_version = words[2];
+            s->callers[i].held_clock = words[3];
+        }
+        atomic_store(&fast__space_own_store(space)->slots[i].updates, words[1]);
+    }
+    return FAST_OK;
+}
+
+/* Restore the version of an owner's copy. The copy itself is made again when it is first asked
+ * for, and its time is not charged: it was in the run that was saved. */
+static fast_err take_copied(const fast_space *space, const fast_pack_record *record)
+{
+    fast_space_service *s = space->owned.service;
+    int64_t version = -1;
+
+    FAST_ASSERT(record->kind == COPIED);
+    if (record->size == sizeof version)
+        memcpy(&version, record->data, sizeof version);
+    if (version < 0 || record->number < 0 || record->number >= space->map.tensor_count)
+        return damaged(space, record);
+    if (s) {
+        s->snapshots[record->number].version = version;
+        s->snapshots[record->number].copied = true;
+    }
+    return FAST_OK;
+}
+
 /* Restore from a record of this actor's own. */
 static fast_err take_own(fast_space *space, const fast_space_flows *flows,
                          const fast_pack_record *record)
@@ -251,6 +478,14 @@ static fast_err take_own(fast_space *space, const fast_space_flows *flows,
     case CLOCKS:
     case VERSIONS:
         return take_clocks(space, record);
+    case REQUESTS:
+        return take_requests(space, record);
+    case PUSHED:
+        return take_pushed(space, record);
+    case CALLERS:
+        return take_callers(space, record);
+    case COPIED:
+        return take_copied(space, record);
     case CODER:
         return take_coder(space, flows, record);
     case HELD:

@@ -8,7 +8,8 @@
  * not reach it.
  *
  * A chain that only selects elements is not encoded: the selected floats travel in the sparse form,
- * which is as short, has no cost at the owner, and can cache indices.
+ * which is as short, has no cost at the owner, and can cache indices. Where it caches them, the
+ * stages of the chain pack its parts.
  *
  * Values of remote ranges are encoded where they become parts of messages. Values of local ranges
  * do not travel; they are encoded and decoded in place, so that a run computes the same numbers on
@@ -25,6 +26,7 @@
 #include "space/space_checkpoint.h"
 #include "space/space_form.h"
 #include "tensor/vector.h"
+#include "transport/saved_actor.h"
 
 #include <string.h>
 
@@ -35,6 +37,8 @@ struct fast_space_codec {
     fast_coder **coders[FAST_SPACE_WAYS];      /* [owner]; NULL where its range is empty */
     bool selects;                              /* adds are selected, and travel as floats, sparse */
     bool due;                                  /* elements that have waited are sent */
+    bool limits;                               /* answers hold elements back within a budget */
+    bool all;                                  /* the next answer holds none back */
     fast_shadows **shadows;      /* [owner]: how differences are read, NULL where the range
                                              is empty; NULL: values are read */
     fast_shadow *held;           /* [owner]: values that this reader holds */
@@ -98,13 +102,14 @@ void fast__space_select(fast_space *space, const float **x)
     if (!*x || !codec || !codec->selects)
         return;
     const int64_t begin = fast__steady_now(space->actor), count = space->map.counts[0];
-    fast__coder_set_due(codec->coders[FAST_SPACE_UP][0], codec->due, 1e-9 * (double)begin);
+    fast__coder_set_due(codec->coders[FAST_SPACE_UP][0], codec->due,
+                        1e-9 * (double)fast__actor_time(space->actor));
     fast__coder_select(codec->coders[FAST_SPACE_UP][0], *x, codec->x);
     *x = codec->x;
     const int64_t entries = fast__space_count_nonzero(*x, count);
     const int64_t sent = entries < count / 2 ? 2 * entries : count;
     fast__count(&codec->figures->bytes_in, count * (int64_t)sizeof **x);
-    if (!space->sparse.packers[0]) /* packed bytes are counted where they are made */
+    if (!space->sparse.staging || fast__space_is_local(space)) /* else its messages are counted */
         fast__count(&codec->figures->bytes_out, sent * (int64_t)sizeof **x);
     fast__count(&codec->figures->encode_ns, fast__steady_now(space->actor) - begin);
 }
@@ -149,7 +154,6 @@ static fast_err open_chains(fast_space_codec *codec, const fast_space_options *o
                             const fast_space_chains *chains)
 {
     FAST_ASSERT(codec);
-    bool staged;
     const char *const names[FAST_SPACE_WAYS] = { o->codec, o->codec_down };
     for (int way = 0; way < FAST_SPACE_WAYS; way++) {
         if (!chains && names[way])
@@ -158,9 +162,9 @@ static fast_err open_chains(fast_space_codec *codec, const fast_space_options *o
         codec->chains[way] = chain && !fast__chain_is_none(chain) ? chain : NULL;
     }
     const fast_chain *up = codec->chains[FAST_SPACE_UP], *down = codec->chains[FAST_SPACE_DOWN];
-    /* With stages too where indices are cached: the sparse form packs its parts. */
     codec->selects =
-        up && fast__chain_selects_alone(up, &staged) && !o->pieces && (!staged || o->cache_indices);
+        up && !o->pieces &&
+        (o->cache_indices ? fast__chain_selects_exactly(up) : fast__chain_only_selects(up));
     if (up && (fast__chain_traits(up) & FAST_CODEC_MODEL) && !(chains && chains->model))
         return fast__fail(FAST_EINVAL,
                           "codec %s compares updates with the weights, which space \"%s\" does not "
@@ -177,6 +181,7 @@ static fast_err make_shadows(fast_space *space)
     const int64_t owners = space->map.owner_count;
     FAST_TRY(fast__alloc("shadows of a space", owners, sizeof *codec->shadows, &codec->shadows));
     FAST_TRY(fast__alloc("shadows of a space", owners, sizeof *codec->held, &codec->held));
+    codec->limits = (fast__chain_traits(codec->chains[FAST_SPACE_DOWN]) & FAST_CODEC_DEFERS) != 0;
     if (space->map.me < 0)
         return FAST_OK;
     codec->actors = fast_actor_count(space->actor);
@@ -226,7 +231,8 @@ static fast_err make_coders(fast_space *space, const fast_space_options *o, fast
     return FAST_OK;
 }
 
-/* Let the coders of adds encode by scales that all writers agree on, where their codec shares. */
+/* Let the coders of adds encode by scales that all writers agree on, where their codec shares
+ * (comm/scales.h). Owners' ranges cut layers, whose scale all their parts have. */
 static fast_err open_scales(fast_space *space, const fast_space_options *o)
 {
     fast_space_codec *codec = space->codec;
@@ -263,30 +269,6 @@ fast_err fast__space_agree(fast_space *space, fast_group *group, const float *x)
                : FAST_OK;
 }
 
-/* Make packers for the places and the values of the largest range. */
-static fast_err make_packers(fast_space *space)
-{
-    FAST_ASSERT(space->codec->selects && !space->sparse.packers[0]);
-    bool staged;
-    int64_t largest = 1;
-    const fast_chain *up = space->codec->chains[FAST_SPACE_UP];
-    for (int64_t i = 0; i < space->map.owner_count; i++) {
-        int64_t offset, count;
-        fast__space_range(space, i, 0, &offset, &count);
-        largest = count > largest ? count : largest;
-    }
-    (void)fast__chain_selects_alone(up, &staged);
-    for (int i = 0; staged && i < 2; i++)
-        FAST_TRY(fast__packer_new(up, (size_t)largest * sizeof(float), &space->sparse.packers[i]));
-    return FAST_OK;
-}
-
-void fast__space_count_sent(fast_space *space, size_t bytes)
-{
-    FAST_ASSERT(space->codec);
-    fast__count(&space->codec->figures->bytes_out, (int64_t)bytes);
-}
-
 /* Scratch memory is as large as the longest encoding and the longest range. */
 fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
                                const fast_space_chains *chains)
@@ -300,8 +282,6 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
     space->codec->figures = &space->codec->own;
     FAST_TRY(open_chains(space->codec, o, chains));
     space->sparse.enabled |= space->codec->selects;
-    if (space->codec->selects)
-        FAST_TRY(make_packers(space));
     if (!space->codec->chains[FAST_SPACE_UP] && !space->codec->chains[FAST_SPACE_DOWN])
         return FAST_OK;
     FAST_TRY(lay_out(space->codec, o));
@@ -315,6 +295,8 @@ fast_err fast__space_codec_new(fast_space *space, const fast_space_options *o,
         if (space->codec->chains[way])
             FAST_TRY(make_coders(space, o, (fast_space_way)way, chains, seed, &bound, &largest));
     FAST_TRY(open_scales(space, o));
+    if (space->codec->selects)
+        FAST_TRY(fast__space_sparse_stage(space, space->codec->chains[FAST_SPACE_UP]));
     FAST_TRY(fast__alloc("an encoding", (int64_t)bound, 1, &space->codec->bytes));
     return fast__vector_new(fast__space_device(space), "a decoding", largest, &space->codec->x);
 }
@@ -356,6 +338,12 @@ double fast__space_progress(const fast_space *space)
     return rounds > 0 ? (double)space->clocks.own / (double)rounds : 0;
 }
 
+fast_coded_figures *fast__space_counts(const fast_space *space)
+{
+    FAST_ASSERT(space->codec);
+    return space->codec->figures;
+}
+
 fast_coder *fast__space_coder(const fast_space *space, int64_t owner, const fast_chain **chain_out,
                               fast_coded_figures **figures_out)
 {
@@ -379,7 +367,11 @@ static fast_err encode(fast_space *space, fast_space_way way, int64_t owner, fas
     fast__space_range(space, owner, 0, &offset, &count);
     FAST_ASSERT(x && count > 0);
     if (way == FAST_SPACE_UP)
-        fast__coder_set_due(codec->coders[way][owner], codec->due, 1e-9 * (double)begin);
+        fast__coder_set_due(codec->coders[way][owner], codec->due,
+                            1e-9 * (double)fast__actor_time(space->actor));
+    if (shadow && codec->limits)
+        fast__shadow_set_pace(codec->shadows[owner], shadow, codec->all,
+                              1e-9 * (double)fast__actor_time(space->actor));
     if (shadow)
         FAST_TRY(fast__shadow_send(codec->shadows[owner], shadow, space->clocks.own, progress, x,
                                    out, size_out));
@@ -488,6 +480,24 @@ const fast_space_form fast__space_form_encoded = {
     .cost = encoded_cost,
 };
 
+bool fast__space_limits(const fast_space *space)
+{
+    FAST_ASSERT(space->map.owner_count > 0);
+    return space->codec && space->codec->limits;
+}
+
+void fast__space_send_all(fast_space *space, bool all)
+{
+    FAST_ASSERT(fast__space_limits(space));
+    space->codec->all = all;
+}
+
+bool fast__space_is_complete(const fast_space *space, int64_t reader)
+{
+    FAST_ASSERT(reader >= 0 && reader < fast_actor_count(space->actor));
+    return !fast__space_limits(space) || space->codec->readers[reader].complete;
+}
+
 /* The next answer to this reader brings all values. */
 void fast__space_forget(fast_space *space, int64_t id)
 {
@@ -520,6 +530,12 @@ void fast__space_set_due(fast_space *space, bool due)
 {
     FAST_ASSERT(space->codec != NULL);
     space->codec->due = due;
+}
+
+bool fast__space_due(const fast_space *space)
+{
+    FAST_ASSERT(space->codec != NULL);
+    return space->codec->due;
 }
 
 bool fast__space_is_waiting(const fast_space *space)
@@ -571,6 +587,12 @@ bool fast__space_take(fast_space *space, int64_t owner, const void *in, size_t s
     return true;
 }
 
+const float *fast__space_changed_part(const fast_space *space, int64_t owner)
+{
+    FAST_ASSERT(space->codec && space->codec->shadows && space->codec->shadows[owner]);
+    return fast__shadows_decoded(space->codec->shadows[owner]);
+}
+
 /* The time of unpacking was measured there; here simulated time is charged. */
 fast_err fast__space_pay(fast_space *space, fast_space_way way, int64_t owner, size_t size)
 {
@@ -594,6 +616,8 @@ fast_err fast__space_recode(fast_space *space, fast_space_way way, int64_t owner
     size_t size;
     if (shadow)
         shadow->flow = (uint32_t)fast_actor_id(space->actor);
+    if (shadow && space->codec->limits) /* memory is no link: it has no budget */
+        space->codec->all = true;
     FAST_TRY(encode(space, way, owner, shadow, x, space->codec->bytes, &size));
     if (shadow) { /* this actor is both ends */
         *out = shadow->values;

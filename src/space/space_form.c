@@ -102,7 +102,7 @@ const fast_space_form *fast__space_form_of(const fast_space *space, fast_space_o
         op->entries = fast__space_count_nonzero(op->x, op->count);
         if (op->entries == 0) /* a range of which nothing is selected: one entry, a 0 */
             op->entries = 1;
-        if (op->entries < op->count / 2 || (space->sparse.packers[0] && op->tensor == 0))
+        if (op->entries < op->count / 2 || (space->sparse.staging && op->tensor == 0))
             return &fast__space_form_sparse;
     }
     return &fast__space_form_dense;

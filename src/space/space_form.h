@@ -60,6 +60,9 @@ bool fast__space_unpack(fast_space *space, const fast_msg *msg, fast_space_opera
 
 /* space_sparse.c */
 void fast__space_sparse_free(fast_space *space);
+/* Pack lists of places and values of the first tensor by the stages of a chain from now on; it is
+ * borrowed. FAST_ENOMEM. */
+fast_err fast__space_sparse_stage(fast_space *space, const fast_chain *chain);
 
 /* space_pieces.c: updates in pieces. */
 
@@ -101,14 +104,14 @@ bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t t
 /* Replace *x, an update of the first tensor that travels as floats, by the elements that the codec
  * selects; the others wait. Lent until the next selection. Other updates stay as they are. */
 void fast__space_select(fast_space *space, const float **x);
-/* Count the bytes of an update that was selected and packed. */
-void fast__space_count_sent(fast_space *space, size_t bytes);
 /* Return true if a tensor is read as differences to the values that each reader holds. */
 bool fast__space_differs(const fast_space *space, int64_t tensor);
 /* Return the coder of adds to an owner's range, NULL where that is empty, with its chain and
  * figures where those are asked for. */
 fast_coder *fast__space_coder(const fast_space *space, int64_t owner, const fast_chain **chain_out,
                               fast_coded_figures **figures_out);
+/* Return where the codecs of a space count. */
+fast_coded_figures *fast__space_counts(const fast_space *space);
 /* Return how far the run is, in epochs. */
 double fast__space_progress(const fast_space *space);
 /* At an owner, with differences: reader `id` joined again, or asks for all, and holds nothing. */
@@ -119,6 +122,13 @@ void fast__space_drop(fast_space *space, int64_t owner);
 /* At a reader, with differences: add what an owner sent to the held values, each message once and
  * in its order; false if it makes no sense. Charges nothing. */
 bool fast__space_take(fast_space *space, int64_t owner, const void *in, size_t size);
+/* At a reader, with differences: return where the owner's last message brought new values, elements
+ * that are not 0; NULL if it brought all. */
+const float *fast__space_changed_part(const fast_space *space, int64_t owner);
+/* At an owner whose answers have a budget: let the next answers hold no elements back, or some. */
+void fast__space_send_all(fast_space *space, bool all);
+/* At an owner: true if the last answer to a reader held nothing back. */
+bool fast__space_is_complete(const fast_space *space, int64_t reader);
 /* Charge for a decoding of `size` bytes to an owner's range. */
 fast_err fast__space_pay(fast_space *space, fast_space_way way, int64_t owner, size_t size);
 /* Encode and decode a local range, so that it has the bits that would arrive by a message; lent

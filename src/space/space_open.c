@@ -20,6 +20,7 @@
  * Memory: an owner's store (space_store.c), and 16 bytes for each owner and tensor at every actor.
  * Everything but lists of sparse places is allocated at open.
  */
+#include "space/space_chain.h"
 #include "space/space_checkpoint.h"
 #include "space/space_form.h"
 #include "space/space_order.h"
@@ -149,6 +150,9 @@ static uint64_t sign(const fast_space_options *o, const fast_space_chains *chain
         h = fast__hash(o->layers, (size_t)o->layer_count * sizeof *o->layers, h + 7);
     if (o->writers)
         h = fast__hash(o->writers, (size_t)o->writer_count * sizeof *o->writers, h + 1);
+    if (o->copy_count > 0)
+        h = fast__hash(o->copies, (size_t)(o->copy_count * o->owner_count) * sizeof *o->copies,
+                       h + 9);
     return h;
 }
 
@@ -179,7 +183,9 @@ static fast_err list_writers(fast_space *space, const fast_space_options *option
     FAST_TRY(fast__alloc("the actors of a space", actors, sizeof *space->clocks.excused,
                          &space->clocks.excused));
     for (int64_t id = 0, i = 0; id < actors; id++) {
-        space->clocks.expected[id] = marks[id] != 0;
+        /* Owners of copies neither read nor write. */
+        space->clocks.expected[id] =
+            (marks[id] & (space->copies.count > 0 ? IS_WRITER : IS_OWNER | IS_WRITER)) != 0;
         if (marks[id] & IS_WRITER)
             space->clocks.writers[i++] = id;
     }
@@ -243,6 +249,31 @@ static fast_err list_ends(fast_space *space, const fast_space_options *options)
     return FAST_OK;
 }
 
+/* List the actors of all copies, the owners first. */
+static fast_err list_copies(fast_space *space, const fast_space_options *options)
+{
+    const int64_t owners = options->owner_count, more = options->copy_count;
+    if (more <= 0)
+        return FAST_OK;
+    FAST_ASSERT(options->copies);
+    FAST_TRY(fast__alloc("the copies of a space", (more + 1) * owners, sizeof *space->copies.ids,
+                         &space->copies.ids));
+    memcpy(space->copies.ids, options->owners, (size_t)owners * sizeof *options->owners);
+    memcpy(space->copies.ids + owners, options->copies,
+           (size_t)(more * owners) * sizeof *options->copies);
+    space->copies.count = more + 1;
+    return FAST_OK;
+}
+
+/* Return true if this actor uses an owner's memory: never, where there are copies, that of another
+ * actor. */
+static bool shares(const fast_space *space, int64_t owner)
+{
+    FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
+    return space->copies.count > 0 ? owner == space->map.me
+                                   : fast_actor_is_local(space->actor, space->map.owners[owner].id);
+}
+
 /* List the owners, and find this actor among them. */
 static fast_err list_owners(fast_space *space, const fast_space_options *options)
 {
@@ -251,12 +282,14 @@ static fast_err list_owners(fast_space *space, const fast_space_options *options
     FAST_TRY(fast__alloc("the owners of a space", options->owner_count, sizeof *space->map.owners,
                          &space->map.owners));
     space->map.owner_count = options->owner_count;
+    FAST_TRY(list_copies(space, options));
     for (int64_t i = 0; i < space->map.owner_count; i++) {
         space->map.owners[i].id = options->owners[i];
-        space->map.remote_count += !fast_actor_is_local(actor, options->owners[i]);
-        if (options->owners[i] == fast_actor_id(actor))
+        if (fast__copies_owns(space, i, fast_actor_id(actor)))
             space->map.me = i;
     }
+    for (int64_t i = 0; i < space->map.owner_count; i++)
+        space->map.remote_count += !shares(space, i);
     /* Actors that run in step would contend for every lock, or link: each starts with another
      * owner, and where each writer has an owner on its node with the next one. */
     space->map.first = fast_actor_id(actor) % space->map.owner_count;
@@ -277,7 +310,7 @@ static fast_err map_stores(fast_space *space, bool shared)
         fast_space_owner *owner = &space->map.owners[i];
         int64_t size;
         void *memory;
-        if (!fast_actor_is_local(actor, owner->id))
+        if (!shares(space, i))
             continue;
         if (!fast__space_store_size(space, i, &size))
             return fast__fail(FAST_EINVAL, "space \"%s\" is too large", space->name);
@@ -352,6 +385,24 @@ static int64_t largest_range(const fast_space *space)
     return largest;
 }
 
+/* Send HELLO to remote owners, and to all copies: a restarted actor does not know the first. */
+static fast_err greet(fast_space *space)
+{
+    const int64_t owners = space->map.owner_count, copies = space->copies.count;
+    const int64_t words[3] = { (int64_t)space->signature, fast_actor_life(space->actor),
+                               space->clocks.own };
+    FAST_ASSERT(owners > 0);
+    for (int64_t i = 0; i < (copies > 0 ? copies : 1) * owners; i++) {
+        const int64_t id = copies > 0 ? space->copies.ids[i] : space->map.owners[i].id;
+        if (space->map.owners[i % owners].store.head)
+            continue;
+        const fast_err err = fast__space_tell(space, id, FAST_SPACE_HELLO, 0, i % owners, words);
+        if (err && err != FAST_EPEER) /* The first operation that needs that owner fails. */
+            return err;
+    }
+    return FAST_OK;
+}
+
 /* Make all parts of a space, let other actors in, and send HELLO to remote owners. */
 static fast_err build(fast_space *space, const fast_space_options *options,
                       const fast_space_chains *chains, uint8_t *marks, fast_space_first_fn *first,
@@ -365,6 +416,8 @@ static fast_err build(fast_space *space, const fast_space_options *options,
      * stores; other actors may enter from fast__space_store_open() on. */
     find_neighbours(actor, &local, &remote);
     FAST_TRY(mark(actor, "owner", options->owners, options->owner_count, IS_OWNER, marks));
+    FAST_TRY(mark(actor, "copy", options->copies, options->copy_count * options->owner_count,
+                  IS_OWNER, marks));
     FAST_TRY(list_owners(space, options));
     if (options->ends)
         FAST_TRY(list_ends(space, options));
@@ -380,6 +433,11 @@ static fast_err build(fast_space *space, const fast_space_options *options,
         FAST_TRY(fast__space_pieces_new(space));
     if (options->layer_count > 0)
         FAST_TRY(fast__space_layers_new(space, options));
+    FAST_TRY(fast__copies_new(space, options));
+    if (space->copies.count > 0) { /* they talk by messages alone */
+        local = false;
+        remote = true;
+    }
     FAST_TRY(map_stores(space, local));
     if (space->map.me >= 0 && remote)
         FAST_TRY(fast__service_new(space));
@@ -398,17 +456,9 @@ static fast_err build(fast_space *space, const fast_space_options *options,
         fast__space_store_open(space);
         exchange_interest(space);
     }
-    const int64_t words[3] = { (int64_t)space->signature, fast_actor_life(actor),
-                               space->clocks.own };
-    for (int64_t i = 0; i < space->map.owner_count; i++) {
-        if (space->map.owners[i].store.head)
-            continue;
-        const fast_err err =
-            fast__space_tell(space, space->map.owners[i].id, FAST_SPACE_HELLO, 0, i, words);
-        if (err && err != FAST_EPEER) /* The first operation that needs that owner fails. */
-            return err;
-    }
-    return FAST_OK;
+    fast__copies_watch(space);
+    FAST_TRY(fast__copies_join(space));
+    return space->copies.link ? FAST_OK : greet(space);
 }
 
 /* Free a space, as much of it as was made. */
@@ -418,6 +468,7 @@ static void destroy(fast_space *space)
     FAST_ASSERT(space);
     fast__service_free(space);
     fast__space_tasks_free(space);
+    fast__copies_free(space);
     for (int64_t i = 0; i < space->map.owner_count; i++) {
         fast_msg_free(space->map.owners[i].pushed);
         fast_msg_free(space->map.owners[i].ready);
@@ -493,7 +544,10 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
         return err;
     }
     space->task = (fast_task){
-        .advance = advance, .explain = explain, .background = true, .watches = space->map.me >= 0
+        .advance = advance,
+        .explain = explain,
+        .background = true,
+        .watches = space->map.me >= 0 || space->copies.count > 0,
     };
     fast__post(actor, &space->task);
     *out = space;
@@ -519,7 +573,7 @@ static fast_err leave(fast_space *space)
         fast__space_left(space, i, fast_actor_id(space->actor));
         fast__space_end(space);
     }
-    return space->map.remote_count > 0 ? fast__remote_leave(space) : FAST_OK;
+    return space->map.remote_count > 0 && !space->copies.link ? fast__remote_leave(space) : FAST_OK;
 }
 
 /* Return another actor that is still in, or -1. An owner is woken when one leaves, and not by
@@ -530,7 +584,7 @@ static int64_t find_active(fast_space *space, fast_space_store *store, int64_t m
     fast__space_begin(space, space->map.me);
     const int64_t other = fast__space_active(space, store, me);
     fast__space_end(space);
-    return other;
+    return other < 0 ? fast__copies_next(space) : other;
 }
 
 /* Return the next wait of a server: to the deadline, or in pieces if it is INT64_MAX. At the end of

@@ -20,6 +20,7 @@
 #include "space/space_service.h"
 
 #include "base/memory.h"
+#include "space/space_chain.h"
 #include "space/space_order.h"
 
 #include <string.h>
@@ -127,7 +128,9 @@ static fast_err handle_update(fast_space *space, const fast_msg *msg, fast_space
     return fast__space_charge(space, op);
 }
 
-/* HELLO: admit the actor if it opened this space, and for the first time in its life. */
+/* HELLO: admit the actor if it opened this space, and for the first time in its life. Its updates
+ * are numbered from 1 again, and it holds no values, unless this is its first life in a resumed
+ * run: then it may hold those of the checkpoint, and an eager owner sends it more. */
 static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_operation *op)
 {
     FAST_ASSERT(op->kind == FAST_SPACE_HELLO);
@@ -136,6 +139,9 @@ static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_
     fast_space_slot *slot = &fast__space_own_store(space)->slots[op->from];
     const int64_t life = msg->words[FAST_SPACE_W_B], clock = msg->words[FAST_SPACE_W_C];
     const uint32_t member = atomic_load(&slot->member);
+    /* A copy that took another's place may know it already. */
+    if (space->copies.link && c->greeted && life >= 0 && 2 * ((uint64_t)life + 1) == member)
+        return FAST_OK;
     if ((uint64_t)op->id != space->signature || life < 0 || life > UINT32_MAX / 2 - 1 ||
         clock < 0 || 2 * ((uint32_t)life + 1) <= member) {
         s->refused++;
@@ -145,10 +151,20 @@ static fast_err handle_hello(fast_space *space, const fast_msg *msg, fast_space_
     if (life > 0) /* a restarted actor holds no values; a new one may hold a checkpoint's */
         fast__space_forget(space, op->from);
     fast__space_order_free(&c->order);
-    *c = (fast_space_caller){ .greeted = true, .unacked = c->unacked, .stage = c->stage };
+    *c = (fast_space_caller){
+        .greeted = true,
+        .unacked = c->unacked,
+        .stage = c->stage,
+        .reads = life == 0 && c->reads,
+        .held_version = life == 0 ? c->held_version : 0,
+        .held_clock = life == 0 ? c->held_clock : 0,
+    }; /* in a snapshot */
     atomic_store(&slot->clock, clock);
     atomic_store(&slot->member, 2 * ((uint32_t)life + 1));
-    return FAST_OK;
+    /* It looks for the first copy where it was at the start of the run. */
+    return space->copies.link && space->copies.link->first && space->copies.link->me > 0
+               ? fast__service_answer(space, op->from, FAST_SPACE_ROLE, 0, 0, life + 1, 1)
+               : FAST_OK;
 }
 
 /* PIECE. */
@@ -287,7 +303,9 @@ static fast_err handle_leave(fast_space *space, const fast_msg *msg, fast_space_
     s->callers[op->from].greeted = false;
     fast__space_left(space, space->map.me, op->from);
     FAST_TRY(fast__service_send_acks(space));
-    return fast__service_answer(space, op->from, FAST_SPACE_LEFT, 0, 0, 0, 0);
+    return fast__copies_answer(space)
+               ? fast__service_answer(space, op->from, FAST_SPACE_LEFT, 0, 0, 0, 0)
+               : FAST_OK;
 }
 
 /* How a kind of request is checked and handled. */
@@ -320,9 +338,11 @@ static fast_err handle(fast_space *space, const fast_msg *msg)
     const int64_t *w = msg->words, kind = w[FAST_SPACE_W_KIND], tensor = w[FAST_SPACE_W_TENSOR];
     const bool known = kind >= 0 && kind < FAST_SPACE_KINDS && requests[kind].handle;
     s->dirty |= !known || !requests[kind].reads;
+    /* A LEAVE may come again, where the copy that answered it is down. */
+    const bool again = space->copies.link && kind == FAST_SPACE_LEAVE;
     if (!known || tensor < 0 || tensor >= space->map.tensor_count ||
         w[FAST_SPACE_W_OWNER] != space->map.me ||
-        (kind != FAST_SPACE_HELLO && !s->callers[msg->from].greeted)) {
+        (kind != FAST_SPACE_HELLO && !again && !s->callers[msg->from].greeted)) {
         s->refused++;
         return FAST_OK;
     }
@@ -336,7 +356,10 @@ static fast_err handle(fast_space *space, const fast_msg *msg)
         s->refused++;
         return FAST_OK;
     }
-    return requests[kind].handle(space, msg, &op);
+    /* Gets are answered by the last copy. */
+    if (fast__copies_answer(space) || !requests[kind].reads)
+        FAST_TRY(requests[kind].handle(space, msg, &op));
+    return fast__copies_pass(space, msg);
 }
 
 /* Set *out to the next request: the oldest, or with `stalest` the oldest of the actor with the
@@ -386,6 +409,7 @@ fast_err fast__service_advance(fast_space *space)
     FAST_ASSERT(space->owned.service);
     fast_space_service *s = space->owned.service;
     bool asked = false; /* a get was handled, and no update after it */
+    FAST_TRY(fast__copies_advance(space));
     s->postponed = space->owned.gathers;
     for (;;) {
         /* A lock that is queued for reading comes first: one lock at a time. */
@@ -402,6 +426,11 @@ fast_err fast__service_advance(fast_space *space)
         const int64_t kind = msg->words[FAST_SPACE_W_KIND];
         fast_err err = FAST_OK;
         /* An update takes time: gets that arrived before it do not wait for it. */
+        if (fast__copies_handle(space, msg, &err) || !fast__copies_accept(space, msg)) {
+            fast_msg_free(msg);
+            FAST_TRY(err);
+            continue;
+        }
         if (s->postponed && asked && kind == FAST_SPACE_ADD)
             err = fast__service_try_all(space);
         asked = kind == FAST_SPACE_GET || (asked && kind != FAST_SPACE_ADD);

@@ -20,6 +20,7 @@
  * Requests of one actor are handled in their order: a GET sees the actor's own updates. An answer
  * whose id is not that of the get under way belongs to a get that was given up, and is dropped.
  */
+#include "space/space_chain.h"
 #include "space/space_form.h"
 #include "space/space_order.h"
 #include "space/space_store.h"
@@ -50,10 +51,12 @@ static fast_err wait_for_room(fast_space *space, const fast_space_operation *op)
 {
     FAST_ASSERT(op->kind != FAST_SPACE_GET);
     fast_space_owner *o = &space->map.owners[op->owner];
-    const fast_wait wait = fast__space_wait(space, o->id, "space room", op->deadline);
+    fast_wait wait = fast__space_wait(space, o->id, "space room", op->deadline);
     FAST_TRY(check_owner(space, op->owner));
     while (o->sent - o->acked >= FAST_SPACE_WINDOW) {
-        const fast_err err = fast__wait_once(space->actor, &wait);
+        wait.whom = fast__copies_whom(space, op->owner);
+        const fast_err err =
+            fast__copies_excuse(space, op->owner, fast__wait_once(space->actor, &wait));
         if (err == FAST_EPEER) /* Its updates are lost; if it comes back it starts anew. */
             o->acked = o->sent;
         FAST_TRY(err);
@@ -62,10 +65,13 @@ static fast_err wait_for_room(fast_space *space, const fast_space_operation *op)
     return FAST_OK;
 }
 
-/* Send an update or a tick; a failed send leaves no gap in the sequence. */
-static fast_err send_update(fast_space *space, fast_space_owner *o, fast_msg **msg)
+/* Send an update or a tick; a failed send leaves no gap in the sequence. Where there are copies,
+ * one that is stored counts as sent: it is sent again. */
+static fast_err send_update(fast_space *space, int64_t owner, fast_msg **msg)
 {
-    FAST_TRY(fast_send(space->actor, o->id, msg));
+    fast_space_owner *o = &space->map.owners[owner];
+    FAST_TRY(fast__copies_retain(space, owner, *msg));
+    FAST_TRY(fast__copies_excuse(space, owner, fast_send(space->actor, o->id, msg)));
     o->sent++;
     FAST_ASSERT(o->sent - o->acked <= FAST_SPACE_WINDOW);
     return FAST_OK;
@@ -78,7 +84,7 @@ fast_err fast__remote_update(fast_space *space, fast_space_operation *op)
     fast_space_owner *o = &space->map.owners[op->owner];
     fast_msg *msg;
     FAST_TRY(wait_for_room(space, op));
-    const int64_t words[3] = { o->sent + 1, op->clock, op->version_read };
+    const int64_t words[3] = { o->sent + 1 - o->base, op->clock, op->version_read };
     FAST_TRY(fast__space_message(space, op->kind, op->tensor, op->owner, words, &msg));
     if (op->kind != FAST_SPACE_TICK) {
         const fast_err err = fast__space_fill(space, op, msg);
@@ -92,7 +98,7 @@ fast_err fast__remote_update(fast_space *space, fast_space_operation *op)
         o->ready = msg;
         return FAST_OK;
     }
-    return send_update(space, o, &msg);
+    return send_update(space, op->owner, &msg);
 }
 
 /*
@@ -110,9 +116,10 @@ fast_err fast__remote_settle(fast_space *space, int64_t deadline)
     FAST_ASSERT(space->map.causal);
     for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
         const fast_space_owner *o = &space->map.owners[owner];
-        const fast_wait wait = fast__space_wait(space, o->id, "space update", deadline);
+        fast_wait wait = fast__space_wait(space, o->id, "space update", deadline);
         while (!o->store.head && o->acked < o->sent) {
-            FAST_TRY(fast__wait_once(space->actor, &wait));
+            wait.whom = fast__copies_whom(space, owner);
+            FAST_TRY(fast__copies_excuse(space, owner, fast__wait_once(space->actor, &wait)));
             FAST_TRY(check_owner(space, owner));
         }
     }
@@ -150,16 +157,17 @@ fast_err fast__remote_flush(fast_space *space)
         const int64_t owner = (space->map.first + i) % space->map.owner_count;
         fast_space_owner *o = &space->map.owners[owner];
         if (o->ready)
-            FAST_TRY(send_update(space, o, &o->ready));
+            FAST_TRY(send_update(space, owner, &o->ready));
     }
     return FAST_OK;
 }
 
-/* Record the range that an answer brings, in its get and in the one that waits for all ranges. */
-static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg)
+/* Record the range that an answer brings, in its get and in the one that waits for all ranges;
+ * `seen`: this actor's updates and ticks that it holds. */
+static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg, int64_t seen)
 {
     FAST_ASSERT(msg->words[FAST_SPACE_W_B] >= 0);
-    const int64_t version = msg->words[FAST_SPACE_W_B], id = msg->words[FAST_SPACE_W_A];
+    const int64_t version = msg->words[FAST_SPACE_W_B];
     fast_space_owner *o = &space->map.owners[owner];
     const fast_space_operation *get = &o->get;
     fast__space_saw(&o->get, version, msg->words[FAST_SPACE_W_C]);
@@ -169,9 +177,11 @@ static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg)
     if (space->reader.peeks)
         return;
     *fast__space_at(space, space->clocks.read, owner, get->tensor) = version;
-    /* An answer holds all of this actor's updates, since an owner handles requests in order. */
-    if (get->tensor == 0)
-        o->seen = id <= 0 && -id < o->sent ? -id : o->sent;
+    /* Of differences the newest held values are read, whatever message they came with. */
+    if (get->tensor == 0 && fast__space_differs(space, 0))
+        o->seen = o->complete;
+    else if (get->tensor == 0)
+        o->seen = seen < o->sent ? seen : o->sent;
 }
 
 /* Unpack the range that an owner was asked for from its answer; part->x is NULL if only its size
@@ -214,7 +224,7 @@ static bool take_pushed(fast_space *space, int64_t owner)
         return false;
     if (part.result)
         fast__vector_copy(part.count, part.x, part.result);
-    saw_answer(space, owner, msg);
+    saw_answer(space, owner, msg, space->map.owners[owner].base - msg->words[FAST_SPACE_W_A]);
     return true;
 }
 
@@ -223,7 +233,7 @@ static bool retain_pushed(fast_space *space, fast_msg *msg)
 {
     const int64_t *w = msg->words, owner = w[FAST_SPACE_W_OWNER];
     if (!space->reader.eager || w[FAST_SPACE_W_KIND] != FAST_SPACE_VALUE || w[FAST_SPACE_W_A] > 0 ||
-        w[FAST_SPACE_W_A] == INT64_MIN || w[FAST_SPACE_W_TENSOR] != 0 || owner < 0 ||
+        w[FAST_SPACE_W_A] < -INT64_MAX / 2 || w[FAST_SPACE_W_TENSOR] != 0 || owner < 0 ||
         owner >= space->map.owner_count || space->map.owners[owner].id != msg->from ||
         w[FAST_SPACE_W_B] < 0)
         return false;
@@ -232,19 +242,12 @@ static bool retain_pushed(fast_space *space, fast_msg *msg)
     return true;
 }
 
-/* Values that an eager owner sent before answer the get without a message. */
-fast_err fast__remote_get_start(fast_space *space, int64_t owner, const fast_space_operation *get)
+/* The flags travel as declared bytes. */
+fast_err fast__remote_ask(fast_space *space, int64_t owner)
 {
+    const fast_space_operation *get = &space->map.owners[owner].get;
     FAST_ASSERT(get->kind == FAST_SPACE_GET);
-    fast_space_owner *o = &space->map.owners[owner];
     fast_msg *msg;
-    FAST_TRY(check_owner(space, owner));
-    o->get = fast__space_part(space, get, owner);
-    o->get.version_seen = o->get.clock_seen = INT64_MAX;
-    o->asked = 0;
-    o->never = false;
-    if (!(get->flags & FAST_SPACE_WHOLE) && take_pushed(space, owner))
-        return FAST_OK;
     const bool grouped = (get->flags & FAST_SPACE_GROUP) != 0;
     const int64_t words[3] = { get->id,
                                grouped ? get->group << 32 | get->group_count : get->version_min,
@@ -254,7 +257,24 @@ fast_err fast__remote_get_start(fast_space *space, int64_t owner, const fast_spa
                                   FAST_SPACE_SLICES | FAST_SPACE_GROUP);
     if (get->flags & FAST_SPACE_SIZES) /* without values there are no differences */
         msg->declared &= ~(size_t)FAST_SPACE_WHOLE;
-    FAST_TRY(fast_send(space->actor, o->id, &msg));
+    return fast_send(space->actor, space->map.owners[owner].id, &msg);
+}
+
+/* Values that an eager owner sent before answer the get without a message. */
+fast_err fast__remote_get_start(fast_space *space, int64_t owner, const fast_space_operation *get)
+{
+    FAST_ASSERT(get->kind == FAST_SPACE_GET);
+    fast_space_owner *o = &space->map.owners[owner];
+    FAST_TRY(check_owner(space, owner));
+    o->get = fast__space_part(space, get, owner);
+    o->get.version_seen = o->get.clock_seen = INT64_MAX;
+    o->asked = 0;
+    o->never = false;
+    if (!(get->flags & FAST_SPACE_WHOLE) && take_pushed(space, owner))
+        return FAST_OK;
+    FAST_TRY(fast__copies_excuse(space, owner, fast__remote_ask(space, owner)));
+    if (get->tensor == 0)
+        o->asked_after = o->sent;
     o->asked = get->id;
     o->received = 0;
     return FAST_OK;
@@ -266,9 +286,10 @@ static fast_err wait_for_part(fast_space *space, int64_t owner, int64_t floats)
     FAST_ASSERT(floats > 0);
     const fast_space_operation *get = &space->reader.get;
     const fast_space_owner *o = &space->map.owners[owner];
-    const fast_wait wait = fast__space_wait(space, o->id, "space get", get->deadline);
+    fast_wait wait = fast__space_wait(space, o->id, "space get", get->deadline);
     while (o->asked == get->id && o->received < floats) {
-        FAST_TRY(fast__wait_once(space->actor, &wait));
+        wait.whom = fast__copies_whom(space, owner);
+        FAST_TRY(fast__copies_excuse(space, owner, fast__wait_once(space->actor, &wait)));
         FAST_TRY(check_owner(space, owner));
         if (o->never)
             return fast__fail(FAST_EPEER,
@@ -360,7 +381,8 @@ static fast_err take_value(fast_space *space, int64_t owner, const fast_msg *msg
         return FAST_OK;
     if (!ends_slices && part.x && part.result)
         fast__vector_copy(part.count, part.x, part.result);
-    saw_answer(space, owner, msg);
+    /* It holds all of this actor's updates, since an owner handles requests in order. */
+    saw_answer(space, owner, msg, o->sent);
     space->reader.missing -= o->asked == space->reader.get.id;
     o->asked = 0;
     return FAST_OK;
@@ -386,9 +408,10 @@ static fast_err take_ack(fast_space *space, int64_t owner, const fast_msg *msg)
 {
     FAST_ASSERT(space->map.owners[owner].acked <= space->map.owners[owner].sent);
     fast_space_owner *o = &space->map.owners[owner];
-    const int64_t sequence = msg->words[FAST_SPACE_W_A];
-    if (sequence > o->acked && sequence <= o->sent)
-        o->acked = sequence;
+    const int64_t sequence = msg->words[FAST_SPACE_W_A], before = o->acked;
+    if (sequence > o->acked - o->base && sequence <= o->sent - o->base)
+        o->acked = o->base + sequence;
+    fast__copies_acked(space, owner, before);
     return FAST_OK;
 }
 
@@ -396,33 +419,60 @@ static fast_err take_ack(fast_space *space, int64_t owner, const fast_msg *msg)
  * REFUSED, after which the owner sends nothing more. */
 static fast_err take_end(fast_space *space, int64_t owner, const fast_msg *msg)
 {
-    FAST_ASSERT(space->map.owners[owner].id == msg->from);
+    FAST_ASSERT(fast__copies_owns(space, owner, msg->from));
     fast_space_owner *o = &space->map.owners[owner];
     const int64_t kind = msg->words[FAST_SPACE_W_KIND];
     o->never |= kind == FAST_SPACE_NEVER && o->asked != 0 && msg->words[FAST_SPACE_W_A] == o->asked;
     o->left |= kind == FAST_SPACE_LEFT;
-    o->gone |= kind == FAST_SPACE_GONE;
+    o->gone |= kind == FAST_SPACE_GONE && space->copies.count == 0;
     o->refused |= kind == FAST_SPACE_REFUSED;
     return FAST_OK;
 }
 
 /* The function that handles an answer, by its kind. */
 static fast_err (*const answers[FAST_SPACE_KINDS])(fast_space *, int64_t, const fast_msg *) = {
-    [FAST_SPACE_ACK] = take_ack,      [FAST_SPACE_VALUE] = take_value,
-    [FAST_SPACE_SLICED] = take_slice, [FAST_SPACE_NOTIFY] = take_notice,
-    [FAST_SPACE_LEFT] = take_end,     [FAST_SPACE_NEVER] = take_end,
-    [FAST_SPACE_GONE] = take_end,     [FAST_SPACE_REFUSED] = take_end,
+    [FAST_SPACE_ACK] = take_ack,
+    [FAST_SPACE_VALUE] = take_value,
+    [FAST_SPACE_SLICED] = take_slice,
+    [FAST_SPACE_NOTIFY] = take_notice,
+    [FAST_SPACE_LEFT] = take_end,
+    [FAST_SPACE_NEVER] = take_end,
+    [FAST_SPACE_GONE] = take_end,
+    [FAST_SPACE_REFUSED] = take_end,
+    [FAST_SPACE_ROLE] = fast__copies_follow,
 };
 
 /* Handle an answer; one that makes no sense is dropped. */
 static fast_err take(fast_space *space, const fast_msg *msg)
 {
     const int64_t *w = msg->words, owner = w[FAST_SPACE_W_OWNER], kind = w[FAST_SPACE_W_KIND];
-    if (owner < 0 || owner >= space->map.owner_count || space->map.owners[owner].id != msg->from ||
-        w[FAST_SPACE_W_TENSOR] < 0 || w[FAST_SPACE_W_TENSOR] >= space->map.tensor_count ||
-        kind < 0 || kind >= FAST_SPACE_KINDS || !answers[kind])
+    if (owner < 0 || owner >= space->map.owner_count ||
+        !fast__copies_owns(space, owner, msg->from) || w[FAST_SPACE_W_TENSOR] < 0 ||
+        w[FAST_SPACE_W_TENSOR] >= space->map.tensor_count || kind < 0 || kind >= FAST_SPACE_KINDS ||
+        !answers[kind])
         return FAST_OK;
     return answers[kind](space, owner, msg);
+}
+
+void fast__space_on_arrival(fast_space *space, fast_space_arrival_fn *arrival, void *ctx)
+{
+    FAST_ASSERT(space);
+    space->reader.arrival = arrival;
+    space->reader.arrival_ctx = ctx;
+}
+
+/* Note which of this actor's updates the held values have after a message from an owner. */
+static void note_held(fast_space *space, int64_t owner, const fast_msg *msg)
+{
+    fast_space_owner *o = &space->map.owners[owner];
+    const int64_t id = msg->words[FAST_SPACE_W_A];
+    const int64_t held = id > 0 ? o->asked_after : id >= o->base - o->sent ? o->base - id : o->sent;
+    FAST_ASSERT(held <= o->sent);
+    if (msg->declared != FAST_SPACE_PARTIAL)
+        o->complete = held > o->complete ? held : o->complete;
+    else if (space->reader.arrival && fast__space_changed_part(space, owner))
+        space->reader.arrival(space->reader.arrival_ctx, owner, held,
+                              fast__space_changed_part(space, owner));
 }
 
 /* Add differences to the held values as they arrive, also where no get waits for them any more:
@@ -433,9 +483,12 @@ static bool follow_value(fast_space *space, const fast_msg *msg)
     if (w[FAST_SPACE_W_KIND] != FAST_SPACE_VALUE || msg->part_count == 0 ||
         !fast__space_differs(space, w[FAST_SPACE_W_TENSOR]))
         return true;
-    return owner >= 0 && owner < space->map.owner_count &&
-           space->map.owners[owner].id == msg->from && msg->part_count == 1 &&
-           fast__space_take(space, owner, fast_msg_data(msg, 0), msg->parts[0].size);
+    if (owner < 0 || owner >= space->map.owner_count || space->map.owners[owner].id != msg->from ||
+        msg->part_count != 1 ||
+        !fast__space_take(space, owner, fast_msg_data(msg, 0), msg->parts[0].size))
+        return false;
+    note_held(space, owner, msg);
+    return true;
 }
 
 /* Differences first: they count even if the answer itself is late. */
@@ -467,16 +520,19 @@ fast_err fast__remote_leave(fast_space *space)
         fast_space_owner *o = &space->map.owners[owner];
         if (o->store.head || o->refused || o->gone || o->left || o->leaving)
             continue;
-        const fast_err err = fast__space_tell(space, o->id, FAST_SPACE_LEAVE, 0, owner, words);
+        const fast_err err = fast__copies_excuse(
+            space, owner, fast__space_tell(space, o->id, FAST_SPACE_LEAVE, 0, owner, words));
         if (err == FAST_ECANCELED)
             return err;
         o->leaving = err == FAST_OK;
     }
     for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
         fast_space_owner *o = &space->map.owners[owner];
-        const fast_wait wait = fast__space_wait(space, o->id, "space close", deadline);
+        fast_wait wait = fast__space_wait(space, o->id, "space close", deadline);
         while (o->leaving && !o->left && !o->gone && !o->refused) {
-            const fast_err err = fast__wait_once(space->actor, &wait);
+            wait.whom = fast__copies_whom(space, owner);
+            const fast_err err =
+                fast__copies_excuse(space, owner, fast__wait_once(space->actor, &wait));
             if (err == FAST_EPEER)
                 break;
             FAST_TRY(err);

@@ -20,6 +20,8 @@ typedef struct fast_space_caller {
     float *stage;           /* those floats, in a copy of the range; NULL: none ever arrived */
     fast_space_order order; /* of sliced answers to it */
     bool reads;             /* it has read tensor 0: an eager owner sends it new values */
+    int64_t held_version;   /* of tensor 0 that all elements have which it was sent */
+    int64_t held_clock;     /* of the space that they have */
 } fast_space_caller;
 
 /* The copy of a range that is sent to readers. */
@@ -27,6 +29,7 @@ typedef struct fast_space_snapshot {
     fast_buffer *buffer; /* frozen; or NULL */
     size_t size;         /* bytes of it that are used */
     int64_t version;     /* of the range when it was copied */
+    bool copied;         /* it was, here or in the run that this one continues */
 } fast_space_snapshot;
 
 /* Gets and watches whose conditions do not hold yet: fewest updates first, and of equally many the

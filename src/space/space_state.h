@@ -39,6 +39,11 @@ typedef enum fast_space_kind {
     FAST_SPACE_ANNOUNCE,  /* request: an ADD to tensor 0 follows; other actors' gets wait for it */
     FAST_SPACE_ORDER,     /* request: sliced answers to this actor come in this order */
     FAST_SPACE_LEAVE,     /* request: the last one of this actor */
+    FAST_SPACE_JOIN,      /* between copies: number of this join; the sender has no state, and is
+                             to be the last */
+    FAST_SPACE_REJOIN,    /* between copies: the receiver was taken for lost, and is to join */
+    FAST_SPACE_STATE,     /* between copies: the sender's state, which the receiver is to continue
+                             from */
     FAST_SPACE_ACK,       /* answer: sequence, version */
     FAST_SPACE_VALUE,     /* answer: id, version, clock; the range's values. Unasked: instead of the
                              id, minus the receiver's updates and ticks that they hold */
@@ -49,19 +54,24 @@ typedef enum fast_space_kind {
     FAST_SPACE_NEVER,     /* answer to GET: id; no actor is left that could bring the version */
     FAST_SPACE_GONE,      /* answer: the owner closes first */
     FAST_SPACE_REFUSED,   /* answer to HELLO: another space, or opened a second time */
+    FAST_SPACE_ROLE,      /* answer of the copy that is now the first or last: updates and ticks of
+                             the receiver that it has, 1 + the receiver's life that it knows, 1
+                             if it is the first */
     FAST_SPACE_KINDS      /* number of kinds */
 } fast_space_kind;
 
 /* Flags of an operation. The first five travel with a GET, as declared bytes: their number is the
  * sum of the flags. */
 enum {
-    FAST_SPACE_SIZES = 1,  /* GET: no values are wanted */
-    FAST_SPACE_WHOLE = 2,  /* GET: values, not differences to those that the reader holds */
-    FAST_SPACE_EITHER = 4, /* GET: the version or the clock suffices */
-    FAST_SPACE_SLICES = 8, /* GET: the answer comes in slices */
-    FAST_SPACE_GROUP = 16, /* GET: clock_min is about a group of writers */
-    FAST_SPACE_ENDS = 32,  /* ADD: its values were sent in pieces */
-    FAST_SPACE_WAITED = 64 /* GET at an owner: it has been counted as one that had to wait */
+    FAST_SPACE_SIZES = 1,   /* GET: no values are wanted */
+    FAST_SPACE_WHOLE = 2,   /* GET: values, not differences to those that the reader holds */
+    FAST_SPACE_EITHER = 4,  /* GET: the version or the clock suffices */
+    FAST_SPACE_SLICES = 8,  /* GET: the answer comes in slices */
+    FAST_SPACE_GROUP = 16,  /* GET: clock_min is about a group of writers */
+    FAST_SPACE_ENDS = 32,   /* ADD: its values were sent in pieces */
+    FAST_SPACE_WAITED = 64, /* GET at an owner: it has been counted as one that had to wait */
+    FAST_SPACE_PARTIAL = 1  /* VALUE, as declared bytes: some elements are held back, and version
+                               and clock are those that all elements have */
 };
 
 /* Factors that an ADD may give instead of the values of layers. */
@@ -153,11 +163,14 @@ typedef struct fast_space_store {
 
 /* An owner, as one actor sees it. The fields after the store are of remote owners. */
 typedef struct fast_space_owner {
-    int64_t id;               /* its actor */
-    fast_space_store store;   /* its memory, if it is local */
-    int64_t sent;             /* updates and ticks sent */
-    int64_t acked;            /* updates and ticks that it has applied */
-    int64_t seen;             /* updates and ticks that the values last read of tensor 0 hold */
+    int64_t id;             /* its actor */
+    fast_space_store store; /* its memory, if it is local */
+    int64_t base;     /* value of `sent` when a snapshot was restored: messages count from it */
+    int64_t sent;     /* updates and ticks sent */
+    int64_t acked;    /* updates and ticks that it has applied */
+    int64_t seen;     /* updates and ticks that the values last read of tensor 0 hold */
+    int64_t complete; /* where differences are read: updates and ticks that all held values have */
+    int64_t asked_after;      /* updates and ticks sent before the last get of tensor 0 */
     int64_t ticked;           /* rounds that this actor has finished on its ranges */
     fast_space_operation get; /* the get of its range that it was asked for last */
     int64_t asked;            /* id of that get, if it has not been answered; or 0 */
@@ -216,14 +229,16 @@ typedef struct fast_space_order {
 
 /* A reader's side. */
 typedef struct fast_space_reader {
-    fast_space_operation get;    /* the get under way; answers to older ids are dropped */
-    int64_t ids;                 /* id of the last get, of a task or not */
-    int64_t missing;             /* remote owners that have not answered it */
-    bool peeks;                  /* the get under way does not count as a read */
-    int64_t newest;              /* largest version over the ranges of the get under way */
-    fast_space_order order;      /* of slices */
-    bool eager;                  /* owners send new values of tensor 0 unasked */
-    fast_space_watched *watched; /* [tensors]; NULL until the first is watched */
+    fast_space_operation get;       /* the get under way; answers to older ids are dropped */
+    int64_t ids;                    /* id of the last get, of a task or not */
+    int64_t missing;                /* remote owners that have not answered it */
+    bool peeks;                     /* the get under way does not count as a read */
+    int64_t newest;                 /* largest version over the ranges of the get under way */
+    fast_space_order order;         /* of slices */
+    bool eager;                     /* owners send new values of tensor 0 unasked */
+    fast_space_arrival_fn *arrival; /* called when some elements of tensor 0 arrive; or NULL */
+    void *arrival_ctx;              /* first argument of `arrival` */
+    fast_space_watched *watched;    /* [tensors]; NULL until the first is watched */
 } fast_space_reader;
 
 struct fast_space_service; /* space_owner.c */
@@ -254,7 +269,7 @@ typedef struct fast_space_sparse {
     bool cache;                  /* lists of places are not sent twice in succession */
     fast_space_places *sent;     /* cache: [owners]; NULL until the first list */
     fast_space_places *received; /* cache, at an owner: [actors]; NULL until the first list */
-    fast_packer *packers[2];     /* stages over places and over values; NULL: as they are */
+    struct fast_space_staging *staging; /* stages over both parts; NULL: parts are not packed */
 } fast_space_sparse;
 
 /* State of the factored form. */
@@ -271,6 +286,34 @@ typedef struct fast_space_pieces {
     int64_t spent_floats; /* floats that were encoded in it */
     size_t spent_bytes;   /* bytes of their encodings */
 } fast_space_pieces;
+
+enum { FAST_SPACE_COPIES_MAX = 8 }; /* copies of a range, the first included */
+
+/* A copy of a range, as its owner sees the chain (space_chain.c). Numbers are of copies. */
+typedef struct fast_space_link {
+    int64_t me;                           /* this copy */
+    int64_t order[FAST_SPACE_COPIES_MAX]; /* the chain, first to last, with lost copies */
+    int64_t length;                       /* of `order` */
+    int64_t before;                   /* copy whose updates are applied; -1: this is the first */
+    int64_t after;                    /* copy that updates are passed to; -1: this is the last */
+    bool lost[FAST_SPACE_COPIES_MAX]; /* it went down, and has not joined since */
+    uint32_t life[FAST_SPACE_COPIES_MAX]; /* of a copy when it was lost */
+    int64_t joins[FAST_SPACE_COPIES_MAX]; /* number of a copy's last JOIN: larger is later */
+    bool joined;                          /* this copy has the state */
+    bool first;                           /* this copy is the first, and the writers were told */
+} fast_space_link;
+
+/* The copies of a space. */
+typedef struct fast_space_copies {
+    int64_t count;         /* copies of each range; 0: there is one, and no chain */
+    int64_t *ids;          /* [count][owners]: their actors */
+    fast_space_link *link; /* at an owner: its place; else NULL */
+    fast_msg **unacked;    /* else [owners][FAST_SPACE_WINDOW]: updates and ticks that the last copy
+                              has not acknowledged, by their number; NULL: free */
+    fast_space_save_fn *save; /* state of the owner's function; or NULL */
+    fast_space_load_fn *load; /* its counterpart; or NULL */
+    void *ctx;                /* argument of the two */
+} fast_space_copies;
 
 typedef struct fast_space_codec fast_space_codec; /* space_codec.c */
 
@@ -289,6 +332,7 @@ struct fast_space {
     fast_space_sparse sparse;       /* updates with many zeros */
     fast_space_layers layers;       /* updates as factors */
     fast_space_pieces pieces;       /* updates in pieces */
+    fast_space_copies copies;       /* chains of copies */
     int64_t announce; /* adds to tensor 0 of more bytes than this are announced; 0: none */
     float *dense;     /* sparse, layers: the update that was unpacked last, at an owner; or NULL */
 };

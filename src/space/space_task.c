@@ -27,6 +27,7 @@
  * the graph has no cycle within an actor. Cost: that of the gets, adds and ticks; a table of
  * TASKS_MAX entries, with 8 bytes for each range and entry, from the first task on.
  */
+#include "space/space_chain.h"
 #include "space/space_form.h"
 #include "space/space_store.h"
 
@@ -314,18 +315,18 @@ static void arm(fast_space *space)
     }
 }
 
-/* Return the actor that the oldest task waits for: a remote owner, or the writer of a local range
- * that is behind; *owner_out says if it is an owner. Its dependencies have finished. */
-static int64_t find_awaited(fast_space *space, bool *owner_out)
+/* Return the actor that the oldest task waits for, with a part at *owner_out: a remote owner, or a
+ * writer of a local range that is behind. The dependencies of that task have finished. */
+static int64_t find_awaited(fast_space *space, int64_t *owner_out)
 {
     task_entry *e = &space->tasks->list[0];
     const int64_t owner = find_part(space, e);
 
     FAST_ASSERT(owner >= 0);
     fast_space_store *store = &space->map.owners[owner].store;
-    *owner_out = !store->head;
+    *owner_out = owner;
     if (!store->head)
-        return space->map.owners[owner].id;
+        return fast__copies_whom(space, owner);
     /* For the error of a timeout: the writer that is behind, else any that may still write. */
     fast__space_begin(space, owner);
     int64_t whom = fast__space_slowest(space, store, &e->get);
@@ -340,7 +341,8 @@ static fast_err wait_for(fast_space *space, int64_t task, int64_t deadline)
 {
     struct fast_space_tasks *tasks = space->tasks;
     fast_wait wait = fast__space_wait(space, -1, "space task", deadline);
-    bool is_owner, alone = false;
+    int64_t owner;
+    bool alone = false;
 
     FAST_ASSERT(tasks != NULL && task >= -1);
     for (;;) {
@@ -350,7 +352,7 @@ static fast_err wait_for(fast_space *space, int64_t task, int64_t deadline)
         FAST_TRY(advance_all(space));
         if (task > 0 ? fast_space_finished(space, task) : tasks->count < (task < 0 ? TASKS_MAX : 1))
             return FAST_OK;
-        wait.whom = find_awaited(space, &is_owner);
+        wait.whom = find_awaited(space, &owner);
         /* The last writer may have left after the look, and then its clock no longer counts: look
          * once more before giving up. */
         if (wait.whom < 0 && !alone) {
@@ -363,10 +365,12 @@ static fast_err wait_for(fast_space *space, int64_t task, int64_t deadline)
                               "continue",
                               space->name, (long long)tasks->list[0].number);
         alone = false;
-        const fast_err err = fast__wait_once(space->actor, &wait);
-        /* A writer that went down no longer holds anybody back: look again. */
-        if (err && (err != FAST_EPEER || is_owner || !fast_member_is_down(space->actor, wait.whom)))
-            return err;
+        fast_err err = fast__wait_once(space->actor, &wait);
+        if (!space->map.owners[owner].store.head) /* another copy may take the owner's place */
+            err = fast__copies_excuse(space, owner, err);
+        else if (err == FAST_EPEER && fast_member_is_down(space->actor, wait.whom))
+            err = FAST_OK; /* a writer that went down no longer holds anybody back: look again */
+        FAST_TRY(err);
     }
 }
 

@@ -8,6 +8,10 @@
  *     master:  d arrives     z <- z + d;  answer with z       of that chunk
  *     worker:  z arrives     w <- z + (w - b);  b <- z        changes that were not sent remain
  *
+ * With sends=weights a worker sends chunks of w itself, and the master overwrites its own by them:
+ *
+ *     master:  x arrives     z <- x;  answer with a random chunk of z, of any worker's weights
+ *
  * Noel and Osindero, "Dogwild! Distributed Hogwild for CPU and GPU", 2014. A lost change is lost
  * for good; a lost answer is replaced by the next answer of that chunk; a message that arrives
  * twice counts twice. With one worker, nothing lost and answers that arrive within a step it is
@@ -58,12 +62,17 @@ enum { LAST_UNIT = 1 << 20 };
 typedef struct dogwild_config {
     int64_t chunk; /* elements of a message */
     double rate;   /* fraction of the model that is sent in a step */
+    int sends;     /* CHANGES or WEIGHTS */
 } dogwild_config;
+
+enum { CHANGES, WEIGHTS };
 
 static const fast_option options[] = {
     FAST_OPT_INT(dogwild_config, chunk, "8192", 1, 1e9, "elements of the model in a message"),
     FAST_OPT_REAL(dogwild_config, rate, "1", 1e-6, 1,
                   "fraction of the model that is sent each step"),
+    FAST_OPT_CHOICE(dogwild_config, sends, "changes", "changes|weights",
+                    "changes, which the master adds, or weights, which overwrite the master's"),
     FAST_OPT_END,
 };
 
@@ -83,6 +92,7 @@ typedef struct dogwild_chunks {
     fast_flow **up;   /* [count]: flows of changes; NULL: the run has no codec */
     fast_flow **down; /* [count]: flows of answers; NULL: the run has no codec */
     float *x;         /* [chunk]: the last decoded change; NULL: the run has no codec */
+    bool weights;     /* weights are sent, not changes */
 } dogwild_chunks;
 
 /* Free the lists; flows are the trainer's. */
@@ -108,10 +118,15 @@ static int64_t chunk_count(const fast_trainer *t, const dogwild_chunks *k, int64
 static fast_err chunks_init(fast_trainer *t, const dogwild_config *c, bool master,
                             dogwild_chunks *k)
 {
-    *k = (dogwild_chunks){ .chunk = c->chunk, .count = (t->count + c->chunk - 1) / c->chunk };
+    *k = (dogwild_chunks){ .chunk = c->chunk,
+                           .count = (t->count + c->chunk - 1) / c->chunk,
+                           .weights = c->sends == WEIGHTS };
     FAST_ASSERT(k->count > 0);
     if (fast_trainer_codec_fit(t) == FAST_FIT_NONE)
         return FAST_OK;
+    if (c->sends == WEIGHTS)
+        return fast__fail(FAST_EINVAL, "dogwild: weights are sent without a codec; leave it out or "
+                                       "use sends=changes");
     if (k->count > FLOWS_MAX)
         return fast__fail(
             FAST_EINVAL,
@@ -193,27 +208,64 @@ static void add_share(const fast_trainer *t, int64_t rank, double steps, double 
             shares[i] += steps;
 }
 
-/* Master: add a change to z and answer with that range of it. The last change of a worker is the
- * whole vector. */
-static fast_err serve(fast_trainer *t, const dogwild_chunks *k, const fast_msg *msg,
-                      int64_t version, double *shares)
+/* Master: overwrite a range of z by a worker's weights. Its contributions become the worker's, by
+ * the fraction of the range. */
+static fast_err overwrite(fast_trainer *t, const fast_msg *msg, double *shares)
 {
-    const float *d;
     const int64_t at = msg->words[WORD_OFFSET], n = msg->words[WORD_COUNT];
-    const int64_t words[WORDS] = { at, n, version + 1, 0 };
-    const bool last = msg->tag == TAG_END;
+    const int64_t count = fast_trainer_share_count(t);
+    const size_t head = (size_t)count * sizeof *shares;
+    const double fraction = (double)n / (double)t->count;
+    const double *theirs = fast_msg_data(msg, 0);
+
+    FAST_ASSERT(at >= 0 && n >= 0 && at + n <= t->count);
+    if (msg->part_count != 1 || msg->parts[0].size != head + (size_t)n * sizeof(float))
+        return fast__fail(FAST_EFORMAT, "dogwild: worker %lld sent no weights",
+                          (long long)msg->from);
+    for (int64_t i = 0; i < count; i++)
+        shares[i] += fraction * (theirs[i] - shares[i]);
+    fast__vector_copy(n, (const char *)fast_msg_data(msg, 0) + head, t->w + at);
+    return FAST_OK;
+}
+
+/* Master: add a change to z. */
+static fast_err add_change(fast_trainer *t, const dogwild_chunks *k, const fast_msg *msg,
+                           int64_t version, double *shares)
+{
+    const int64_t at = msg->words[WORD_OFFSET], n = msg->words[WORD_COUNT];
+    const float *d;
 
     FAST_ASSERT(at >= 0 && n >= 0 && at + n <= t->count);
     add_share(t, fast_actor_index(t->actor, msg->from),
               (double)msg->words[WORD_STEPS] * (double)n / (double)t->count /
-                  (last ? LAST_UNIT : 1),
+                  (msg->tag == TAG_END ? LAST_UNIT : 1),
               shares);
     FAST_TRY(receive(t, k, msg, 0, &d));
-    FAST_TRY(fast_trainer_apply_range(
+    return fast_trainer_apply_range(
         t, &fast__kernel_add, NULL,
         (fast_vector[]){ { t->w + at, NULL, -1 },
                          { (float *)(uintptr_t)d, NULL, version - msg->words[WORD_VERSION] } },
-        1, n));
+        1, n);
+}
+
+/* Master: add a change to z, or overwrite z by weights, and answer with that range of it or with a
+ * random chunk. The last message of a worker is the whole vector. */
+static fast_err serve(fast_trainer *t, const dogwild_chunks *k, const fast_msg *msg,
+                      int64_t version, double *shares)
+{
+    int64_t at = msg->words[WORD_OFFSET], n = msg->words[WORD_COUNT];
+    const bool last = msg->tag == TAG_END;
+
+    FAST_ASSERT(k->count > 0);
+    FAST_TRY(k->weights ? overwrite(t, msg, shares) : add_change(t, k, msg, version, shares));
+    if (k->weights && !last) {
+        const int64_t chunk = (int64_t)(fast_random(t->actor) % (uint64_t)k->count);
+
+        at = chunk * k->chunk;
+        n = chunk_count(t, k, chunk);
+    }
+    const int64_t words[WORDS] = { at, n, version + 1, 0 };
+
     return send(t, k, msg->from, last ? TAG_END : TAG_VALUES, t->w + at, words,
                 at == 0 ? shares : NULL);
 }
@@ -358,7 +410,7 @@ static fast_err take(fast_trainer *t, const dogwild_worker *k)
     }
 }
 
-/* Send the change of a range, which holds `steps` steps of this worker. */
+/* Send the change of a range, or its weights, which holds `steps` steps of this worker. */
 static fast_err send_change(fast_trainer *t, const dogwild_worker *k, uint64_t tag, int64_t at,
                             int64_t n, int64_t steps)
 {
@@ -369,6 +421,9 @@ static fast_err send_change(fast_trainer *t, const dogwild_worker *k, uint64_t t
         t, &change, NULL,
         (fast_vector[]){ { k->d, NULL, -1 }, { k->b + at, NULL, -1 }, { t->w + at, NULL, -1 } }, 1,
         n));
+    if (k->chunks.weights)
+        return send(t, &k->chunks, t->server_ids[0], tag, t->w + at, words,
+                    fast_trainer_model(t).shares);
     return send(t, &k->chunks, t->server_ids[0], tag, k->d, words, NULL);
 }
 

@@ -40,44 +40,24 @@
  * With codecs reports are changes, whose residual is added to the device's next report; z is sent
  * as values, for a lossy codec as the difference to the device's copy.
  *
+ * Snapshots. A device joins before a step, or while it waits for a model. The server is saved while
+ * it waits for messages; its phase and times, which stand still meanwhile, are in its memory.
+ *
  * Cost per device and round: one model down and one up; the server moves n in and out. Memory: one
  * more model at a device, two at the server.
  */
+#include "strategy/federated.h"
 #include "base/err.h"
 #include "base/memory.h"
-#include "comm/flow.h"
-#include "strategy/strategy.h"
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
-#include "trainer/own_data.h"
+#include "trainer/remember.h"
+#include "transport/saved_actor.h"
 #include "transport/transport.h"
 
 #include <math.h>
 #include <string.h>
-
-enum { TAG_UP = 1, TAG_DOWN = 2 };
-enum { KIND_HELLO, KIND_REPORT, KIND_MODEL, KIND_OVER, KIND_BACK, KIND_LATER };
-/* Words of a message. The version counts rounds that were merged. The life counts the device's
- * restarts: a model that was sent to an earlier life may be a difference to its copy. A report has
- * its device's samples instead of a version; KIND_LATER has, instead of a step, the ns after which
- * the device is to send KIND_BACK. */
-enum { WORD_KIND, WORD_STEP, WORD_VERSION, WORD_LIFE, WORDS };
-enum { WORD_SAMPLES = WORD_VERSION, WORD_DELAY = WORD_STEP };
-
-static const int64_t POLL_NS = 5000000; /* between checks of which devices are up */
-
-/* The options. */
-typedef struct federated_config {
-    double part;    /* fraction of all devices whose reports a round waits for: K devices */
-    double over;    /* devices that are selected for each awaited report */
-    double window;  /* seconds of each phase of a round; 0: unlimited */
-    double least;   /* fraction of K that a round needs */
-    int64_t period; /* steps of a round */
-    double epochs;  /* instead: passes of a device over its own samples; 0: `period` steps */
-    bool pace;      /* devices leave between rounds, and are told when to come back */
-    bool subspace;  /* devices train in the space of their codec's next encoding */
-} federated_config;
 
 static const fast_option options[] = {
     FAST_OPT_REAL(federated_config, part, "1", 1e-9, 1,
@@ -108,7 +88,7 @@ static const fast_exclusion exclusions[] = {
 };
 
 /* Return the run's steps of a round: of E epochs of a device of mean size. */
-static int64_t round_steps(const federated_config *c, const fast_trainer *t)
+int64_t fast__federated_steps(const federated_config *c, const fast_trainer *t)
 {
     const double steps = rint(c->epochs * (double)t->epoch_steps);
 
@@ -128,7 +108,7 @@ static int64_t servers(const void *config, int64_t workers)
 }
 
 /* Bytes of a message before the model: contributions and the state. */
-static size_t head_size(const fast_trainer *t)
+size_t fast__federated_head(const fast_trainer *t)
 {
     FAST_ASSERT(t->workers > 0);
     return (size_t)fast_trainer_share_count(t) * sizeof(double) +
@@ -136,33 +116,29 @@ static size_t head_size(const fast_trainer *t)
 }
 
 /* Send words alone. */
-static fast_err send_words(fast_trainer *t, int64_t to, uint64_t tag, const int64_t words[WORDS])
+fast_err fast__federated_tell(fast_trainer *t, int64_t to, uint64_t tag,
+                              const int64_t words[FEDERATED_WORDS])
 {
-    FAST_ASSERT(words[WORD_KIND] != KIND_REPORT && words[WORD_KIND] != KIND_MODEL);
-    return fast__vector_message_send(t, &(fast_vector_address){ to, tag, words, WORDS, false },
-                                     NULL, 0);
+    FAST_ASSERT(words[FEDERATED_WORD_KIND] != FEDERATED_KIND_REPORT &&
+                words[FEDERATED_WORD_KIND] != FEDERATED_KIND_MODEL);
+    return fast__vector_message_send(
+        t, &(fast_vector_address){ to, tag, words, FEDERATED_WORDS, false }, NULL, 0);
 }
 
-/* A model or report that may go to several receivers. */
-typedef struct federated_vector {
-    const float *x;       /* its values */
-    const double *shares; /* its contributions */
-    fast_buffer *packed;  /* the message without codecs, once it is packed; else NULL */
-} federated_vector;
-
 /* Send a vector, the state and words. Without a flow the buffer is shared by all messages of v. */
-static fast_err send(fast_trainer *t, int64_t to, uint64_t tag, const int64_t words[WORDS],
-                     fast_flow *flow, federated_vector *v)
+fast_err fast__federated_send(fast_trainer *t, int64_t to, uint64_t tag,
+                              const int64_t words[FEDERATED_WORDS], fast_flow *flow,
+                              federated_vector *v)
 {
     const fast_vector_message what = { v->shares, t->s, v->x, t->count, flow };
-    size_t size = head_size(t) + (size_t)t->count * sizeof *v->x;
+    size_t size = fast__federated_head(t) + (size_t)t->count * sizeof *v->x;
     fast_buffer *buffer = flow ? NULL : v->packed;
 
     FAST_ASSERT(v->x && v->shares);
     if (!buffer)
         FAST_TRY(fast__vector_message_pack(t, &what, &buffer, &size));
     const fast_err err = fast__vector_message_send(
-        t, &(fast_vector_address){ to, tag, words, WORDS, false }, buffer, size);
+        t, &(fast_vector_address){ to, tag, words, FEDERATED_WORDS, false }, buffer, size);
     if (flow)
         fast_buffer_free(buffer);
     else
@@ -171,12 +147,12 @@ static fast_err send(fast_trainer *t, int64_t to, uint64_t tag, const int64_t wo
 }
 
 /* FAST_EFORMAT unless the message has a model of the right size. */
-static fast_err check_message(const fast_trainer *t, const fast_msg *msg, bool coded)
+fast_err fast__federated_check(const fast_trainer *t, const fast_msg *msg, bool coded)
 {
-    const size_t head = head_size(t), whole = head + (size_t)t->count * sizeof(float);
+    const size_t head = fast__federated_head(t), whole = head + (size_t)t->count * sizeof(float);
 
     FAST_ASSERT(whole > head);
-    if (msg->part_count == 1 && msg->words[WORD_STEP] >= 0 &&
+    if (msg->part_count == 1 && msg->words[FEDERATED_WORD_STEP] >= 0 &&
         (coded ? msg->parts[0].size >= head : msg->parts[0].size == whole))
         return FAST_OK;
     return fast__fail(FAST_EFORMAT, "a message of actor %lld has no model of this run",
@@ -198,6 +174,9 @@ typedef struct federated_server {
     double unit;     /* samples of the device whose report was the round's first */
     double weight;   /* of the round's reports: their samples, in units */
     bool *away;      /* [workers]: the device was told to come back */
+    bool reporting;  /* devices of this round are selected */
+    bool waiting;    /* it waits for a message */
+    int64_t end;     /* time at which the window of the phase ends; 0: it has not begun */
     int64_t began;   /* time at which the round selected its devices */
     double length;   /* ns of a reporting phase: a running mean; 0: not known yet */
     int64_t step;    /* first step of the round */
@@ -240,10 +219,10 @@ static fast_err add_report(fast_trainer *t, federated_server *k, const fast_msg 
     const double *shares = fast_msg_data(msg, 0);
     const float *s = (const float *)(const void *)(shares + fast_trainer_share_count(t)),
                 *x = s + t->state_count;
-    const size_t size = msg->parts[0].size - head_size(t);
-    const double samples = (double)msg->words[WORD_SAMPLES];
+    const size_t size = msg->parts[0].size - fast__federated_head(t);
+    const double samples = (double)msg->words[FEDERATED_WORD_SAMPLES];
 
-    FAST_ASSERT(msg->parts[0].size >= head_size(t));
+    FAST_ASSERT(msg->parts[0].size >= fast__federated_head(t));
     /* In units of the first report: equal devices have the weight 1, and their mean is exact. */
     /* Any unit would do, since it cancels in the mean. */
     if (k->reports == 0)
@@ -270,52 +249,84 @@ static fast_err send_away(fast_trainer *t, federated_server *k, int64_t i)
     const uint64_t choices = every > 1 ? (uint64_t)rint(2 * every - 1) : 1;
     const double rounds = 1 + (double)(fast_random(t->actor) % choices);
     const double most = (double)t->actor->world->timeout_ns / 2;
-    double delay = rounds * k->length - (double)(fast_now(t->actor) - k->began);
+    double delay = rounds * k->length - (double)(fast__actor_time(t->actor) - k->began);
 
     FAST_ASSERT(arrivals >= 1 && k->c->pace);
     delay = delay < 0 ? 0 : delay > most ? most : delay;
     k->present[i] = false;
     k->away[i] = true;
-    const fast_err err =
-        send_words(t, t->worker_ids[i], TAG_DOWN,
-                   (int64_t[WORDS]){ KIND_LATER, (int64_t)delay, k->version, k->life[i] });
+    const fast_err err = fast__federated_tell(
+        t, t->worker_ids[i], FEDERATED_DOWN,
+        (int64_t[FEDERATED_WORDS]){ FEDERATED_KIND_LATER, (int64_t)delay, k->version, k->life[i] });
     return err == FAST_EPEER ? FAST_OK : err;
+}
+
+/* Wait for the next message of a device; *out is NULL if none arrives by the deadline, or soon. */
+static fast_err await_message(fast_trainer *t, federated_server *k, int64_t deadline,
+                              fast_msg **out)
+{
+    fast_actor *actor = t->actor;
+    fast_err err = FAST_OK;
+
+    FAST_ASSERT(*out == NULL);
+    k->waiting = true;
+    /* Held by a snapshot it waits for its end, from which on it looks at the clock again. */
+    while (!err && fast__trainer_cut_held(t) &&
+           !(*out = fast__take(actor, FAST_ANY, FEDERATED_UP))) {
+        const fast_wait wait = { .waiting = true,
+                                 .whom = FAST_ANY,
+                                 .tag = FEDERATED_UP,
+                                 .since = fast_now(actor),
+                                 .deadline = fast__deadline(actor, FAST_SOON),
+                                 .doing = "receive" };
+
+        err = fast__wait_once(actor, &wait);
+    }
+    k->waiting = false;
+    if (err || *out)
+        return err == FAST_ETIMEDOUT ? FAST_OK : err;
+    const int64_t time = fast__actor_time(actor);
+    int64_t soon = fast_now(actor) +
+                   (deadline - time < FEDERATED_POLL_NS ? deadline - time : FEDERATED_POLL_NS);
+    /* Nobody has reported for long: the last wait suspects devices that do not answer. */
+    if (time - k->heard >= (FAST_PATIENCE - 1) * actor->world->timeout_ns)
+        soon = fast__patience(actor, 1);
+    k->waiting = true;
+    err = fast_receive(actor, FAST_ANY, FEDERATED_UP, soon, out);
+    k->waiting = false;
+    return err == FAST_ETIMEDOUT ? FAST_OK : err;
 }
 
 /* Receive the next message of a device, if one arrives by the deadline: a check-in, or a report,
  * which is a check-in too. */
 static fast_err receive(fast_trainer *t, federated_server *k, int64_t deadline)
 {
-    const int64_t now = fast_now(t->actor);
-    int64_t soon = now + POLL_NS, i;
     fast_msg *msg = NULL;
+    int64_t i;
 
-    /* Nobody has reported for long: the last wait suspects devices that do not answer. */
-    if (now - k->heard >= (FAST_PATIENCE - 1) * t->actor->world->timeout_ns)
-        soon = fast__patience(t->actor, 1);
-    fast_err err =
-        fast_receive(t->actor, FAST_ANY, TAG_UP, deadline < soon ? deadline : soon, &msg);
-    if (err == FAST_ETIMEDOUT)
-        return FAST_OK;
-    FAST_TRY(err);
-    k->heard = fast_now(t->actor);
+    fast_err err = await_message(t, k, deadline, &msg);
+    if (!msg)
+        return err;
+    k->heard = fast__actor_time(t->actor);
     i = fast_actor_index(t->actor, msg->from);
     FAST_ASSERT(i >= 0 && i < t->workers);
-    if (msg->words[WORD_KIND] == KIND_HELLO && k->to[i]) /* the device has no copy of z */
+    if (msg->words[FEDERATED_WORD_KIND] == FEDERATED_KIND_HELLO &&
+        k->to[i]) /* the device has no copy of z */
         fast_flow_reset(k->to[i]);
-    if (msg->words[WORD_KIND] == KIND_REPORT && k->chosen[i] && msg->words[WORD_STEP] == k->step) {
-        err = check_message(t, msg, k->to[t->workers] != NULL);
-        if (!err && msg->words[WORD_SAMPLES] < 1)
+    if (msg->words[FEDERATED_WORD_KIND] == FEDERATED_KIND_REPORT && k->chosen[i] &&
+        msg->words[FEDERATED_WORD_STEP] == k->step) {
+        err = fast__federated_check(t, msg, k->to[t->workers] != NULL);
+        if (!err && msg->words[FEDERATED_WORD_SAMPLES] < 1)
             err = fast__fail(FAST_EFORMAT, "a report of actor %lld is of no samples",
                              (long long)msg->from);
         if (!err)
             err = add_report(t, k, msg);
     }
     /* Every message checks the device in: it waits for the next model, or for when to come. */
-    const bool leaves = k->c->pace && msg->words[WORD_KIND] == KIND_REPORT;
+    const bool leaves = k->c->pace && msg->words[FEDERATED_WORD_KIND] == FEDERATED_KIND_REPORT;
     k->present[i] = true;
     k->chosen[i] = k->away[i] = false;
-    k->life[i] = msg->words[WORD_LIFE];
+    k->life[i] = msg->words[FEDERATED_WORD_LIFE];
     fast_msg_free(msg);
     return !err && leaves && k->step < t->step_count ? send_away(t, k, i) : err;
 }
@@ -324,7 +335,7 @@ static fast_err receive(fast_trainer *t, federated_server *k, int64_t deadline)
 static fast_err choose(fast_trainer *t, federated_server *k)
 {
     const int64_t most = (int64_t)ceil(k->c->over * (double)wanted(k->c, t) - 1e-9);
-    int64_t words[WORDS] = { KIND_MODEL, k->step, k->version, 0 };
+    int64_t words[FEDERATED_WORDS] = { FEDERATED_KIND_MODEL, k->step, k->version, 0 };
     federated_vector z = { .x = t->w, .shares = k->shares };
     fast_err err = FAST_OK;
     int64_t waiting = 0;
@@ -339,15 +350,16 @@ static fast_err choose(fast_trainer *t, federated_server *k)
         const int64_t device = k->order[other];
 
         k->order[other] = k->order[i];
-        words[WORD_LIFE] = k->life[device];
-        err = send(t, t->worker_ids[device], TAG_DOWN, words, k->to[device], &z);
+        words[FEDERATED_WORD_LIFE] = k->life[device];
+        err = fast__federated_send(t, t->worker_ids[device], FEDERATED_DOWN, words, k->to[device],
+                                   &z);
         k->present[device] = false;
         k->chosen[device] = !err;
         if (err == FAST_EPEER)
             err = FAST_OK;
     }
     fast_buffer_free(z.packed);
-    k->began = fast_now(t->actor);
+    k->began = fast__actor_time(t->actor);
     for (int64_t i = 0; i < t->workers && !err && k->c->pace; i++)
         if (k->present[i]) /* it was not selected */
             err = send_away(t, k, i);
@@ -394,46 +406,63 @@ static fast_err merge(fast_trainer *t, federated_server *k)
 static int64_t window_end(const fast_trainer *t, const federated_server *k)
 {
     FAST_ASSERT(k->c->window >= 0);
-    return k->c->window > 0 ? fast_now(t->actor) + (int64_t)(k->c->window * 1e9) : INT64_MAX;
+    return k->c->window > 0 ? fast__actor_time(t->actor) + (int64_t)(k->c->window * 1e9)
+                            : INT64_MAX;
 }
 
 /* Selection: wait until K devices have checked in, or after the window `least` K. FAST_EPEER if no
  * device is left. */
 static fast_err await_devices(fast_trainer *t, federated_server *k)
 {
-    const int64_t end = window_end(t, k);
-
+    if (k->end == 0)
+        k->end = window_end(t, k);
     fast_actor_at(t->actor, k->step, "devices that check in");
     for (;;) {
         const int64_t up = count_up(t, NULL), here = count_up(t, k->present);
         const int64_t goal = wanted(k->c, t) < up ? wanted(k->c, t) : up;
-        const bool late = fast_now(t->actor) >= end;
+        const bool late = fast__actor_time(t->actor) >= k->end;
 
         FAST_ASSERT(here <= up);
+        if (fast__trainer_cut_held(t)) {
+            FAST_TRY(receive(t, k, INT64_MAX));
+            continue;
+        }
         if (up == 0)
             return fast__fail(FAST_EPEER, "no device is left at step %lld", (long long)k->step);
         if (here >= goal || (late && here > 0 && (double)here >= k->c->least * (double)goal))
             return FAST_OK;
-        FAST_TRY(receive(t, k, INT64_MAX));
+        FAST_TRY(receive(t, k, late ? INT64_MAX : k->end));
     }
+}
+
+/* Return whether the round waits for more reports. */
+static bool lacks_reports(fast_trainer *t, const federated_server *k)
+{
+    FAST_ASSERT(k->reporting);
+    return fast__trainer_cut_held(t) ||
+           (k->reports < wanted(k->c, t) && count_up(t, k->chosen) > 0 &&
+            fast__actor_time(t->actor) < k->end);
 }
 
 /* The server's round of the formula above. */
 static fast_err hold_round(fast_trainer *t, federated_server *k)
 {
-    int64_t end;
-
-    FAST_ASSERT(k->reports == 0);
-    FAST_TRY(await_devices(t, k));
-    FAST_TRY(choose(t, k));
-    end = window_end(t, k);
+    FAST_ASSERT(k->reports == 0 || k->reporting);
+    if (!k->reporting) {
+        FAST_TRY(await_devices(t, k));
+        FAST_TRY(choose(t, k));
+        k->end = window_end(t, k);
+        k->reporting = true;
+    }
     fast_actor_at(t->actor, k->step, "reports");
-    while (k->reports < wanted(k->c, t) && count_up(t, k->chosen) > 0 && fast_now(t->actor) < end)
-        FAST_TRY(receive(t, k, end));
+    while (lacks_reports(t, k))
+        FAST_TRY(receive(t, k, k->end));
+    k->reporting = false;
+    k->end = 0;
     /* Selection is left out of the length: devices that come late would lengthen it, be told to
      * come later still, and never arrive in time again. The mean over about four rounds follows
      * changes of the devices' speed. */
-    const double length = (double)(fast_now(t->actor) - k->began);
+    const double length = (double)(fast__actor_time(t->actor) - k->began);
     k->length = k->length > 0 ? 0.75 * k->length + 0.25 * length : length;
     return merge(t, k);
 }
@@ -442,7 +471,7 @@ static fast_err hold_round(fast_trainer *t, federated_server *k)
  * in. */
 static fast_err dismiss(fast_trainer *t, federated_server *k)
 {
-    int64_t words[WORDS] = { KIND_OVER, t->step_count, k->version, 0 };
+    int64_t words[FEDERATED_WORDS] = { FEDERATED_KIND_OVER, t->step_count, k->version, 0 };
     federated_vector z = { .x = t->w, .shares = k->shares };
     fast_err err = FAST_OK;
 
@@ -450,11 +479,11 @@ static fast_err dismiss(fast_trainer *t, federated_server *k)
     k->step = t->step_count; /* later reports belong to no round */
     while (!err && count_up(t, NULL) > 0) {
         for (int64_t i = 0; i < t->workers && !err; i++) {
-            if (!k->present[i] && !k->away[i])
+            if ((!k->present[i] && !k->away[i]) || fast__trainer_cut_held(t))
                 continue;
             k->present[i] = k->away[i] = false;
-            words[WORD_LIFE] = k->life[i];
-            err = send(t, t->worker_ids[i], TAG_DOWN, words, k->to[i], &z);
+            words[FEDERATED_WORD_LIFE] = k->life[i];
+            err = fast__federated_send(t, t->worker_ids[i], FEDERATED_DOWN, words, k->to[i], &z);
             if (err == FAST_EPEER)
                 err = FAST_OK;
         }
@@ -472,15 +501,18 @@ static fast_err coordinate(fast_trainer *t, federated_server *k)
     fast_err err = FAST_OK;
 
     FAST_ASSERT(k->c->period > 0);
-    for (k->step = t->step; k->step < t->step_count && !err; k->step += round_steps(k->c, t))
+    while (k->step < t->step_count && !err) {
         err = hold_round(t, k);
+        k->step += fast__federated_steps(k->c, t);
+    }
     if (!err)
         err = dismiss(t, k);
     return err == FAST_EPEER ? FAST_OK : err;
 }
 
 /* Open a flow of a device at either end: of z (`down`), or of reports. NULL without codecs. */
-static fast_err open_flow(fast_trainer *t, int64_t worker, bool down, bool decodes, fast_flow **out)
+fast_err fast__federated_flow(fast_trainer *t, int64_t worker, bool down, bool decodes,
+                              fast_flow **out)
 {
     const fast_flow_options how = {
         .number = down ? worker : t->workers, .values = down, .down = down, .decodes = decodes
@@ -491,10 +523,46 @@ static fast_err open_flow(fast_trainer *t, int64_t worker, bool down, bool decod
     return fast_trainer_codec_fit(t) == FAST_FIT_NONE ? FAST_OK : fast_trainer_flow(t, &how, out);
 }
 
+/* Return whether the server waits for messages, with nothing under way. */
+static bool is_idle(const void *ctx)
+{
+    FAST_ASSERT(ctx != NULL);
+    return ((const federated_server *)ctx)->waiting;
+}
+
+/* Have snapshots include the server's memory, with its numbers from `end` to `heard`. */
+static fast_err remember_server(fast_trainer *t, federated_server *k)
+{
+    const size_t list = (size_t)t->workers * sizeof *k->life;
+    const size_t numbers =
+        offsetof(federated_server, heard) + sizeof k->heard - offsetof(federated_server, end);
+
+    fast__trainer_cut_idle(t, is_idle, k);
+    FAST_TRY(fast__trainer_remember(t, 0, &k->end, numbers));
+    FAST_TRY(
+        fast__trainer_remember(t, 1, k->sum, (size_t)(t->count + t->state_count) * sizeof *k->sum));
+    FAST_TRY(fast__trainer_remember(t, 2, k->shares,
+                                    2 * (size_t)fast_trainer_share_count(t) * sizeof *k->shares));
+    FAST_TRY(fast__trainer_remember_flags(t, 3, k->present, t->workers));
+    FAST_TRY(fast__trainer_remember_flags(t, 4, k->chosen, t->workers));
+    FAST_TRY(fast__trainer_remember_flags(t, 5, k->away, t->workers));
+    FAST_TRY(fast__trainer_remember(t, 6, k->life, list));
+    FAST_TRY(fast__trainer_remember_flags(t, 7, &k->reporting, 1));
+    FAST_TRY(fast__trainer_remember(t, 8, &k->reports, 3 * sizeof k->reports));
+    FAST_TRY(fast__trainer_remember(t, 9, t->w, (size_t)t->count * sizeof *t->w));
+    FAST_TRY(fast__trainer_remember(t, 10, t->s, (size_t)t->state_count * sizeof *t->s));
+    FAST_ASSERT(t->servers == 1);
+    return fast__trainer_check_saved(
+        t, k->end >= 0 && k->began >= 0 && k->began < INT64_MAX / 4 && k->heard >= 0 &&
+               k->heard < INT64_MAX / 4 && k->step >= 0 && k->step <= t->step_count &&
+               k->version >= 0 && k->version < INT64_MAX / 4 && k->reports >= 0 &&
+               k->reports <= (k->reporting ? t->workers : 0) && k->length >= 0);
+}
+
 /* Allocate the server's memory and coordinate. */
 static fast_err server(fast_trainer *t, const void *config)
 {
-    federated_server k = { .c = config, .heard = fast_now(t->actor) };
+    federated_server k = { .c = config, .heard = fast__actor_time(t->actor), .step = t->step };
     fast_err err = fast__vector_new(fast__device_of(t->w), "the sum of reports",
                                     t->count + t->state_count, &k.sum);
 
@@ -515,7 +583,9 @@ static fast_err server(fast_trainer *t, const void *config)
     if (!err)
         err = fast__alloc("flows of devices", t->workers + 1, sizeof(fast_flow *), &k.to);
     for (int64_t i = 0; i <= t->workers && !err; i++)
-        err = open_flow(t, i, i < t->workers, i == t->workers, &k.to[i]);
+        err = fast__federated_flow(t, i, i < t->workers, i == t->workers, &k.to[i]);
+    if (!err)
+        err = remember_server(t, &k);
     if (!err)
         err = coordinate(t, &k);
     fast__vector_free(k.sum);
@@ -529,196 +599,10 @@ static fast_err server(fast_trainer *t, const void *config)
     return err;
 }
 
-/* Memory of a device besides its replica. */
-typedef struct federated_device {
-    float *z;        /* the last model that it received: the run's centre */
-    float *d;        /* its report */
-    fast_flow *to;   /* of reports; NULL without codecs */
-    fast_flow *from; /* of models; NULL without codecs */
-    int64_t taken;   /* epochs: batches of its own samples that it has computed */
-} federated_device;
-
-/* Start a round with the model in a message: w <- z, and the rule's state is reset. */
-static fast_err adopt_model(fast_trainer *t, federated_device *v, const fast_msg *msg)
-{
-    const size_t head = head_size(t), counts = (size_t)fast_trainer_share_count(t) * sizeof(double);
-    const int64_t step = msg->words[WORD_STEP];
-    const char *data;
-    const float *x;
-
-    FAST_TRY(check_message(t, msg, v->from != NULL));
-    FAST_ASSERT(msg->parts[0].size >= head);
-    data = fast_msg_data(msg, 0);
-    x = (const float *)(const void *)(data + head);
-    if (v->from)
-        FAST_TRY(
-            fast_trainer_decode_values(t, v->from, data + head, msg->parts[0].size - head, &x));
-    fast__vector_copy(t->count, x, v->z);
-    fast_trainer_adopt(t,
-                       &(fast_vector){ .x = v->z, .shares = (double *)(uintptr_t)data, .age = -1 });
-    fast__vector_copy(t->state_count, data + counts, t->s);
-    fast_trainer_reset_rule(t);
-    fast_trainer_set_step(t, step < t->step_count ? step : t->step_count);
-    t->centre_version = msg->words[WORD_VERSION];
-    return FAST_OK;
-}
-
-/* Receive the next message of the server to this life of the device. Told to leave, come back in
- * time, unless a message says that the run is over. */
-static fast_err receive_model(fast_trainer *t, fast_msg **out)
-{
-    /* The time at which the device is to check in again. While it is away the server may send it
-     * the last model: a run does not end later because devices are away. */
-    int64_t back = FAST_SOON;
-
-    FAST_ASSERT(*out == NULL);
-    for (;;) {
-        fast_err err = fast_receive(t->actor, t->server_ids[0], TAG_DOWN, back, out);
-
-        if (err == FAST_ETIMEDOUT && back != FAST_SOON) {
-            back = FAST_SOON;
-            err = send_words(t, t->server_ids[0], TAG_UP,
-                             (int64_t[WORDS]){ KIND_BACK, t->step, 0, fast_actor_life(t->actor) });
-        } else if (err == FAST_ETIMEDOUT) {
-            err = FAST_OK;
-        } else if (!err && (*out)->words[WORD_LIFE] == fast_actor_life(t->actor)) {
-            if ((*out)->words[WORD_KIND] != KIND_LATER)
-                return FAST_OK;
-            back = fast_now(t->actor) + 1 +
-                   ((*out)->words[WORD_DELAY] > 0 ? (*out)->words[WORD_DELAY] : 0);
-        }
-        FAST_TRY(err);
-        fast_msg_free(*out);
-        *out = NULL;
-    }
-}
-
-/* Wait for a model, while other devices train; *over_out: it is the last one. */
-static fast_err await_model(fast_trainer *t, federated_device *v, bool *over_out)
-{
-    fast_msg *msg = NULL;
-    fast_err err;
-
-    FAST_ASSERT(v->z != NULL);
-    fast_actor_at(t->actor, t->step, "a round");
-    err = receive_model(t, &msg);
-    if (!err)
-        err = adopt_model(t, v, msg);
-    if (!err)
-        *over_out = msg->words[WORD_KIND] == KIND_OVER;
-    fast_msg_free(msg);
-    return err;
-}
-
-/* Update by the gradient, or by its projection. FAST_EINVAL if the codec has no space. */
-static fast_err update(fast_trainer *t, const federated_config *c, federated_device *v)
-{
-    FAST_ASSERT(v->z != NULL);
-    if (c->subspace && !(v->to && fast__flow_project(v->to, t->g)))
-        return fast__fail(FAST_EINVAL,
-                          "federated: subspace=yes trains in the space of a codec that has one; "
-                          "use codec=structured, or leave it out");
-    if (c->subspace)
-        FAST_TRY(fast_charge(t->actor, 2 * (double)t->count, 8 * (double)t->count));
-    return fast_trainer_update(t, t->g, 1);
-}
-
-/* Take step `number` of a round: the device's next batch, or with `epochs` as many of its own as
- * are due, perhaps none. */
-static fast_err take_step(fast_trainer *t, const federated_config *c, federated_device *v,
-                          int64_t number)
-{
-    const fast_own_data own = fast__trainer_own_data(t);
-    const double all = ceil(c->epochs * (double)own.samples / (double)own.batch - 1e-9);
-    const double steps = (double)round_steps(c, t);
-
-    FAST_ASSERT(number >= 0 && number < round_steps(c, t));
-    if (c->epochs <= 0) {
-        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        return update(t, c, v);
-    }
-    /* Batches are spread evenly over the run's steps of the round, so that the learning rate and
-     * the progress of a device with few samples are those of the others at any time. */
-    const int64_t first = (int64_t)floor(all * (double)number / steps),
-                  end = (int64_t)floor(all * (double)(number + 1) / steps);
-    for (int64_t i = first; i < end; i++) {
-        FAST_TRY(fast_trainer_micro_gradient(t, v->taken++));
-        fast_trainer_shares_of(t, t->rank, fast_trainer_grad(t).shares);
-        FAST_TRY(update(t, c, v));
-    }
-    fast_trainer_count_step(t);
-    return FAST_OK;
-}
-
-/* Take the steps of a round and report; *over_out: this worker is to stop. */
-static fast_err take_part(fast_trainer *t, const federated_config *c, federated_device *v,
-                          bool *over_out)
-{
-    const int64_t words[WORDS] = { KIND_REPORT, t->step, fast__trainer_own_data(t).samples,
-                                   fast_actor_life(t->actor) };
-    const int64_t left = t->step_count - t->step, steps = round_steps(c, t);
-    const int64_t begin = t->step, end = begin + (left < steps ? left : steps);
-
-    FAST_ASSERT(end <= t->step_count);
-    while (t->step < end) {
-        *over_out = !fast_trainer_next(t);
-        if (*over_out)
-            return FAST_OK;
-        FAST_TRY(take_step(t, c, v, t->step - begin));
-    }
-    fast__vector_copy(t->count, t->w, v->d);
-    fast__vector_axpy(t->count, -1, v->z, v->d);
-    fast_actor_at(t->actor, t->step, "difference");
-    federated_vector report = { .x = v->d, .shares = fast_trainer_model(t).shares };
-    const fast_err err = send(t, t->server_ids[0], TAG_UP, words, v->to, &report);
-    fast_buffer_free(report.packed);
-    return err;
-}
-
-/* The device's loop: take part in rounds until the server ends them. */
-static fast_err train(fast_trainer *t, const federated_config *c, federated_device *v)
-{
-    const bool rounds = t->step < t->step_count;
-    bool over = false;
-
-    FAST_ASSERT(c->period > 0);
-    while (!over) {
-        FAST_TRY(await_model(t, v, &over));
-        if (over && rounds && t->centre_version == 0)
-            fast_trainer_note(t, "no round had enough reports, and the model did not change; use a "
-                                 "longer window or a smaller least");
-        if (!over)
-            FAST_TRY(take_part(t, c, v, &over));
-    }
-    return fast_trainer_end(t);
-}
-
-/* The device's program. It checks in before anything can fail: the server learns of the end of a
- * device only if it has heard of it, and would wait for it forever. */
-static fast_err worker(fast_trainer *t, const void *config)
-{
-    federated_device v = { .z = NULL };
-    const int64_t hello[WORDS] = { KIND_HELLO, t->step, 0, fast_actor_life(t->actor) };
-    fast_err err;
-
-    FAST_ASSERT(t->servers == 1);
-    FAST_TRY(send_words(t, t->server_ids[0], TAG_UP, hello));
-    if (((const federated_config *)config)->epochs > 0 && t->micro_batches > 1)
-        return fast__fail(FAST_EINVAL, "federated: epochs counts whole batches; leave out "
-                                       "accumulate, or give period instead");
-    FAST_TRY(fast_trainer_centre(t, &v.z));
-    FAST_TRY(open_flow(t, t->rank, false, false, &v.to));
-    FAST_TRY(open_flow(t, t->rank, true, true, &v.from));
-    FAST_TRY(fast__vector_new(fast__device_of(t->w), "a report", t->count, &v.d));
-    err = train(t, config, &v);
-    fast__vector_free(v.d);
-    return err;
-}
-
 /* Forecast: each round waits for a model and its report. */
 static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 {
-    const double period = (double)round_steps(config, t);
+    const double period = (double)fast__federated_steps(config, t);
 
     FAST_ASSERT(period > 0);
     out->round_trips = out->waits = 2 / period;
@@ -731,12 +615,13 @@ const fast_strategy fast__strategy_federated = {
     .summary = "rounds of devices that a server selects at random; late devices are left out",
     .options = options,
     .config_size = sizeof(federated_config),
+    .resumable = true,
     .uses_codec = true,
     .sends = "differences",
     .answers = "weights",
     .cost = cost,
     .exclusions = exclusions,
     .servers = servers,
-    .worker = worker,
+    .worker = fast__federated_device,
     .server = server,
 };

@@ -315,6 +315,8 @@ static void errors_end_the_program(void **state)
         "gossip_async:how=pull",
         "elastic_tree:up=1,down=1",
         "elastic_tree:up=1,down=1,slack=0",
+        "broadcast",
+        "broadcast:how=gossip",
     };
     const int64_t count = (int64_t)(sizeof strategies / sizeof *strategies);
 

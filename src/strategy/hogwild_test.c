@@ -7,6 +7,7 @@
  */
 #include "base/rng.h"
 #include "fast/learner.h"
+#include "replicas.h"
 #include "small_run.h"
 
 #include <math.h>
@@ -111,6 +112,36 @@ static void losses_are_survived(void **state)
     assert_int_equal(train_with("dogwild:chunk=1000", 3, lossy).steps, 60);
     assert_true(train_with("dogwild:chunk=1000", 4, crash).steps < 60);
     assert_true(train_with("ensemble", 4, crash).steps < 60);
+}
+
+/* Weights overwrite the master's: with one worker and no answer in time the run's model is that of
+ * plain SGD, to the bit. Two replicas that begin with unit vectors and do not learn still have them
+ * in the end; changes, which are 0, leave the master's first model to both. */
+static void weights_overwrite_the_master(void **state)
+{
+    static const char *const ideal[] = { "transport=sim", "cluster=ideal", NULL };
+    static const char *const lossy[] = { "transport=sim", "cluster=ideal:loss=0.3", NULL };
+    static const char *const strategies[] = { "dogwild:sends=weights", "dogwild" };
+
+    (void)state;
+    assert_int_equal(train_with("dogwild:chunk=1000,sends=weights", 1, ideal).params_hash,
+                     train_with("allreduce", 1, ideal).params_hash);
+    assert_int_equal(train_with("dogwild:chunk=1000,sends=weights", 3, lossy).steps, 24);
+    for (int i = 0; i < 2; i++) {
+        const test_replicas_options o = {
+            .strategy = strategies[i], .workers = 2, .steps = 20, .apart = true
+        };
+        test_replicas r;
+
+        test_replicas_run(&o, &r);
+        assert_int_equal(r.err, FAST_OK);
+        for (int64_t k = 0; k < 2; k++) {
+            const bool unit = r.last[k][k] == 1 && r.last[k][1 - k] == 0;
+
+            assert_true(unit == (i == 0));
+        }
+        test_replicas_free(&r);
+    }
 }
 
 static void members_learn(void **state)
@@ -251,6 +282,7 @@ int main(void)
         cmocka_unit_test(members_run_and_repeat),
         cmocka_unit_test(memory_must_be_shared),
         cmocka_unit_test(losses_are_survived),
+        cmocka_unit_test(weights_overwrite_the_master),
         cmocka_unit_test(members_learn),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(sparse_updates_are_not_lost),

@@ -22,7 +22,8 @@
  *                       that bound (Orr 1996)
  *     fragments:        F ranges of the model are exchanged in turn, one every period / F steps,
  *                       each with its own outer step: F times smaller messages at a time (streaming
- *                       DiLoCo, Douillard et al. 2025). At the end of the run all are exchanged
+ *                       DiLoCo, Douillard et al. 2025: local_fragments.c). At the end of the run
+ *                       all are exchanged
  *     master:           one server at a node of its own sums the models and sends their mean back,
  *                       by a binomial tree, by slices or with each worker (via_master.h); else
  *                       workers average by an allreduce, with the same bits
@@ -42,6 +43,8 @@
  *
  * Cost per worker: one allreduce of the weights in a period; memory: one or two more vectors.
  */
+#include "strategy/local.h"
+
 #include "base/err.h"
 #include "strategy/exchange.h"
 #include "strategy/vector_kernels.h"
@@ -51,28 +54,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { OUTER_NONE, OUTER_CLASSICAL, OUTER_NESTEROV };
-
-typedef struct local_config {
-    int64_t period;      /* steps between exchanges; 0: one exchange, at the end */
-    int outer;           /* OUTER_*: momentum of the outer step */
-    double momentum;     /* m of the outer step */
-    double rate;         /* r of the outer step */
-    double after;        /* first epochs, with an exchange at each step */
-    int state;           /* fast_rule_state: the rule's state at an exchange */
-    bool delay;          /* one update a period, by the mean gradient */
-    double grow;         /* delay: epochs after which the period grows; 0: never */
-    char milestones[64]; /* delay: epochs at which the period grows, "1+3+4.5"; empty: never */
-    double noise;        /* delay: relative deviation of the mean at which it grows; 0: never */
-    bool shrink;         /* noise: the period shrinks again where a shorter one is enough */
-    int64_t factor;      /* by which the period grows and shrinks */
-    int64_t longest;     /* the longest period that grow and noise lead to */
-    double polyak;       /* epoch from which models are averaged over time; -1: never */
-    int64_t fragments;   /* ranges of the model that are exchanged in turn */
-    int master;          /* fast_via: the path to a master that makes the average */
-    char algorithm[64];  /* collective that makes the average */
-} local_config;
 
 static const fast_option options[] = {
     FAST_OPT_INT(local_config, period, "8", 0, 1e12,
@@ -108,31 +89,15 @@ static const fast_option options[] = {
     FAST_OPT_CHOICE(local_config, master, "none", "none|tree|scatter|direct",
                     "average at a dedicated master instead, that a binomial tree, slices or each "
                     "worker's own messages lead to and back from"),
+    FAST_OPT_INT(local_config, overlap, "0", 0, 1e12,
+                 "fragments: steps before its end at which the exchange of a fragment starts; less "
+                 "than period / fragments"),
+    FAST_OPT_REAL(local_config, mix, "0.5", 0, 1,
+                  "overlap: fraction of a worker's own weights that remains after an exchange"),
     FAST_OPT_TEXT(local_config, algorithm, "auto", "allreduce",
                   "collective that averages the models; auto: the fastest by measurement"),
     FAST_OPT_END,
 };
-
-/* Persistent numbers of a worker. */
-typedef struct local_numbers {
-    int64_t set;        /* 1: the numbers below are set */
-    int64_t sum_count;  /* gradients since the last exchange */
-    int64_t mean_count; /* models in the mean over time */
-    int64_t versions;   /* exchanges since the start of that mean's vector */
-    int64_t period;     /* current steps between exchanges; 0: one exchange, at the end */
-    int64_t grown;      /* times that the period grew because of epochs */
-} local_numbers;
-
-/* Persistent vectors of a worker besides its replica; `x` is NULL where they are not needed. */
-typedef struct local_state {
-    local_numbers *numbers; /* counters */
-    fast_vector z;          /* outer step: the model after the last exchange */
-    fast_vector d;          /* outer step: its momentum D */
-    fast_vector base;       /* codecs for differences: the model that changes are relative to */
-    fast_vector sum;        /* delay: gradients since the last exchange */
-    fast_vector mean;       /* polyak: models averaged over time, the run's centre */
-    fast_via_master *via;   /* this end of the path to the master; NULL without a master */
-} local_state;
 
 /* Pairs of options that make no sense together. */
 static const fast_exclusion exclusions[] = {
@@ -142,6 +107,8 @@ static const fast_exclusion exclusions[] = {
     { "milestones", NULL, "delay=yes", "the period grows by gradients that one update collects" },
     { "milestones", "grow", NULL, "epochs are given by one of them" },
     { "fragments", "delay|polyak|state", NULL, "fragments are exchanged at different steps" },
+    { "overlap", NULL, "fragments", "whole models are exchanged at once" },
+    { "mix", NULL, "overlap", "without an overlap workers have the same weights afterwards" },
     { "master", "outer|delay|fragments|algorithm", NULL,
       "the master makes the mean of whole models, and no more" },
     { "shrink=yes", NULL, "noise", "the noise decides when a shorter period is enough" },
@@ -189,11 +156,12 @@ static fast_err local_state_init(fast_trainer *t, const local_config *c, local_s
     FAST_TRY(fast_trainer_persist(t, NUMBERS, sizeof *o->numbers, &numbers));
     o->numbers = numbers;
     FAST_TRY(check_numbers(t, o->numbers));
-    if (c->outer != OUTER_NONE) {
+    const bool coded = fast_trainer_codec_fit(t) != FAST_FIT_NONE;
+    if (c->outer != OUTER_NONE || (c->fragments > 1 && coded))
         FAST_TRY(find_vector(t, o, LAST, true, &o->z));
+    if (c->outer != OUTER_NONE)
         FAST_TRY(find_vector(t, o, MOMENTUM, false, &o->d));
-    }
-    if (!c->delay && fast_trainer_codec_fit(t) == FAST_FIT_CHANGES)
+    if (!c->delay && c->fragments == 1 && fast_trainer_codec_fit(t) == FAST_FIT_CHANGES)
         FAST_TRY(find_vector(t, o, BASE, true, &o->base));
     fast_trainer_reference(t, o->base.x); /* w becomes the difference to it while it is sent */
     if (c->delay)
@@ -423,6 +391,7 @@ static fast_err average_weights(fast_trainer *t, local_state *o, float share)
     const fast_vector v[] = { fast_trainer_model(t), o->base };
 
     FAST_ASSERT(o->sum.x == NULL);
+    /* The master's mean holds the steps of all workers alike. */
     if (o->via) {
         FAST_TRY(exchange_with_master(o, t->w, t->count));
         fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .age = -1 });
@@ -460,61 +429,16 @@ static fast_err exchange(fast_trainer *t, const local_config *c, local_state *o)
     return o->mean.x ? average_over_time(t, c, o) : FAST_OK;
 }
 
-/* Average fragment f of the models, and take its outer step. */
-static fast_err exchange_fragment(fast_trainer *t, const local_config *c, local_state *o, int64_t f)
-{
-    const int64_t first = t->count / c->fragments * f + t->count % c->fragments * f / c->fragments;
-    const int64_t end =
-        t->count / c->fragments * (f + 1) + t->count % c->fragments * (f + 1) / c->fragments;
-    const float share = 1.0f / (float)t->workers;
-    const fast_vector w = { .x = t->w + first, .age = -1 };
-
-    FAST_ASSERT(f >= 0 && f < c->fragments && !o->sum.x && !o->base.x);
-    fast_actor_at(t->actor, t->step, "a fragment");
-    /* z is the model after the last exchange of this fragment, d its momentum: the outer step of a
-     * range needs the same ranges of them alone. */
-    FAST_TRY(fast_allreduce(t->group, w.x, end - first, FAST_SOON));
-    FAST_TRY(fast_trainer_apply_range(t, &fast__kernel_scale, &share, &w, 1, end - first));
-    if (!o->z.x)
-        return FAST_OK;
-    return fast_trainer_apply_range(t, &outer_step, c,
-                                    (fast_vector[]){ w,
-                                                     { .x = o->z.x + first, .age = -1 },
-                                                     { .x = o->d.x + first, .age = -1 } },
-                                    1, end - first);
-}
-
-/* Exchange the fragment that is due at this step, or all of them with `all`.
- *
- * Contributions are those of whole models: they are complete when the last fragment of a period
- * was exchanged. State that is not trained (batch-norm statistics) has no fragments: it is averaged
- * with the last one, once a period. */
-static fast_err exchange_fragments(fast_trainer *t, const local_config *c, local_state *o, bool all)
-{
-    const int64_t now = t->step / (c->period / c->fragments) % c->fragments;
-
-    FAST_ASSERT(c->fragments > 1);
-    for (int64_t f = 0; f < c->fragments; f++)
-        if (all || f == now)
-            FAST_TRY(exchange_fragment(t, c, o, f));
-    if (!all && now != c->fragments - 1)
-        return FAST_OK;
-    fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .age = -1 });
-    return fast__state_average(t);
-}
-
 /* Exchange what is due after a step: nothing, a fragment, or the models. With several fragments
  * `due` is the end of a period of the first one. */
-static fast_err exchange_due(fast_trainer *t, const local_config *c, local_state *o, bool due)
+static fast_err exchange_due(fast_trainer *t, const local_config *c, local_state *o,
+                             local_fragments *k, bool due)
 {
     FAST_ASSERT(t->step > 0);
     if (c->fragments == 1)
         return due ? exchange(t, c, o) : FAST_OK;
     /* In the first epochs of post-local SGD and at the end of the run all are due. */
-    const bool all = t->step == t->step_count || (due && t->step % c->period != 0);
-    if (all || t->step % (c->period / c->fragments) == 0)
-        return exchange_fragments(t, c, o, all);
-    return FAST_OK;
+    return fast__fragments_step(k, t->step == t->step_count || (due && t->step % c->period != 0));
 }
 
 /* True if the step just taken ends a period. */
@@ -529,7 +453,7 @@ static bool is_due(const fast_trainer *t, const local_config *c, const local_sta
 }
 
 /* Train to the end: local steps, or accumulated gradients, and an exchange in each period. */
-static fast_err train(fast_trainer *t, const local_config *c, local_state *o)
+static fast_err train(fast_trainer *t, const local_config *c, local_state *o, local_fragments *k)
 {
     FAST_ASSERT(o->numbers->set);
     while (fast_trainer_next(t)) {
@@ -541,7 +465,7 @@ static fast_err train(fast_trainer *t, const local_config *c, local_state *o)
         } else {
             FAST_TRY(fast_trainer_update(t, t->g, 1));
         }
-        FAST_TRY(exchange_due(t, c, o, is_due(t, c, o)));
+        FAST_TRY(exchange_due(t, c, o, k, is_due(t, c, o)));
     }
     return fast_trainer_end(t);
 }
@@ -561,7 +485,26 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
         return fast__fail(FAST_EINVAL,
                           "local: a period of %lld steps is no multiple of fragments=%lld",
                           (long long)c->period, (long long)c->fragments);
+    if (c->overlap > 0 && c->overlap >= c->period / c->fragments)
+        return fast__fail(
+            FAST_EINVAL,
+            "local: an overlap of %lld steps is not shorter than the %lld between two "
+            "fragments",
+            (long long)c->overlap, (long long)(c->period / c->fragments));
     return FAST_OK;
+}
+
+/* Train with exchanges of fragments. */
+static fast_err train_fragments(fast_trainer *t, const local_config *c, local_state *o)
+{
+    local_fragments k;
+    fast_err err = fast__fragments_init(t, c, o, &k);
+
+    FAST_ASSERT(c->fragments > 1);
+    if (!err)
+        err = train(t, c, o, &k);
+    fast__fragments_fini(&k);
+    return err;
 }
 
 /* The program of a worker. */
@@ -578,17 +521,17 @@ static fast_err worker(fast_trainer *t, const void *config)
     while ((c->grow > 0 || c->milestones[0] != '\0' || c->noise > 0) &&
            t->period <= c->longest / c->factor)
         t->period *= c->factor;
-    if (c->fragments > 1 && fast_trainer_codec_fit(t) != FAST_FIT_NONE)
-        return fast__fail(FAST_EINVAL, "local: fragments are sent without a codec; leave one out");
     FAST_TRY(fast_group_algorithm(t->group, c->algorithm));
     FAST_TRY(local_state_init(t, c, &o));
     t->free_running =
         c->period == 0 && !o.z.x && !o.sum.x && !o.base.x; /* no state in common before the end */
+    if (c->fragments > 1)
+        return train_fragments(t, c, &o);
     if (c->master == FAST_VIA_NONE)
-        return train(t, c, &o);
+        return train(t, c, &o, NULL);
     FAST_TRY(fast__via_open(t, (fast_via)c->master, &via));
     o.via = &via;
-    const fast_err err = train(t, c, &o);
+    const fast_err err = train(t, c, &o, NULL);
     fast__via_close(&via);
     return err;
 }
@@ -667,14 +610,23 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
         fast__via_cost((fast_via)c->master, t->workers, 1 / (double)period, out);
 }
 
-/* Weights; or fragments of them, or sums on their way to a master, which are sent without a codec.
- */
+/* Weights; differences of fragments; or sums on their way to a master, which are sent without a
+ * codec. */
 static const char *sends(const void *config)
 {
     const local_config *c = config;
 
     FAST_ASSERT(c != NULL && c->fragments >= 1);
-    return c->fragments > 1 || c->master != FAST_VIA_NONE ? "fragments" : "weights";
+    return c->master != FAST_VIA_NONE ? "fragments" : c->fragments > 1 ? "differences" : "weights";
+}
+
+/* Fragments are sent to all workers, and summed there; whole models are summed on the way. */
+static const char *answers(const void *config)
+{
+    const local_config *c = config;
+
+    FAST_ASSERT(c != NULL && c->fragments >= 1);
+    return c->fragments > 1 ? "nothing" : NULL;
 }
 
 const fast_strategy fast__strategy_local = {
@@ -688,6 +640,7 @@ const fast_strategy fast__strategy_local = {
     .sends = "weights",
     .exclusions = exclusions,
     .sends_by = sends,
+    .answers_by = answers,
     .cost = cost,
     .servers = servers,
     .check = check,

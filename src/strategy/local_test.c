@@ -4,6 +4,7 @@
  * where the order of sums is the same; what makes no sense is refused. Method: small runs on the
  * simulator, compared by their hashes.
  */
+#include "replicas.h"
 #include "small_run.h"
 
 #include <math.h>
@@ -13,6 +14,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+enum { WEIGHTS = 1024 }; /* of the model of replicas.h, at most */
 
 static fast_result train(const char *strategy, int workers, const char *more)
 {
@@ -146,6 +149,85 @@ static void nonsense_is_refused(void **state)
     }
 }
 
+/* The formula of streaming DiLoCo, with two fragments, one every third step, that travel for two
+ * steps, and Nesterov's outer step; gradients are made up, so that no rounding is large. */
+static void stream(int64_t count, int64_t workers, int64_t steps, double (*w)[WEIGHTS])
+{
+    static double z[WEIGHTS], d[WEIGHTS], a[WEIGHTS];
+
+    memset(z, 0, sizeof z);
+    memset(d, 0, sizeof d);
+    for (int64_t step = 1; step <= steps; step++) {
+        for (int64_t i = 0; i < workers; i++)
+            for (int64_t j = 0; j < count; j++)
+                w[i][j] -= 0.125 * (double)test_replicas_gradient(i, step - 1, j);
+        for (int64_t f = 0; f < 2; f++) {
+            const bool last = step == steps; /* all fragments are exchanged at once */
+            const bool starts =
+                last || ((step + 2) % 3 == 0 && (step + 2) / 3 % 2 == f && step + 2 != steps);
+            const bool ends = last || (step % 3 == 0 && step / 3 % 2 == f);
+
+            for (int64_t j = f ? count / 2 : 0; j < (f ? count : count / 2); j++) {
+                double mean = 0;
+
+                for (int64_t i = 0; i < workers; i++)
+                    mean += w[i][j] / (double)workers;
+                a[j] = starts ? mean : a[j];
+                if (!ends)
+                    continue;
+                d[j] = 0.5 * d[j] + 0.75 * (a[j] - z[j]);
+                z[j] += 0.5 * d[j] + 0.75 * (a[j] - z[j]);
+                for (int64_t i = 0; i < workers; i++)
+                    w[i][j] = last ? z[j] : 0.25 * w[i][j] + 0.75 * z[j];
+            }
+        }
+    }
+}
+
+static void fragments_overlap_with_steps(void **state)
+{
+    static const char *const codecs[] = { NULL, "topk:ratio=1", "qsgd:bits=8,norm=max" };
+    static double w[3][WEIGHTS];
+
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        const test_replicas_options o = {
+            .strategy = "local:period=6,fragments=2,overlap=2,mix=0.25,outer=nesterov,momentum=0.5,"
+                        "rate=0.75",
+            .codec = codecs[k],
+            .lr = "0.125",
+            .workers = 3,
+            .steps = 18
+        };
+        test_replicas r;
+
+        test_replicas_run(&o, &r);
+        if (r.err)
+            fail_msg("%s", fast_error_detail());
+        assert_in_range(r.count, 2, WEIGHTS);
+        memset(w, 0, sizeof w);
+        stream(r.count, 3, 18, w);
+        for (int64_t i = 0; i < 3; i++)
+            for (int64_t j = 0; j < r.count; j++)
+                if (fabs((double)r.last[i][j] - w[i][j]) > (k < 2 ? 1e-5 : 0.05))
+                    fail_msg("%s: weight %lld of worker %lld is %g, not %g",
+                             codecs[k] ? codecs[k] : "none", (long long)j, (long long)i,
+                             (double)r.last[i][j], w[i][j]);
+        assert_true(test_replicas_distance(r.last, 3, r.count) == 0);
+        test_replicas_free(&r);
+    }
+    /* Messages travel while steps are computed. */
+    for (int k = 0; k < 2; k++) {
+        const char *const more[] = { "cluster=ethernet-1g", k ? "codec=fp16" : "codec=none",
+                                     "steps=160", NULL };
+        const fast_result late = test_small_run("local:period=16,fragments=2", 4, more),
+                          early = test_small_run("local:period=16,fragments=2,overlap=6", 4, more);
+
+        if (!(early.exchange_s < 0.7 * late.exchange_s))
+            fail_msg("%s: %g s instead of %g", more[1], early.exchange_s, late.exchange_s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +236,7 @@ int main(void)
         cmocka_unit_test(averaged_state_is_synchronous),
         cmocka_unit_test(options_matter),
         cmocka_unit_test(batches_follow_their_noise),
+        cmocka_unit_test(fragments_overlap_with_steps),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

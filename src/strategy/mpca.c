@@ -15,8 +15,8 @@
  * older than the model that it is compared with, and a merge of weight 1 / P lags behind by another
  * round: extrapolation by `length` rounds makes up for that.
  * A worker has at most one model in transit, so that its period is at least the time of a round
- * trip: that bounds the staleness softly. The paper gathers models by a binomial tree of machines;
- * here each worker sends to the master when it can, and a round is P merges.
+ * trip: that bounds the staleness softly. The paper gathers models by a binomial tree of machines:
+ * tree=yes, mpca_tree.c. Else each worker sends to the master when it can, and a round is P merges.
  *
  * With codecs models are values: a lossy codec encodes the difference to the copy of the other end,
  * in both directions, so that its loss is sent with the next model. The first answer to a worker is
@@ -28,26 +28,19 @@
  * Cost per worker: one model up and one down every `period` steps, none of it waited for; memory:
  * one more vector, three at the master. With codecs both ends hold two more for each worker.
  */
+#include "strategy/mpca.h"
 #include "base/err.h"
 #include "base/memory.h"
-#include "strategy/strategy.h"
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"
 #include "transport/transport.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { TAG_MODEL = 1, TAG_ANSWER = 2 };
-
-/* The options. */
-typedef struct mpca_config {
-    double rho;     /* weight of the penalty */
-    double share;   /* of a model that is merged; < 0: 1 / workers */
-    double length;  /* of the extrapolation, in rounds */
-    int64_t period; /* steps between models at least */
-} mpca_config;
 
 static const fast_option options[] = {
     FAST_OPT_REAL(mpca_config, rho, "0.3", 0, 1e6,
@@ -58,6 +51,9 @@ static const fast_option options[] = {
                   "rounds by which the master extrapolates its model"),
     FAST_OPT_INT(mpca_config, period, "4", 1, 1e12,
                  "least number of steps between two models that a worker sends"),
+    FAST_OPT_BOOL(mpca_config, tree, "no",
+                  "gather the models of all workers along a binomial tree to a dedicated master; "
+                  "no: each worker sends to it when it can"),
     FAST_OPT_END,
 };
 
@@ -159,13 +155,6 @@ typedef struct mpca_master {
     fast_flow **to; /* [2 workers]: to each worker, then from each; NULL each without codecs */
 } mpca_master;
 
-/* Parameters of a merge. */
-typedef struct mpca_merge {
-    float share;  /* weight of the model that arrives */
-    float length; /* of the extrapolation, in rounds */
-    bool ends;    /* the merge ends a round */
-} mpca_merge;
-
 /* x = m, m', v, z and the model that arrived: merge, end the round, extrapolate. */
 static void run_merge(const void *ctx, int64_t n, float *const *x)
 {
@@ -174,7 +163,10 @@ static void run_merge(const void *ctx, int64_t n, float *const *x)
     float *m = x[0], *before = x[1], *v = x[2], *z = x[3];
 
     FAST_ASSERT(x[4] != m);
-    fast__kernel_approach.run(&step->share, n, (float *[]){ m, x[4] });
+    if (step->share == 1) /* without rounding */
+        memcpy(m, x[4], size);
+    else
+        fast__kernel_approach.run(&step->share, n, (float *[]){ m, x[4] });
     if (step->ends) {
         memcpy(v, m, size);
         fast__vector_axpy(n, -1, before, v);
@@ -183,7 +175,7 @@ static void run_merge(const void *ctx, int64_t n, float *const *x)
     memcpy(z, m, size);
     fast__vector_axpy(n, step->length, v, z);
 }
-static const fast_kernel merge_kernel = { "merge", 6, 40, 5, 4, false, run_merge };
+const fast_kernel fast__mpca_merge = { "merge", 6, 40, 5, 4, false, run_merge };
 
 /* Merge a worker's model, and compute the answer z. */
 static fast_err merge(fast_trainer *t, mpca_master *k, int64_t worker, const fast_msg *msg)
@@ -197,7 +189,7 @@ static fast_err merge(fast_trainer *t, mpca_master *k, int64_t worker, const fas
     FAST_TRY(model_of(t, msg, k->to[n + worker], &x));
     k->merges++;
     return fast_trainer_apply(
-        t, &merge_kernel, &step,
+        t, &fast__mpca_merge, &step,
         (fast_vector[]){ { k->m, k->shares, -1 },
                          { k->before, k->shares + shares, -1 },
                          { k->v, k->shares + 2 * shares, -1 },
@@ -256,6 +248,8 @@ static fast_err server(fast_trainer *t, const void *config)
     fast_err err;
 
     FAST_ASSERT(t->servers == 1);
+    if (c->tree)
+        return fast__mpca_tree_master(t, c);
     k.share = (float)(c->share < 0 ? 1 / (double)t->workers : c->share);
     FAST_TRY(fast__vector_new(fast__device_of(t->w), "the master's models", 3 * t->count, &memory));
     k.before = memory;
@@ -326,32 +320,38 @@ static const fast_kernel penalty = { "penalty", 4, 24, 3, 1, false, run_penalty 
 
 /* The penalty in g pulls w towards z by the fraction `pull` under plain SGD: so do w's
  * contributions. */
-static void pull_shares(fast_trainer *t, double pull, const mpca_worker *p)
+static void pull_shares(fast_trainer *t, double pull, double *shares)
 {
     const fast_vector w = fast_trainer_model(t);
-    double *pulled = p->shares + fast_trainer_share_count(t);
+    double *pulled = shares + fast_trainer_share_count(t);
 
     FAST_ASSERT(pull >= 0);
     for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
-        pulled[i] = (1 - pull) * w.shares[i] + pull * p->shares[i];
+        pulled[i] = (1 - pull) * w.shares[i] + pull * shares[i];
     fast_trainer_adopt(t, &(fast_vector){ .x = t->w, .shares = pulled, .age = -1 });
+}
+
+fast_err fast__mpca_step(fast_trainer *t, const mpca_config *c, float *z, double *shares)
+{
+    const float rho = (float)c->rho;
+
+    FAST_ASSERT(z != NULL && shares != NULL);
+    FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+    FAST_TRY(fast_trainer_apply(
+        t, &penalty, &rho,
+        (fast_vector[]){ { t->g, NULL, -1 }, { t->w, NULL, -1 }, { z, NULL, -1 } }));
+    pull_shares(t, t->lr * c->rho, shares);
+    return fast_trainer_update(t, t->g, 1);
 }
 
 /* The worker's loop of the formula above. */
 static fast_err train(fast_trainer *t, const mpca_config *c, mpca_worker *p)
 {
-    const float rho = (float)c->rho;
-
     FAST_ASSERT(c->period > 0);
     while (fast_trainer_next(t)) {
         if (p->in_transit)
             FAST_TRY(receive_answer(t, p, FAST_AT_ONCE));
-        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        FAST_TRY(fast_trainer_apply(
-            t, &penalty, &rho,
-            (fast_vector[]){ { t->g, NULL, -1 }, { t->w, NULL, -1 }, { p->z, NULL, -1 } }));
-        pull_shares(t, t->lr * c->rho, p);
-        FAST_TRY(fast_trainer_update(t, t->g, 1));
+        FAST_TRY(fast__mpca_step(t, c, p->z, p->shares));
         if (!p->in_transit && (t->step - p->sent >= c->period || t->step == t->step_count)) {
             FAST_TRY(send(t, t->server_ids[0], TAG_MODEL, p->to, t->w, fast_trainer_model(t).shares,
                           (const int64_t[WORDS]){ t->centre_version, p->answers }));
@@ -383,6 +383,8 @@ static fast_err worker(fast_trainer *t, const void *config)
     fast_err err;
 
     FAST_ASSERT(t->servers == 1);
+    if (((const mpca_config *)config)->tree)
+        return fast__mpca_tree_worker(t, config);
     FAST_TRY(fast_trainer_centre(t, &p.z));
     FAST_TRY(open_flows(t, false, t->rank, &p.to, &p.from));
     if (p.to && !fast_trainer_resumed(
@@ -400,22 +402,42 @@ static fast_err worker(fast_trainer *t, const void *config)
 /* Forecast: no message is waited for, and the master receives a model each period. */
 static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 {
-    (void)t;
-    FAST_ASSERT(((const mpca_config *)config)->period > 0);
-    out->served = 1 / (double)((const mpca_config *)config)->period;
+    const mpca_config *c = config;
+    const double n = (double)t->workers;
+
+    FAST_ASSERT(c->period > 0);
+    out->served = (c->tree ? ceil(log2(n + 1)) / n : 1) / (double)c->period;
 }
 
-const fast_strategy fast__strategy_mpca = {
-    .name = "mpca",
-    .summary = "a penalty holds workers to the master's extrapolated model; no worker waits",
-    .options = options,
-    .config_size = sizeof(mpca_config),
-    .resumable = true,
-    .uses_codec = true,
-    .sends = "weights",
-    .answers = "weights",
-    .cost = cost,
-    .servers = servers,
-    .worker = worker,
-    .server = server,
-};
+/* Models, or sums of them on their way along the tree, which are sent without a codec. */
+static const char *sends(const void *config)
+{
+    FAST_ASSERT(config != NULL);
+    return ((const mpca_config *)config)->tree ? "fragments" : "weights";
+}
+
+/* True with a tree: its master lives on a node of its own. */
+static bool dedicated(const void *config)
+{
+    FAST_ASSERT(config != NULL);
+    return ((const mpca_config *)config)->tree;
+}
+
+static const fast_strategy *member_of(const void *config);
+
+#define FAMILY                                                                                \
+    .name = "mpca",                                                                           \
+    .summary = "a penalty holds workers to the master's extrapolated model; no worker waits", \
+    .options = options, .config_size = sizeof(mpca_config), .uses_codec = true,               \
+    .sends = "weights", .answers = "weights", .member = member_of, .sends_by = sends,         \
+    .cost = cost, .servers = servers, .worker = worker, .server = server, .dedicated = dedicated
+
+/* A round along the tree is always under way, so that no moment is between two messages. */
+static const fast_strategy with_tree = { FAMILY };
+const fast_strategy fast__strategy_mpca = { FAMILY, .resumable = true };
+
+static const fast_strategy *member_of(const void *config)
+{
+    FAST_ASSERT(config != NULL);
+    return ((const mpca_config *)config)->tree ? &with_tree : &fast__strategy_mpca;
+}

@@ -51,10 +51,16 @@
  *   momentum     of the model's changes at the servers, also negative: ps_owner.c; their total
  *                momentum is measured: ps_momentum.c
  *   groups       the slack holds inside each group of workers; groups do not wait for each other
- *   proxies      a server for each group of workers, between the group and the model: ps_proxy.c
+ *   proxies      a server for each group of workers, between the group and the model: ps_proxy.c;
+ *                in a tree of `levels`, each with `fanin` others below it. With fetch and push they
+ *                are caches of the model, which they read and write back so often
+ *   free_running workers do not wait for the others of their proxy, and k is at most the workers:
+ *                ps_learners.c
  *   tasks        each range of keys is read and written by tasks with dependencies: ps_tasks.c
  *   ring v       a consistent-hash ring cuts the model into ranges, v for each server: ps_ring.c
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
+ *   chain        updates pass along the copies, server by server, instead of from each worker to
+ *                all; a server that comes back catches up (space/space_chain.c; Li et al. 2014)
  *   factors      dense layers are sent to the servers as factors, which multiply them out:
  *                ps_factors.c
  *   hybrid       a dense layer goes to the other workers as factors, and each updates its own copy,
@@ -98,6 +104,9 @@ static const fast_option options[] = {
                  "into ranges of keys; 0: equal ranges, one for each server"),
     FAST_OPT_INT(ps_config, replicas, "0", 0, PS_REPLICAS_MAX,
                  "copies of the model besides the first, each at servers of its own"),
+    FAST_OPT_BOOL(ps_config, chain, "no",
+                  "with replicas: servers pass updates from copy to copy, and a server that comes "
+                  "back catches up; else workers write to all copies"),
     FAST_OPT_INT(ps_config, proxies, "0", 0, 65536,
                  "groups of workers, each with a proxy that reads and writes for it; 0: none"),
     FAST_OPT_INT(
@@ -108,6 +117,11 @@ static const fast_option options[] = {
         ps_config, tasks, "no",
         "read and write each range of keys by tasks of its own, which depend on the rounds "
         "of the workers on that range"),
+    FAST_OPT_INT(ps_config, levels, "1", 1, 16,
+                 "levels of proxies: those of the first write the model, those of the last serve "
+                 "the workers"),
+    FAST_OPT_INT(ps_config, fanin, "2", 1, 1024,
+                 "with levels: proxies of a level for each one above it"),
     FAST_OPT_INT(ps_config, slack, "-1", -1, 1e12,
                  "rounds that a worker may be ahead of the slowest; 0: synchronous, -1: unbounded"),
     FAST_OPT_BOOL(ps_config, global, "no",
@@ -174,6 +188,9 @@ static const fast_option options[] = {
                     "read weights in slices, and start the next step with those that came; yes: in "
                     "the order of the layers, tic: of the graph's dependencies, tac: of these and "
                     "measured times (TicTac)"),
+    FAST_OPT_BOOL(ps_config, free_running, "no",
+                  "with proxies: workers do not wait for the others of their proxy, which takes "
+                  "gradients as they come (Rudra)"),
     FAST_OPT_BOOL(ps_config, dedicated, "no",
                   "servers live on nodes of their own, which follow the workers'"),
     FAST_OPT_CHOICE(ps_config, path, "none", "none|tree|scatter|direct",
@@ -189,7 +206,7 @@ static int64_t servers(const void *config, int64_t workers)
     const ps_config *c = config;
 
     FAST_ASSERT(c->replicas >= 0 && c->replicas <= PS_REPLICAS_MAX);
-    return fast__ps_shards(c, workers) * (1 + c->replicas) + c->proxies;
+    return fast__ps_shards(c, workers) * (1 + c->replicas) + fast__ps_proxies(c, workers);
 }
 
 int64_t fast__ps_batch(const ps_config *c, int64_t writers)
@@ -243,9 +260,17 @@ static const fast_exclusion exclusions[] = {
     { "priority=tic", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
     { "priority=tac", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
     /* Placement. */
-    { "proxies", "fetch|push|send|backup|epochs", NULL,
+    { "proxies", "send|backup|epochs", NULL,
       "workers of a proxy read and write gradients in every round" },
+    { "free_running", NULL, "proxies", "without proxies no worker waits for another one" },
+    { "free_running", "slack|levels|value|eager|fetch|push|barrier", NULL,
+      "workers take their proxy's newest weights and send one gradient at a time" },
+    { "levels", NULL, "proxies", "it is the depth of the tree of proxies" },
+    { "fanin", NULL, "levels", "it is the number of proxies below each one" },
     { "replicas", "backup|eager|value", NULL, "every copy must hold the same updates" },
+    { "chain", NULL, "replicas", "it is a chain of copies" },
+    { "chain", "stalest|cache|barrier|overlap", NULL,
+      "copies apply whole updates in the order of the first" },
     { "path", NULL, "slack=0", "a collective takes the gradients of all workers" },
     { "path", "servers|replicas|proxies|backup|staleness|reject|stalest|l1|momentum", NULL,
       "one server makes one update of the sum of all gradients" },
@@ -266,7 +291,7 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
     if (c->groups > workers)
         return fast__fail(FAST_EINVAL, "ps: groups=%lld are more than %lld workers",
                           (long long)c->groups, (long long)workers);
-    if (c->proxies > 0 && workers > FAST_SUM_MAX * c->proxies)
+    if (c->proxies > 0 && workers > FAST_SUM_MAX * fast__ps_width(c, workers, c->levels))
         return fast__fail(FAST_EINVAL, "ps: a proxy takes at most %d workers", FAST_SUM_MAX);
     if (c->backup >= writers)
         return fast__fail(FAST_EINVAL, "ps: backup=%lld must be smaller than the %lld workers",
@@ -371,12 +396,14 @@ static fast_err server(fast_trainer *t, const void *config)
     const ps_config *c = config;
     const int64_t shards = fast__ps_shards(c, t->workers), owners = shards * (1 + c->replicas);
 
-    FAST_ASSERT(t->rank >= 0 && t->rank < owners + c->proxies);
+    FAST_ASSERT(t->rank >= 0 && t->rank < owners + fast__ps_proxies(c, t->workers));
     if (c->path != FAST_VIA_NONE)
         return fast__ps_master(t, c);
     FAST_TRY(check_rule(t, c));
-    return t->rank < owners ? fast__ps_own(t, c, t->rank / shards)
-                            : fast__ps_proxy(t, c, t->rank - owners);
+    if (t->rank < owners)
+        return fast__ps_own(t, c, t->rank / shards);
+    return c->free_running ? fast__ps_collector(t, c, t->rank - owners)
+                           : fast__ps_proxy(t, c, t->rank - owners);
 }
 
 /* Forecast the messages of a step. A read is answered after the write that was sent before it. */
@@ -495,7 +522,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_TRY(check_rule(t, c));
     FAST_TRY(check_codec(t, c));
     if (c->proxies > 0)
-        return fast__ps_group_worker(t, c);
+        return c->free_running ? fast__ps_learner(t, c) : fast__ps_group_worker(t, c);
     FAST_TRY(fast__ps_writer_open(t, c, t->g, &wr));
     err = by_rounds(c) ? train_rounds(t, c, &wr) : train(t, c, &wr);
     const fast_err last = fast__ps_writer_close(&wr);
@@ -545,12 +572,13 @@ static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumable = 
 static const fast_strategy free_workers = { FAMILY, .resumable = true };
 const fast_strategy fast__strategy_ps = { FAMILY };
 
-/* True if a snapshot can be taken between steps: no worker waits in mid-step for an update or a
- * read that another one makes in its next step, and no values travel unasked. */
+/* True if a snapshot can be taken between steps: no actor waits in mid-step for something that
+ * another one does in its next step. With a value bound a proxy waits until the other groups have
+ * read its updates, which they do at the end of a step. */
 static bool can_be_cut(const ps_config *c)
 {
     FAST_ASSERT(c->slack >= -1);
-    return c->backup == 0 && c->replicas == 0 && c->proxies == 0 && c->value == 0 && !c->eager;
+    return c->proxies == 0 || c->value == 0;
 }
 
 static const fast_strategy *member_of(const void *config)

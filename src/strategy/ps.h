@@ -5,6 +5,7 @@
 #include "strategy/compensate.h"
 #include "strategy/factoring.h"
 #include "strategy/ps_momentum.h"
+#include "strategy/ps_unseen.h"
 #include "strategy/strategy.h"
 #include "strategy/via_master.h"
 
@@ -23,11 +24,13 @@
  *   ps_factors.c      dense layers that are sent to the servers as factors
  *   ps_hybrid.c       dense layers that workers send each other as factors, beside the servers
  *   ps_proxy.c        proxies between groups of workers and the servers
+ *   ps_tree.c         the tree of the proxies
+ *   ps_learners.c     workers that do not wait for the others of their proxy
  *   ps_momentum.c     measures the momentum that asynchrony adds
  *   ps_master.c       rounds in which the sum of gradients reaches the server by a collective
  *
  * The servers of a run are, in this order: the owners of the model, the owners of its first copy,
- * of its second copy, ..., and the proxies.
+ * of its second copy, ..., and the proxies, level by level.
  */
 enum { PS_REPLICAS_MAX = 3, PS_TENSORS_MAX = 4 };
 
@@ -41,7 +44,10 @@ typedef struct ps_config {
     int64_t servers;   /* that share the model; 0: one for each worker */
     int64_t ring;      /* virtual servers of each on a consistent-hash ring; 0: equal ranges */
     int64_t replicas;  /* copies of the model besides the first */
-    int64_t proxies;   /* groups of workers, with a proxy each; 0: none */
+    bool chain;        /* servers pass updates on from copy to copy */
+    int64_t proxies;   /* proxies that write the model, each for its part of the workers; 0: none */
+    int64_t levels;    /* levels of proxies */
+    int64_t fanin;     /* proxies of a level below the first for each one above */
     bool tasks;        /* ranges of keys are read and written by tasks of their own */
     int64_t groups;    /* groups of workers, which do not wait for each other; 0: one group */
     int64_t slack;     /* rounds ahead of the slowest worker; -1: unbounded */
@@ -71,6 +77,7 @@ typedef struct ps_config {
     bool hybrid;       /* dense layers go to the other workers as factors where that is shorter */
     bool overlap;      /* gradients are sent as they become final */
     int priority;      /* PS_PRIORITY_*: order in which the model is read */
+    bool free_running; /* workers do not wait for the others of their proxy */
     bool dedicated;    /* servers live on nodes of their own */
     int path;          /* fast_via: the path of collectives; FAST_VIA_NONE: by the space */
 } ps_config;
@@ -210,23 +217,6 @@ typedef struct ps_pieces {
     char why[FAST_DETAIL_MAX]; /* detail of err */
 } ps_pieces;
 
-/* The last writes of a writer, as changes of the weights: values that an eager server sent may lack
- * them. */
-typedef struct ps_recent {
-    int64_t room;     /* writes that are stored; 0: none is */
-    int64_t count;    /* writes so far */
-    int64_t shards;   /* owners of the model */
-    float **x;        /* [room] changes of the weights */
-    int64_t *sent;    /* [room][shards] number of the write among the requests to its owner */
-    int64_t *dropped; /* [shards] that number of the newest write that is no longer stored */
-} ps_recent;
-
-/* The bound for elements that a codec defers. */
-typedef struct ps_hold {
-    int64_t rounds;   /* that they may wait; 0: there is no such bound */
-    int64_t complete; /* rounds whose updates have been sent whole */
-} ps_hold;
-
 /* Measured times for the order of reads, with priority=tac. */
 typedef struct ps_order {
     bool sent;         /* the servers know the order, or need none */
@@ -258,7 +248,7 @@ typedef enum ps_decision {
 
 /* One writer of the model: its memory besides the replica t->w, t->s. Vectors are NULL where the
  * options do not need them. */
-typedef struct ps_writer {
+struct ps_writer {
     fast_trainer *t;      /* the worker's, or the proxy's */
     const ps_config *c;   /* the run's */
     ps_copies copies;     /* of the model */
@@ -271,7 +261,7 @@ typedef struct ps_writer {
     float *g;             /* the newest gradient; not defined in layers sent as factors */
     ps_layers layers;     /* sent as factors */
     ps_pieces pieces;     /* of the newest gradient */
-    ps_recent recent;     /* its last writes, with `eager` */
+    ps_recent recent;     /* its last writes, with `eager` or a budget of the servers */
     ps_order order;       /* of reads, with `priority` */
     ps_losses losses;     /* of workers, with `backup` */
     ps_hold hold;         /* bound of elements that a codec defers */
@@ -283,7 +273,7 @@ typedef struct ps_writer {
     int64_t *model_step;  /* slack 0, persistent: 1 + the step whose weights t->w holds */
     ps_visit visit;       /* reads that are joined with writes, or in transit */
     bool written;         /* it has written since it started */
-} ps_writer;
+};
 
 /* Open a writer whose gradients are in `g`: its memory, layers and spaces. A resumed run's clocks
  * continue. FAST_ENOMEM, FAST_EINVAL: nothing is left open. */
@@ -308,28 +298,6 @@ bool fast__ps_in_pieces(const ps_config *c, const ps_layers *layers);
 /* Ask the servers for the number of steps of each writer that the model holds. */
 fast_err fast__ps_ask_contributions(ps_writer *wr, float *counts);
 
-/* ps_unseen.c */
-/* Allocate for the writes that values within the slack may lack. FAST_ENOMEM: the caller frees. */
-fast_err fast__ps_recent_init(ps_writer *wr);
-/* Free the writes. All 0 is allowed. */
-void fast__ps_recent_fini(ps_recent *r);
-/* Store the write of x: before it is sent, and after. */
-void fast__ps_recent_begin(ps_writer *wr, const float *x);
-void fast__ps_recent_end(ps_writer *wr);
-/* With a codec that defers elements and a slack: let the next write send elements that have waited,
- * if they are due; after it, note the rounds that have been sent whole. */
-void fast__ps_hold_begin(ps_writer *wr);
-void fast__ps_hold_end(ps_writer *wr);
-/* Read the model under a condition, and send elements that wait while the read waits and the link
- * is idle. */
-fast_err fast__ps_get_or_send(ps_writer *wr, fast_space_read *read);
-/* True if values that were read lack a write that is no longer stored. */
-bool fast__ps_recent_lost(const ps_writer *wr);
-/* Add to t->w, which was read, this writer's updates that the values lack. */
-void fast__ps_add_own(ps_writer *wr);
-/* With cache_age, after a step: add this step's update to t->w if the next step uses it again. */
-fast_err fast__ps_cache_own(ps_writer *wr);
-
 /* ps_consistency.c */
 /* The condition of the next read. */
 fast_space_read fast__ps_condition(const ps_writer *wr);
@@ -350,6 +318,9 @@ fast_err fast__ps_bound_next(ps_writer *wr, const float *x);
 /* With a weak bound, after a write of x: wait while updates that other writers have not read
  * exceed it. */
 fast_err fast__ps_bound_value(ps_writer *wr, const float *x);
+/* Value bound, at a worker that waits in a snapshot: let the other writers know that it will not
+ * compute with older weights than the newest. */
+fast_err fast__ps_yield(void *writer);
 /* Count x, a write, as not read by other writers (NULL: nothing), and with the sign 1 or -1 the
  * elements that the codec holds back: once with 1 before a write and with -1 after it, the elements
  * that were sent are counted, and no others. */
@@ -386,10 +357,36 @@ fast_err fast__ps_hybrid_finish(ps_writer *wr);
 void fast__ps_hybrid_update(const ps_owner *o, const fast_space_update *u, double lr, float *w,
                             const float *x, float scale);
 
+/* ps_tree.c */
+/* A proxy: its workers, and the workers or proxies that it serves. */
+typedef struct ps_node {
+    int64_t level;          /* from 1, whose proxies write the model, to `levels` */
+    int64_t index;          /* of the proxy in its level */
+    int64_t id;             /* its actor */
+    const int64_t *members; /* actors that it serves, of consecutive numbers */
+    int64_t size;           /* number of members */
+    int64_t first;          /* rank of its first worker */
+    int64_t workers;        /* workers below it */
+    double weight; /* of its mean in the round above: 1 where all proxies there have equally
+                               many workers */
+} ps_node;
+
+/* Return the number of proxies of a level, from 1. */
+int64_t fast__ps_width(const ps_config *c, int64_t workers, int64_t level);
+/* Return the number of proxies of all levels. */
+int64_t fast__ps_proxies(const ps_config *c, int64_t workers);
+/* Return proxy `index` of a level. */
+ps_node fast__ps_node(const ps_config *c, const fast_trainer *t, int64_t level, int64_t index);
+/* Return the proxy of a level that worker `rank` is below. */
+ps_node fast__ps_node_above(const ps_config *c, const fast_trainer *t, int64_t level, int64_t rank);
+
 /* Programs with proxies: of a worker, and of proxy number `proxy`. */
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c);
 fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy);
 
+/* Programs with free-running proxies: of a learner, and of proxy number `proxy`. */
+fast_err fast__ps_learner(fast_trainer *t, const ps_config *c);
+fast_err fast__ps_collector(fast_trainer *t, const ps_config *c, int64_t proxy);
 /* Programs with a path: of a worker, and of the one server. */
 fast_err fast__ps_master_worker(fast_trainer *t, const ps_config *c);
 fast_err fast__ps_master(fast_trainer *t, const ps_config *c);

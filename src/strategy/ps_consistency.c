@@ -313,6 +313,21 @@ static fast_err wait_until_read(ps_writer *wr)
     return FAST_OK;
 }
 
+/* The worker reads before its next step, at least this version: it has promised to by its clock.
+ * Its own updates wait in nobody's way then. */
+fast_err fast__ps_yield(void *writer)
+{
+    ps_writer *wr = writer;
+    int64_t version = wr->version;
+
+    FAST_ASSERT(wr->c->value > 0 && wr->copies.count == 1);
+    FAST_TRY(fast__space_peek(wr->copies.spaces[0], &version, FAST_SOON));
+    if (version <= wr->version)
+        return FAST_OK;
+    wr->version = version;
+    return fast__ps_set_clock(wr, version);
+}
+
 fast_err fast__ps_bound_next(ps_writer *wr, const float *x)
 {
     const float rate = (float)fast_trainer_lr(wr->t, wr->step - 1);

@@ -173,12 +173,12 @@ static void proxies_and_replicas_are_rounds(void **state)
 
         run("ps:proxies=1", workers, &r);
         for (int64_t k = 0; k < workers; k++) {
-            fake_assert_calls(&r, k, "", "next gradient", "next end adopt");
+            fake_assert_calls(&r, k, "", "next gradient", "next end adopt space_close");
             for (int64_t j = 0; j < FAKE_COUNT; j++)
                 assert_float_equal(r.actors[k].w[j], 0.875f * (float)(workers + 1) / 2, 1e-6f);
         }
         assert_string_equal(r.actors[workers + 1].calls,
-                            "space sum_list sum_list sum_list space_close");
+                            "space sum_list sum_list sum_list space_close space_close");
         run("ps:slack=0,replicas=1", workers, &r);
         for (int64_t k = 0; k < workers; k++) {
             fake_assert_calls(&r, k, "persist space space", "next gradient_when",

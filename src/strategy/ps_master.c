@@ -34,6 +34,7 @@ static fast_err train(fast_trainer *t, fast_via_master *m)
     return fast_trainer_end(t);
 }
 
+/* A worker has no part in the rule: its replica is the server's weights. */
 fast_err fast__ps_master_worker(fast_trainer *t, const ps_config *c)
 {
     fast_via_master m;
@@ -72,6 +73,7 @@ static fast_err serve(fast_trainer *t, fast_via_master *m)
     }
 }
 
+/* The server starts with the weights that all workers start with, also after a resume. */
 fast_err fast__ps_master(fast_trainer *t, const ps_config *c)
 {
     fast_via_master m;

@@ -281,15 +281,17 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
     const int64_t shards = fast__ps_shards(c, t->workers);
     fast_space_tensor tensors[PS_TENSORS_MAX];
     ps_ring ring;
-    fast_space_options space = { .name = names[replica],
+    fast_space_options space = { .name = names[c->chain ? 0 : replica],
                                  .tensors = tensors,
-                                 .owners = t->server_ids + replica * shards,
+                                 .owners = t->server_ids + (c->chain ? 0 : replica * shards),
                                  .owner_count = shards,
+                                 .copies = t->server_ids + shards,
+                                 .copy_count = c->chain ? c->replicas : 0,
                                  .eager = c->eager,
                                  .stalest_first = c->stalest,
                                  .cache_indices = c->cache,
                                  .announce = c->barrier,
-                                 .replica = replica > 0,
+                                 .replica = replica > 0 && !c->chain,
                                  .layers = layers->layers,
                                  .layer_count = layers->count,
                                  .pieces = fast__ps_in_pieces(c, layers),
@@ -298,7 +300,7 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                                  .ctx = o };
 
     FAST_ASSERT(replica >= 0 && replica <= PS_REPLICAS_MAX);
-    FAST_TRY(fast__ps_ring_new(c, t, replica, &ring));
+    FAST_TRY(fast__ps_ring_new(c, t, c->chain ? 0 : replica, &ring));
     if (ring.owners) {
         space.owners = ring.owners;
         space.ends = ring.ends;
@@ -394,14 +396,31 @@ static fast_err owner_init(ps_owner *o)
     return FAST_OK;
 }
 
+/* In a chain a state is sent in the middle of a round. */
+static fast_err remember_round(ps_owner *o, size_t size)
+{
+    enum { FIRST_ROUND = 1 << 20 };
+    const int64_t n = o->writer_count, shards = fast__ps_shards(o->config, o->t->workers);
+    const int64_t floats = n * ((o->t->state_count + shards - 1) / shards);
+
+    FAST_ASSERT(o->arrived != NULL);
+    FAST_TRY(fast__trainer_remember_flags(o->t, 6, o->arrived, n));
+    FAST_TRY(fast__trainer_remember(o->t, 7, &o->states, sizeof o->states));
+    FAST_TRY(fast__trainer_remember(o->t, 8, o->state, (size_t)floats * sizeof *o->state));
+    for (int64_t i = 0; i < n; i++)
+        FAST_TRY(fast__trainer_remember(o->t, FIRST_ROUND + i, o->round[i], size));
+    return FAST_OK;
+}
+
 /* Have snapshots include the owner's memory, with its numbers from `pending` to `updates`. The
  * measure of momentum starts anew. */
 static fast_err remember(ps_owner *o)
 {
-    enum { FIRST_PAST = 16 };
+    enum { FIRST_PAST = 16, FIRST_ROUND = 1 << 20 };
     const size_t size = (size_t)room_for(o, o->t->count) * sizeof(float);
     const size_t counters = (size_t)o->writer_count * sizeof(int64_t);
     fast_past *past = &o->past;
+    int64_t arrived = 0;
 
     FAST_ASSERT(o->contributions != NULL);
     FAST_TRY(fast__trainer_remember(o->t, 0, &o->pending, 3 * sizeof o->pending));
@@ -412,9 +431,14 @@ static fast_err remember(ps_owner *o)
     FAST_TRY(fast__trainer_remember(o->t, 5, past->square, size));
     for (int64_t i = 0; past->models && i < past->room; i++)
         FAST_TRY(fast__trainer_remember(o->t, FIRST_PAST + i, past->models[i], size));
+    if (o->round)
+        FAST_TRY(remember_round(o, size));
+    for (int64_t i = 0; o->round && i < o->writer_count; i++)
+        arrived += o->arrived[i];
     return fast__trainer_check_saved(
         o->t, o->pending >= 0 && o->pending < fast__ps_batch(o->config, o->writer_count) &&
-                  o->begun >= 0 && o->updates >= 0 && past->begin >= -1);
+                  (!o->round || o->pending == arrived) && o->begun >= 0 && o->updates >= 0 &&
+                  o->begun <= INT64_MAX / 4 && o->updates <= INT64_MAX / 4 && past->begin >= -1);
 }
 
 /* Report the measured momentum, if the estimate is reliable. */
@@ -437,8 +461,8 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
     fast_err err;
 
     /* Writers left this copy when its server crashed, and continue with the other copies: the
-     * initial values of a restarted server are of no use. */
-    if (c->replicas > 0 && fast_actor_life(t->actor) > 0)
+     * initial values of a restarted server are of no use. In a chain it gets another's state. */
+    if (c->replicas > 0 && !c->chain && fast_actor_life(t->actor) > 0)
         return FAST_OK;
     FAST_ASSERT(replica >= 0 && replica <= c->replicas);
     o.writer_count = fast__ps_writers(c, t, &o.writers);

@@ -9,7 +9,10 @@
  * hold the same updates. A server that restarts is not used again. With slack 0 all copies sum a
  * round in the canonical order: they are equal to the bit, and a crash changes nothing.
  *
- * Cost: the writes once more for each copy.
+ * In a chain the copies are one space, whose owners pass updates on: a writer writes to the first
+ * and reads from the last (space/space_chain.c).
+ *
+ * Cost: the writes once more for each copy, by the writers or by the servers.
  */
 #include "space/space.h"
 #include "strategy/ps_keys.h"
@@ -23,8 +26,10 @@ int64_t fast__ps_shards(const ps_config *c, int64_t workers)
 
 int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_t **ids_out)
 {
-    FAST_ASSERT(c->proxies <= t->servers);
-    *ids_out = c->proxies > 0 ? t->server_ids + t->servers - c->proxies : t->worker_ids;
+    const int64_t owners = fast__ps_shards(c, t->workers) * (1 + c->replicas);
+
+    FAST_ASSERT(owners + c->proxies <= t->servers);
+    *ids_out = c->proxies > 0 ? t->server_ids + owners : t->worker_ids;
     return c->proxies > 0 ? c->proxies : t->workers;
 }
 
@@ -60,7 +65,7 @@ bool fast__ps_copy_lose(ps_copies *copies, int64_t i, fast_err err)
 fast_err fast__ps_copies_open(fast_trainer *t, const ps_config *c, const ps_layers *layers,
                               ps_copies *out)
 {
-    *out = (ps_copies){ .t = t, .count = 1 + c->replicas, .bounded = c->slack > 0 };
+    *out = (ps_copies){ .t = t, .count = c->chain ? 1 : 1 + c->replicas, .bounded = c->slack > 0 };
     FAST_ASSERT(out->count <= PS_REPLICAS_MAX + 1);
     for (int64_t i = 0; i < out->count; i++)
         FAST_TRY(fast__ps_open(t, c, i, layers, NULL, &out->tensors, &out->spaces[i]));

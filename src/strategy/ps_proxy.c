@@ -1,25 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Proxies: a hierarchy of parameter servers. Workers form groups of neighbouring ranks, as many as
- * there are proxies; a group is synchronous with its proxy, and the proxies are the writers of the
- * model, with whatever slack, filter or compensation the options say (MXNet's hierarchy of servers;
- * Rudra's, Gupta et al. 2016; Gaia's servers per data centre, Hsieh et al. 2017).
+ * Proxies: a hierarchy of parameter servers. Workers form groups of neighbouring ranks; a group is
+ * synchronous with its proxy, and so are the proxies of a level with the one above (ps_tree.c). The
+ * proxies of the first level are the writers of the model, with whatever slack, filter or
+ * compensation the options say (MXNet's hierarchy of servers; Rudra's, Gupta et al. 2016; Gaia's
+ * servers per data centre, Hsieh et al. 2017).
  *
  *     worker   get(w) of its proxy's round r;  g_i <- gradient;  add(g_i);  tick(r + 1)
- *     proxy    of all its workers that are up:  g <- sum g_i / m, in the canonical order;
- *              add(g) to the model; get(w) within the slack; put(w) for the group
+ *     proxy    of all its members that are up:  g <- sum g_i / m, in the canonical order;
+ *              add(g) above it; get(w) from there; put(w) for its members
+ *
+ * With `fetch` and `push` a proxy is a cache that is written back: it adds the sum of at most
+ * `push` rounds at once, and reads after such a write, `fetch` rounds or more after its last read.
+ * In between its members read its own w, to which it applies their gradients by plain SGD,
+ * w <- w - lr g. Clocks count the workers' steps at every level, so that no gradient waits for more
+ * than push - 1 of them, however deep the tree is.
  *
  * Where the codec selects elements, the proxy holds back gradients that are not significant, and
  * its group uses their sum r nevertheless, by plain SGD: w - lr r, as Gaia's data centres do. The
  * slack is between the proxies: Gaia's mirror clock. With one worker a group it is the program
  * without proxies. Cost: a worker's messages stay in its group; between groups travel 2 messages of
- * the model for each proxy and round.
+ * the model for each proxy, and for each round or write back.
  */
 #include "base/memory.h"
 #include "space/space.h"
 #include "strategy/ps.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,22 +37,14 @@ enum { GROUP_W, GROUP_G, GROUP_CONTRIBUTIONS, GROUP_S };
 
 /* A group's gradients at its proxy. Written under the space's lock, read between rounds. */
 typedef struct ps_group {
-    int64_t first;      /* rank of its first worker */
-    int64_t size;       /* number of workers */
+    int64_t first;      /* actor of its first member */
+    int64_t size;       /* number of members */
+    float weight;       /* of its mean in the round above */
     float **round;      /* [size] gradients of the round */
     bool *arrived;      /* [size] the gradient is in `round` */
     const float **list; /* [size] gradients that arrived, in the order of ranks */
     float *mean;        /* of the gradients that arrived */
 } ps_group;
-
-/* Set the range of ranks of a proxy's workers: groups are as equal as possible. */
-static void group_of(int64_t proxy, int64_t proxies, int64_t workers, int64_t *first_out,
-                     int64_t *size_out)
-{
-    *first_out = proxy * workers / proxies;
-    *size_out = (proxy + 1) * workers / proxies - *first_out;
-    FAST_ASSERT(*size_out > 0);
-}
 
 /* The group space's apply function: store a gradient of the round, or add to the state. */
 static bool collect(void *ctx, const fast_space_update *u, float *w)
@@ -64,33 +64,35 @@ static bool collect(void *ctx, const fast_space_update *u, float *w)
     return true;
 }
 
-/* Open the space of a proxy and its workers; `gr` is NULL except at the proxy. */
-static fast_err open_group(fast_trainer *t, const ps_config *c, int64_t proxy, ps_group *gr,
+/* Open the space of a proxy and its members; `gr` is NULL except at the proxy. */
+static fast_err open_group(fast_trainer *t, const ps_config *c, const ps_node *node, ps_group *gr,
                            fast_space **out)
 {
     const fast_space_tensor tensors[] = { { "w", t->count, t->w },
                                           { "g", t->count, NULL },
                                           { "contributions", c->proxies, NULL },
                                           { "s", t->state_count, t->s } };
-    const int64_t id = t->server_ids[t->servers - c->proxies + proxy];
-    int64_t first, size;
-    char name[32];
+    char name[64];
 
-    FAST_ASSERT(proxy >= 0 && proxy < c->proxies);
-    group_of(proxy, c->proxies, t->workers, &first, &size);
-    snprintf(name, sizeof name, "group %lld", (long long)proxy);
-    return fast_space_open(t->actor,
-                           &(fast_space_options){ .name = name,
-                                                  .tensors = tensors,
-                                                  .tensor_count = t->state_count > 0 ? 4 : 3,
-                                                  .owners = &id,
-                                                  .owner_count = 1,
-                                                  .writers = t->worker_ids + first,
-                                                  .writer_count = size,
-                                                  .apply = collect,
-                                                  .apply_on_device = true,
-                                                  .ctx = gr },
-                           out);
+    FAST_ASSERT(node->size > 0);
+    if (node->level == 1)
+        snprintf(name, sizeof name, "group %lld", (long long)node->index);
+    else
+        snprintf(name, sizeof name, "group %lld of level %lld", (long long)node->index,
+                 (long long)node->level);
+    return fast__trainer_space_plain(
+        t,
+        &(fast_space_options){ .name = name,
+                               .tensors = tensors,
+                               .tensor_count = t->state_count > 0 ? 4 : 3,
+                               .owners = &node->id,
+                               .owner_count = 1,
+                               .writers = node->members,
+                               .writer_count = node->size,
+                               .apply = collect,
+                               .apply_on_device = true,
+                               .ctx = gr },
+        out);
 }
 
 /* Read the group's model after `rounds` rounds of its proxy; `seen` is a copy of the state, or
@@ -109,13 +111,14 @@ static fast_err read_group(fast_trainer *t, fast_space *space, int64_t rounds, f
     return FAST_OK;
 }
 
-/* Write this worker's gradient and its change of the state, of which each worker's counts
+/* Write this member's gradient and its change of the state, of which each member's counts
  * 1/size. */
-static fast_err write_group(fast_trainer *t, fast_space *space, int64_t size, float *seen)
+static fast_err write_group(fast_trainer *t, fast_space *space, int64_t size, const float *g,
+                            float *seen)
 {
     FAST_ASSERT(size > 0);
     fast_actor_at(t->actor, t->step, "gradient");
-    FAST_TRY(fast_space_add(space, GROUP_G, t->g, FAST_SOON));
+    FAST_TRY(fast_space_add(space, GROUP_G, g, FAST_SOON));
     if (seen) {
         fast__vector_difference(t->state_count, 1, t->s, seen);
         fast__vector_divide(t->state_count, (float)size, seen);
@@ -132,17 +135,9 @@ static fast_err read_contributions(fast_trainer *t, const ps_config *c, fast_spa
 
     FAST_ASSERT(w.shares != NULL);
     FAST_TRY(fast_space_get(space, GROUP_CONTRIBUTIONS, counts, NULL, FAST_SOON));
-    for (int64_t k = 0; k < c->proxies; k++) {
-        int64_t first, size;
-
-        group_of(k, c->proxies, t->workers, &first, &size);
-        for (int64_t i = 0; i < fast_trainer_share_count(t); i++) {
-            const int64_t rank = fast_trainer_share_rank(t, i);
-
-            if (rank >= first && rank < first + size)
-                w.shares[i] = (double)counts[k];
-        }
-    }
+    for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
+        w.shares[i] =
+            (double)counts[fast__ps_node_above(c, t, 1, fast_trainer_share_rank(t, i)).index];
     fast_trainer_adopt(t, &w);
     return FAST_OK;
 }
@@ -151,15 +146,19 @@ static fast_err read_contributions(fast_trainer *t, const ps_config *c, fast_spa
 static fast_err work(fast_trainer *t, const ps_config *c, fast_space *space, int64_t size,
                      float *seen, float *counts)
 {
-    const int64_t begin = t->step;
+    int64_t begin = t->step;
 
     FAST_ASSERT(size > 0);
-    if (begin > 0) /* a resumed run: its clocks continue */
+    if (begin > 0 && !fast_trainer_resumed(t)) /* clocks continue; those of a snapshot are there */
         FAST_TRY(fast_space_tick(space, begin));
+    FAST_TRY(fast__trainer_remember(t, 0, &begin, sizeof begin));
+    FAST_TRY(fast__trainer_remember(t, 1, seen, seen ? (size_t)t->state_count * sizeof *seen : 0));
+    FAST_TRY(fast__trainer_check_saved(t, begin >= 0 && begin <= t->step));
+    fast__trainer_cut_at(t, &t->step); /* a group is synchronous, whatever the slack */
     while (fast_trainer_next(t)) {
         FAST_TRY(read_group(t, space, t->step - begin, seen));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        FAST_TRY(write_group(t, space, size, seen));
+        FAST_TRY(write_group(t, space, size, t->g, seen));
     }
     FAST_TRY(fast_trainer_end(t));
     FAST_TRY(read_group(t, space, t->step - begin, seen));
@@ -168,31 +167,27 @@ static fast_err work(fast_trainer *t, const ps_config *c, fast_space *space, int
 
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c)
 {
+    const ps_node node = fast__ps_node_above(c, t, c->levels, t->rank);
     fast_space *space = NULL;
     float *seen = NULL, *counts = NULL;
-    int64_t proxy = 0, first, size;
     fast_err err = FAST_OK;
 
-    for (;; proxy++) {
-        group_of(proxy, c->proxies, t->workers, &first, &size);
-        if (t->rank < first + size)
-            break;
-    }
-    FAST_ASSERT(proxy < c->proxies);
+    FAST_ASSERT(t->rank >= node.first && t->rank < node.first + node.size);
     err = fast__alloc("contributions", c->proxies, sizeof *counts, &counts);
     if (!err && t->state_count > 0)
         err = fast__vector_new(fast__device_of(t->w), "the state read", t->state_count, &seen);
     if (!err)
-        err = open_group(t, c, proxy, NULL, &space);
+        err = open_group(t, c, &node, NULL, &space);
     if (!err)
-        err = work(t, c, space, size, seen, counts);
-    fast_space_close(space);
+        err = work(t, c, space, node.size, seen, counts);
+    const fast_err last = fast_trainer_space_close(t, space);
     fast__vector_free(seen);
     fast__free(counts);
-    return err;
+    return err ? err : last;
 }
 
-/* Compute the mean of the gradients that arrived, and their number; the next round starts empty. */
+/* Compute the mean of the gradients that arrived, with its weight, and their number; the next round
+ * starts empty. */
 static fast_err take_round(fast_trainer *t, ps_group *gr, int64_t *used_out)
 {
     const int64_t count = t->count;
@@ -205,63 +200,162 @@ static fast_err take_round(fast_trainer *t, ps_group *gr, int64_t *used_out)
     }
     FAST_ASSERT(used <= gr->size);
     *used_out = used;
-    if (used > 0)
-        FAST_TRY(fast_trainer_sum_list(t, gr->list, used, count, gr->mean));
-    if (used > 1)
-        fast__vector_scale(count, 1.0f / (float)used, gr->mean);
+    if (used == 0)
+        return FAST_OK;
+    FAST_TRY(fast_trainer_sum_list(t, gr->list, used, count, gr->mean));
+    const float scale = gr->weight / (float)used;
+    if (scale != 1)
+        fast__vector_scale(count, scale, gr->mean);
     return FAST_OK;
 }
 
-/* One round between the group and the model: write the group's mean, read the model. */
-static fast_err relay(ps_writer *wr, fast_space *space)
-{
-    fast_trainer *t = wr->t;
+/* A proxy between its members and the round above: the model, or the space of another proxy. */
+typedef struct ps_relay {
+    fast_trainer *t;    /* the proxy's */
+    const ps_config *c; /* the run's */
+    ps_writer wr;       /* level 1: a writer of the model */
+    fast_space *up;     /* else the space of the proxy above */
+    int64_t members;    /* members of that proxy */
+    int64_t rounds;     /* writes to that space */
+    float *sum;         /* gradients that were not written there; NULL: each round is written */
+    float *seen;        /* the state as it was read there; NULL: the model has none */
+    int64_t step;       /* of the group */
+    int64_t pushed;     /* step of the last write */
+    int64_t read;       /* step of the last read */
+    int64_t awaited;    /* the round that the proxy waits for; 0: it does not wait */
+    bool pending;       /* it has gradients that were not written */
+    ps_group group;     /* of its members */
+    fast_space *space;  /* of its members */
+    float *counts;      /* contributions to the model */
+} ps_relay;
 
-    FAST_ASSERT(wr->step > 0);
-    if (t->state_count > 0)
-        FAST_TRY(fast_space_get(space, GROUP_S, t->s, NULL, FAST_SOON));
-    fast__ps_collect(wr);
-    FAST_TRY(fast__ps_push(wr));
-    FAST_TRY(fast__ps_tick(wr));
-    FAST_TRY(fast__ps_read(wr, wr->step >= t->step_count));
+/* Write the gradients since the last write, and tick. `last`: there are no more rounds. */
+static fast_err write_back(ps_relay *r, bool last)
+{
+    const fast_trainer *t = r->t;
+    const bool due = last || t->step - r->pushed >= r->c->push;
+
+    FAST_ASSERT(t->step > 0);
+    r->pushed = due ? t->step : r->pushed;
+    r->pending = !due;
+    if (!r->up) {
+        if (due)
+            FAST_TRY(fast__ps_push(&r->wr));
+        return fast__ps_tick(&r->wr);
+    }
+    if (!due)
+        return FAST_OK;
+    FAST_TRY(write_group(r->t, r->up, r->members, r->sum ? r->sum : r->group.mean, r->seen));
+    r->rounds++;
+    if (r->sum)
+        fast__vector_fill(t->count, 0, r->sum);
+    return FAST_OK;
+}
+
+/* Read the model or the proxy above after a write; in between apply the group's mean to w. */
+static fast_err refresh(ps_relay *r, bool last)
+{
+    fast_trainer *t = r->t;
+    const float rate = (float)fast_trainer_lr(t, t->step - 1);
+
+    FAST_ASSERT(t->step >= r->read);
+    if (!last && (r->pending || t->step - r->read < r->c->fetch)) {
+        fast__vector_axpy(t->count, -rate, r->group.mean, t->w);
+        return fast_charge(t->actor, 2 * (double)t->count, 12 * (double)t->count);
+    }
+    r->read = t->step;
+    if (r->up)
+        return read_group(t, r->up, r->rounds, r->seen);
+    FAST_TRY(fast__ps_read(&r->wr, last));
     /* The group uses gradients that the codec holds back, if the read has not added them. */
-    if (wr->recent.room == 0 && wr->hold.rounds == 0)
-        fast__space_add_waiting(wr->copies.spaces[wr->copies.first],
-                                -(float)fast_trainer_lr(t, wr->step - 1), t->w);
-    if (t->state_count > 0)
-        FAST_TRY(fast_space_put(space, GROUP_S, t->s, FAST_SOON));
+    if (r->wr.recent.room == 0 && r->wr.hold.rounds == 0)
+        fast__space_add_waiting(r->wr.copies.spaces[r->wr.copies.first], -rate, t->w);
     return FAST_OK;
 }
 
-/* The proxy's loop. It ends after two rounds in a row without a gradient: then no worker is left.
- * One round without a gradient may be the first clock of a resumed run. */
-static fast_err serve_group(ps_writer *wr, ps_group *gr, fast_space *space, float *counts)
+/* Have snapshots include the proxy's memory besides its writer's, with its numbers from `step`
+ * to `read`. */
+static fast_err remember_relay(ps_relay *r)
 {
-    fast_trainer *t = wr->t;
+    fast_trainer *t = r->t;
+
+    FAST_ASSERT(r->awaited == 0);
+    FAST_TRY(fast__trainer_remember(t, 12, &r->step, 3 * sizeof r->step));
+    FAST_TRY(fast__trainer_remember(t, 13, &r->rounds, sizeof r->rounds));
+    FAST_TRY(fast__trainer_remember_flags(t, 14, &r->pending, 1));
+    FAST_TRY(fast__trainer_remember(t, 15, r->sum, (size_t)t->count * sizeof(float)));
+    FAST_TRY(fast__trainer_remember(t, 24, r->seen, (size_t)t->state_count * sizeof(float)));
+    return fast__trainer_check_saved(
+        t, r->step >= 0 && r->step <= t->step_count && r->pushed >= 0 && r->pushed <= r->step &&
+               r->read >= 0 && r->read <= r->step && r->rounds >= 0 && r->rounds <= r->step);
+}
+
+/* Return whether the proxy waits for gradients that have not all arrived. */
+static bool is_idle(const void *ctx)
+{
+    const ps_relay *r = ctx;
+
+    FAST_ASSERT(r->awaited >= 0);
+    return r->awaited > 0 && !fast__space_reached(r->space, r->awaited);
+}
+
+/* One round: write the group's mean or collect it, read the model or apply the mean to w. */
+static fast_err relay(ps_relay *r)
+{
+    fast_trainer *t = r->t;
+    const bool last = t->step >= t->step_count;
+
+    FAST_ASSERT(t->step > 0);
+    if (t->state_count > 0)
+        FAST_TRY(fast_space_get(r->space, GROUP_S, t->s, NULL, FAST_SOON));
+    if (!r->up)
+        fast__ps_collect(&r->wr);
+    else if (r->sum)
+        fast__vector_add(t->count, r->group.mean, r->sum);
+    FAST_TRY(write_back(r, last));
+    FAST_TRY(refresh(r, last));
+    if (t->state_count > 0)
+        FAST_TRY(fast_space_put(r->space, GROUP_S, t->s, FAST_SOON));
+    if (!last)
+        return FAST_OK;
+    FAST_TRY(r->up ? fast_space_get(r->up, GROUP_CONTRIBUTIONS, r->counts, NULL, FAST_SOON)
+                   : fast__ps_ask_contributions(&r->wr, r->counts));
+    return fast_space_put(r->space, GROUP_CONTRIBUTIONS, r->counts, FAST_SOON);
+}
+
+/* The proxy's loop. It ends after two rounds in a row without a gradient: then no member is left.
+ * One round without a gradient may be the first clock of a resumed run. */
+static fast_err serve_group(ps_relay *r)
+{
+    fast_trainer *t = r->t;
     int empty = 0;
 
-    FAST_ASSERT(gr->size > 0);
+    FAST_ASSERT(r->group.size > 0);
+    if (!r->up)
+        r->step = r->wr.step;
+    FAST_TRY(remember_relay(r));
+    t->step = r->step;
+    fast__trainer_cut_idle(t, is_idle, r);
     while (empty < 2) {
-        fast_space_read read = { .clock_min = wr->step + 1 };
+        fast_space_read read = { .clock_min = t->step + 1 };
         int64_t used;
 
-        fast_actor_at(t->actor, wr->step, "a group's gradients");
-        FAST_TRY(fast_space_get(space, GROUP_CONTRIBUTIONS, counts, &read, FAST_SOON));
-        FAST_TRY(take_round(t, gr, &used));
-        /* The clock passes every worker that is down, so that a round never waits for it. */
+        fast_actor_at(t->actor, t->step, "a group's gradients");
+        r->awaited = read.clock_min;
+        FAST_TRY(fast_space_get(r->space, GROUP_CONTRIBUTIONS, r->counts, &read, FAST_SOON));
+        r->awaited = 0;
+        FAST_TRY(take_round(t, &r->group, &used));
+        /* The clock passes every member that is down, so that a round never waits for it. */
         empty = used > 0 ? 0 : empty + 1;
-        wr->step = t->step = read.clock;
+        r->step = r->wr.step = t->step = read.clock;
         if (used == 0)
             continue;
-        FAST_TRY(relay(wr, space));
-        if (wr->step >= t->step_count) {
-            FAST_TRY(fast__ps_ask_contributions(wr, counts));
-            FAST_TRY(fast_space_put(space, GROUP_CONTRIBUTIONS, counts, FAST_SOON));
-        }
-        /* The put is the version that the workers' next read waits for. */
-        FAST_TRY(fast_space_put(space, GROUP_W, t->w, FAST_SOON));
+        FAST_TRY(relay(r));
+        /* The put is the version that the members' next read waits for. */
+        FAST_TRY(fast_space_put(r->space, GROUP_W, t->w, FAST_SOON));
     }
-    return FAST_OK;
+    /* Workers that stopped early leave gradients behind that were not written back. */
+    return r->pending ? write_back(r, true) : FAST_OK;
 }
 
 /* Allocate for a round of gradients of `count` floats. */
@@ -289,29 +383,60 @@ static void group_fini(ps_group *gr)
     fast__vector_free(gr->mean);
 }
 
+/* Allocate, and open the round above: the model, or the space of the proxy above. */
+static fast_err relay_open(ps_relay *r, const ps_node *node)
+{
+    fast_trainer *t = r->t;
+    const fast_device *device = fast__device_of(t->w);
+
+    FAST_ASSERT(node->level >= 1);
+    FAST_TRY(fast__alloc("contributions", r->c->proxies, sizeof *r->counts, &r->counts));
+    FAST_TRY(group_init(&r->group, device, t->count));
+    if (node->level == 1) {
+        FAST_TRY(fast__ps_writer_open(t, r->c, r->group.mean, &r->wr));
+        /* It writes before its first read: changes are to the initial state. */
+        if (t->state_count > 0)
+            fast__vector_copy(t->state_count, t->s, r->wr.state_read);
+        return FAST_OK;
+    }
+    const ps_node up = fast__ps_node_above(r->c, t, node->level - 1, node->first);
+
+    r->members = up.size;
+    if (r->c->push > 1)
+        FAST_TRY(fast__vector_new(device, "gradients to push", t->count, &r->sum));
+    if (t->state_count > 0) {
+        FAST_TRY(fast__vector_new(device, "the state read", t->state_count, &r->seen));
+        fast__vector_copy(t->state_count, t->s, r->seen);
+    }
+    return open_group(t, r->c, &up, NULL, &r->up);
+}
+
 fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy)
 {
-    ps_writer wr = { .t = NULL };
-    ps_group gr = { .size = 0 };
-    fast_space *space = NULL;
-    float *counts = NULL;
+    ps_relay r = { .t = t, .c = c };
+    int64_t level = 1;
     fast_err err;
 
-    FAST_ASSERT(proxy >= 0 && proxy < c->proxies);
+    for (; proxy >= fast__ps_width(c, t->workers, level); level++)
+        proxy -= fast__ps_width(c, t->workers, level);
+    FAST_ASSERT(level <= c->levels);
+    const ps_node node = fast__ps_node(c, t, level, proxy);
+
     t->step = 0; /* the group's clocks set it: workers of a resumed run may differ */
-    group_of(proxy, c->proxies, t->workers, &gr.first, &gr.size);
-    err = fast__alloc("contributions", c->proxies, sizeof *counts, &counts);
+    r.group.first = node.members[0];
+    r.group.size = node.size;
+    r.group.weight = (float)node.weight;
+    err = relay_open(&r, &node);
     if (!err)
-        err = group_init(&gr, fast__device_of(t->w), t->count);
+        err = open_group(t, c, &node, &r.group, &r.space);
     if (!err)
-        err = fast__ps_writer_open(t, c, gr.mean, &wr);
-    if (!err)
-        err = open_group(t, c, proxy, &gr, &space);
-    if (!err)
-        err = serve_group(&wr, &gr, space, counts);
-    fast_space_close(space);
-    const fast_err last = fast__ps_writer_close(&wr);
-    group_fini(&gr);
-    fast__free(counts);
-    return err ? err : last;
+        err = serve_group(&r);
+    const fast_err closed = fast_trainer_space_close(t, r.space);
+    const fast_err above = fast_trainer_space_close(t, r.up);
+    const fast_err last = fast__ps_writer_close(&r.wr);
+    group_fini(&r.group);
+    fast__vector_free(r.sum);
+    fast__vector_free(r.seen);
+    fast__free(r.counts);
+    return err ? err : closed ? closed : above ? above : last;
 }

@@ -62,6 +62,7 @@ static double first_of(const char *cluster, const char *strategy, int n)
     return seconds_on(cluster, strategy, n, 1) / MODEL;
 }
 
+/* Fail if a time is more than 2% off. */
 static void check(const char *strategy, int n, double step, double closed)
 {
     if (!(fabs(step - closed) < 0.02 * closed))
@@ -83,6 +84,7 @@ static double gradient(void)
     return step_of(slow_computing, "local:period=1000", 1) - U;
 }
 
+/* Powers of two, one less and one more: the depth of the tree changes there. */
 static void a_tree_to_the_server_takes_the_closed_form(void **state)
 {
     static const char *const strategy = "ps:slack=0,path=tree";
@@ -98,6 +100,7 @@ static void a_tree_to_the_server_takes_the_closed_form(void **state)
     }
 }
 
+/* Slices of any number of workers, also where they are not equally long. */
 static void slices_to_the_server_take_the_closed_form(void **state)
 {
     static const char *const strategy = "ps:slack=0,path=scatter";
@@ -121,6 +124,7 @@ static void one_server_takes_the_closed_form(void **state)
     }
 }
 
+/* Masters that average models are reached by the same paths. */
 static void models_take_the_paths_too(void **state)
 {
     (void)state;
@@ -129,6 +133,8 @@ static void models_take_the_paths_too(void **state)
               2 * ceil(log2(n + 1)));
         check("local by slices", n, first_of(free_computing, "local:period=1,master=scatter", n),
               2 + 2.0 * (n - 1) / n);
+        check("mpca by a tree", n, first_of(free_computing, "mpca:tree=yes", n),
+              2 * ceil(log2(n + 1)));
         check("local with all", n, first_of(free_computing, "local:period=1,master=direct", n),
               2 * n);
     }

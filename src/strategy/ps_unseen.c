@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Read-my-writes (Ho et al. 2013, SSP): a worker's view holds all of its own updates. Values that
- * it asks for do, since a server handles its requests in order. Four kinds of updates must be
+ * it asks for do, since a server handles its requests in order. Five kinds of updates must be
  * added again,
  *
  *     w <- w + sum of the changes that the values lack
@@ -9,6 +9,8 @@
  *   sent       an eager server sent the values before it had the last writes. Each write is stored,
  *              and values name the last request that they hold; within the slack s they lack at
  *              most s writes. Of more than PS_RECENT_MAX the values are asked for instead
+ *   limited    with a budget of the servers (codec_down=budget) values that arrive are new in some
+ *              elements only: a stored write loses these elements, and is added in the others
  *   waiting    with `eager` or a budget, elements that the codec holds back
  *   summed     with a slack, gradients since the last write, where reads are more frequent
  *   cached     with cache_age, all updates since the last read
@@ -32,22 +34,46 @@
 enum { PS_RECENT_MAX = 8 };             /* writes that are stored */
 static const int64_t IDLE_NS = 1000000; /* wait of a read after which elements are sent early */
 
+/* A part of an owner's range has arrived, with the first `held` updates and ticks of this writer:
+ * stored writes lose the elements that are in it. The write that is being sent has none to lose. */
+static void take_part(void *ctx, int64_t owner, int64_t held, const float *changed)
+{
+    ps_writer *wr = ctx;
+    ps_recent *r = &wr->recent;
+    const int64_t stored = r->count < r->room ? r->count : r->room;
+    int64_t offset, count;
+
+    FAST_ASSERT(owner >= 0 && owner < r->shards);
+    fast__space_range(wr->copies.spaces[0], owner, 0, &offset, &count);
+    for (int64_t i = 0; i < stored; i++)
+        if (!(r->open && i == r->count % r->room) && r->sent[i * r->shards + owner] <= held)
+            fast__vector_clear(count, changed, r->x[i] + offset);
+    r->mixed = r->mixed || (r->open && held > r->begun[owner]);
+}
+
 fast_err fast__ps_recent_init(ps_writer *wr)
 {
     ps_recent *r = &wr->recent;
     const ps_config *c = wr->c;
     const int64_t room = c->slack < PS_RECENT_MAX ? c->slack : PS_RECENT_MAX;
 
+    const bool limited = fast__space_limits(wr->copies.spaces[0]);
+
     FAST_ASSERT(r->room == 0 && wr->t->count > 0);
-    if (!c->eager || c->slack == 0)
+    if (limited && c->replicas > 0)
+        return fast__fail(FAST_EINVAL, "ps: a budget of the servers (codec_down) limits what is "
+                                       "read from one copy of the model; leave out replicas");
+    if ((!c->eager && !limited) || c->slack <= 0)
         return FAST_OK;
     r->shards = fast__ps_shards(c, wr->t->workers);
     FAST_TRY(fast__alloc("the last writes", room * r->shards, sizeof *r->sent, &r->sent));
     FAST_TRY(fast__alloc("the last writes", r->shards, sizeof *r->dropped, &r->dropped));
+    FAST_TRY(fast__alloc("the last writes", r->shards, sizeof *r->begun, &r->begun));
     FAST_TRY(fast__alloc("the last writes", room, sizeof *r->x, &r->x));
     for (r->room = 0; r->room < room; r->room++)
         FAST_TRY(
             fast__vector_new(fast__device_of(wr->t->w), "a write", wr->t->count, &r->x[r->room]));
+    fast__space_on_arrival(wr->copies.spaces[0], take_part, wr);
     return FAST_OK;
 }
 
@@ -59,6 +85,7 @@ void fast__ps_recent_fini(ps_recent *r)
     fast__free(r->x);
     fast__free(r->sent);
     fast__free(r->dropped);
+    fast__free(r->begun);
     *r = (ps_recent){ .room = 0 };
 }
 
@@ -84,6 +111,12 @@ void fast__ps_recent_begin(ps_writer *wr, const float *x)
     FAST_ASSERT(x != NULL);
     if (!to)
         return;
+    r->open = true;
+    for (int64_t k = 0; k < r->shards; k++) {
+        int64_t seen;
+
+        r->begun[k] = fast__space_sent(wr->copies.spaces[0], k, &seen);
+    }
     fast__vector_fill(wr->t->count, 0, to);
     fast__vector_axpy(wr->t->count, scale_of(wr), x, to);
     fast__space_add_waiting(wr->copies.spaces[0], scale_of(wr), to);
@@ -104,6 +137,7 @@ void fast__ps_recent_end(ps_writer *wr)
         r->dropped[k] = *sent;
         *sent = fast__space_sent(wr->copies.spaces[0], k, &seen);
     }
+    r->open = false;
     r->count++;
 }
 
@@ -113,6 +147,8 @@ bool fast__ps_recent_lost(const ps_writer *wr)
     int64_t seen;
 
     FAST_ASSERT(r->count >= 0);
+    if (r->mixed)
+        return true;
     for (int64_t k = 0; r->room > 0 && k < r->shards; k++)
         if (fast__space_sent(wr->copies.spaces[0], k, &seen) > seen && r->dropped[k] > seen)
             return true;

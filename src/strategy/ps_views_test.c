@@ -59,6 +59,9 @@ static fast_err look(void *ctx, fast_learner_request *r)
     return FAST_OK;
 }
 
+static const char *codec_down = "none";           /* of the next runs */
+static const char *faults = "slow 3 at 0s by 20"; /* of the next runs */
+
 /* Train with a codec, or NULL, on a cluster. */
 static views run_by(const fast_strategy *own, const char *strategy, const char *codec,
                     const char *cluster, int64_t slack)
@@ -73,10 +76,11 @@ static views run_by(const fast_strategy *own, const char *strategy, const char *
                                      .operations = 1e8,
                                      .gradient = look,
                                      .ctx = &v };
-    char how[128], with[128], where[128];
-    const char *options[] = { "faults=slow 3 at 0s by 20",
+    char how[128], with[128], answers[128], where[128], slow[128];
+    const char *options[] = { slow,
                               how,
                               with,
+                              answers,
                               where,
                               "workers=4",
                               "batch=1",
@@ -90,6 +94,8 @@ static views run_by(const fast_strategy *own, const char *strategy, const char *
 
     snprintf(how, sizeof how, "strategy=%s", strategy);
     snprintf(with, sizeof with, "codec=%s", codec ? codec : "none");
+    snprintf(slow, sizeof slow, "faults=%s", faults);
+    snprintf(answers, sizeof answers, "codec_down=%s", codec_down);
     snprintf(where, sizeof where, "cluster=%s", cluster);
     if (fast_run_open_learner(options, &kind, own, &opened) || fast_run_train(opened))
         fail_msg("%s: %s", strategy, fast_error_detail());
@@ -173,6 +179,52 @@ static void every_coordinate_is_within_the_bound(void **state)
                     cases[i].strategy, cases[i].codec ? cases[i].codec : "no codec", clusters[k],
                     (long long)v.over_bound, (long long)v.own_wrong);
         }
+}
+
+/* A budget of the servers holds elements of their answers back, and the bound holds for each; own
+ * updates that wait at a server are seen all the same. An answer then has fewer bytes. A slack of 0
+ * sends everything: it is the run without a budget. */
+static void servers_have_a_budget(void **state)
+{
+    static const struct {
+        const char *strategy;
+        const char *codec;
+        const char *down;
+        int64_t slack;
+    } cases[] = { { "ps:slack=3,eager=yes", NULL, "budget:bytes=8", 3 },
+                  { "ps:slack=2,eager=yes,servers=0", "budget:bytes=8", "budget:bytes=32", 2 },
+                  { "ps:slack=5,eager=yes,servers=3", "budget:bytes=24", "budget:bytes=24", 5 },
+                  { "ps:slack=4,eager=yes", NULL, "budget:bandwidth=1e4", 4 },
+                  { "ps:slack=3,servers=2", NULL, "budget:bytes=16", 3 },
+                  { "ps:slack=4,cache_age=2,servers=2", NULL, "budget:bytes=16", 4 },
+                  { "ps:slack=9,eager=yes", "budget:bytes=8", "budget:bytes=16", 9 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int k = 0; k < CLUSTERS; k++) {
+            codec_down = cases[i].down;
+            faults =
+                k % 2 ? "slow 3 at 0s by 1.1" : "slow 3 at 0s by 20"; /* no reads at the bound */
+            const views v = run(cases[i].strategy, cases[i].codec, clusters[k], cases[i].slack);
+
+            codec_down = "none";
+            if (v.over_bound > 0 || v.own_wrong > 0)
+                fail_msg(
+                    "%s with %s on %s: %lld values older than the bound, %lld own values wrong",
+                    cases[i].strategy, cases[i].down, clusters[k], (long long)v.over_bound,
+                    (long long)v.own_wrong);
+            /* Of a short range the head of a message is the most. */
+            if (k == 0 && !cases[i].codec && !strstr(cases[i].strategy, "servers") &&
+                run(cases[i].strategy, cases[i].codec, clusters[k], cases[i].slack).bytes <=
+                    v.bytes)
+                fail_msg("%s with %s: no fewer bytes", cases[i].strategy, cases[i].down);
+        }
+    faults = "slow 3 at 0s by 20";
+    const views whole = run("ps:slack=0,servers=2", NULL, "hetero", 0);
+
+    codec_down = "budget:bytes=8";
+    assert_int_equal(run("ps:slack=0,servers=2", NULL, "hetero", 0).hash, whole.hash);
+    codec_down = "none";
 }
 
 /* Reads that the cache answers cost no message: with a slack of s a worker asks in one of s + 1
@@ -329,6 +381,7 @@ int main(void)
         cmocka_unit_test(workers_see_their_own_updates),
         cmocka_unit_test(every_coordinate_is_within_the_bound),
         cmocka_unit_test(cached_reads_send_nothing),
+        cmocka_unit_test(servers_have_a_budget),
         cmocka_unit_test(idle_links_are_used),
         cmocka_unit_test(epochs_end_at_a_fraction_of_the_samples),
         cmocka_unit_test(values_are_within_their_bound),

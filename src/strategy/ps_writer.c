@@ -159,6 +159,7 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     if (fast__ps_recent_lost(wr)) { /* ask: an answer lacks no write */
         read.full_values = true;
         FAST_TRY(fast__ps_copies_get(&wr->copies, 0, t->w, &read));
+        wr->recent.mixed = false;
     }
     if (!condition->full_values)
         fast__ps_add_own(wr);
@@ -359,7 +360,6 @@ static fast_err writer_alloc(ps_writer *wr)
         FAST_TRY(fast__vector_new(device, "the weights read", count, &wr->base));
     else if (c->push > 1)
         FAST_TRY(fast__vector_new(device, "gradients to push", count, &wr->sum));
-    FAST_TRY(fast__ps_recent_init(wr));
     if (c->slack == 0)
         FAST_TRY(persist(wr->t, PERSIST_MODEL_STEP, sizeof *wr->model_step, &wr->model_step));
     if (c->value > 0)
@@ -379,6 +379,7 @@ static fast_err writer_init(ps_writer *wr)
     FAST_TRY(fast__ps_layers_new(wr->t, c, &wr->layers));
     wr->pieces.on = fast__ps_in_pieces(c, &wr->layers);
     FAST_TRY(fast__ps_copies_open(wr->t, c, &wr->layers, &wr->copies));
+    FAST_TRY(fast__ps_recent_init(wr));
     wr->hold.complete = wr->step;
     if (c->slack > 0 && c->push == 1 && fast__space_defers(wr->copies.spaces[0]))
         wr->hold.rounds = (c->slack + 1) / 2;
@@ -392,25 +393,73 @@ static fast_err writer_init(ps_writer *wr)
     return FAST_OK;
 }
 
-/* Have snapshots include the writer's memory, with its numbers from `step` to `cached`. */
+/* Have snapshots include the writes that values may lack: each with its place among the requests to
+ * every owner, which the space counts on. Values that arrived and were not read yet are the
+ * space's own. */
+static fast_err remember_recent(ps_writer *wr)
+{
+    enum { FIRST = 16 };
+    ps_recent *r = &wr->recent;
+    const size_t row = (size_t)r->shards * sizeof *r->sent;
+
+    FAST_ASSERT(r->room >= 0);
+    if (r->room == 0)
+        return FAST_OK;
+    FAST_TRY(fast__trainer_remember(wr->t, 9, &r->count, sizeof r->count));
+    FAST_TRY(fast__trainer_remember(wr->t, 10, r->sent, (size_t)r->room * row));
+    FAST_TRY(fast__trainer_remember(wr->t, 11, r->dropped, row));
+    FAST_TRY(fast__trainer_remember_flags(wr->t, 12, &r->mixed, 1));
+    for (int64_t i = 0; i < r->room; i++)
+        FAST_TRY(fast__trainer_remember(wr->t, FIRST + i, r->x[i],
+                                        (size_t)wr->t->count * sizeof(float)));
+    return fast__trainer_check_saved(wr->t, r->count >= 0 && r->count < INT64_MAX);
+}
+
+/* Have snapshots include the writer's memory, with its numbers from `step` to `cached`. The step
+ * of a proxy is that of its group. */
 static fast_err remember(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
     const size_t size = (size_t)t->count * sizeof(float);
     double *speed = fast__trainer_speed(t);
+    const int64_t batch = fast__ps_batch(wr->c, wr->writer_count);
 
     FAST_ASSERT(!wr->visit.arriving);
     FAST_TRY(fast__trainer_remember(t, 0, &wr->step, 5 * sizeof wr->step));
-    FAST_TRY(fast__trainer_remember(t, 1, &wr->written, sizeof wr->written));
-    FAST_TRY(fast__trainer_remember(t, 2, &wr->visit.fetched, sizeof wr->visit.fetched));
+    FAST_TRY(fast__trainer_remember_flags(t, 1, &wr->written, 1));
+    FAST_TRY(fast__trainer_remember_flags(t, 2, &wr->visit.fetched, 1));
     FAST_TRY(fast__trainer_remember(t, 3, wr->sum, size));
     FAST_TRY(fast__trainer_remember(t, 4, wr->base, size));
     FAST_TRY(fast__trainer_remember(t, 5, wr->state_read, (size_t)t->state_count * sizeof(float)));
-    FAST_TRY(fast__trainer_remember(t, 6, wr->c->tasks || wr->c->priority ? speed : NULL,
+    FAST_TRY(fast__trainer_remember(t, 6, wr->unseen, size));
+    FAST_TRY(fast__trainer_remember(t, 7, &wr->hold.complete, sizeof wr->hold.complete));
+    FAST_TRY(fast__trainer_remember_flags(t, 8, &wr->losses.too_few, 1));
+    FAST_TRY(fast__trainer_remember(t, 9, wr->c->tasks || wr->c->priority ? speed : NULL,
                                     sizeof *speed));
+    FAST_TRY(remember_recent(wr));
     return fast__trainer_check_saved(
-        t, wr->step == t->step && wr->pushed >= 0 && wr->pushed <= wr->step && wr->round >= 0 &&
-               wr->version >= 0 && wr->cached >= -1 && *speed >= 0 && isfinite(*speed));
+        t, (wr->c->proxies > 0 ? wr->step <= t->step_count : wr->step == t->step) &&
+               wr->pushed >= 0 && wr->pushed <= wr->step && wr->round >= 0 &&
+               wr->version <= INT64_MAX / 4 && wr->round <= wr->version / batch &&
+               wr->hold.complete >= 0 && wr->hold.complete <= wr->step && wr->cached >= -1 &&
+               *speed >= 0 && isfinite(*speed));
+}
+
+/* Say how snapshots find the moment at which nobody waits for this worker. With backup workers that
+ * is a round: a worker that has written its gradient of a round has done its part in all rounds up
+ * to it, whichever steps it has taken itself. With a value bound another worker may wait until this
+ * one has read. */
+static void join_cuts(ps_writer *wr)
+{
+    fast_trainer *t = wr->t;
+
+    FAST_ASSERT(wr->writer_count > 0);
+    if (wr->c->proxies > 0) /* a proxy is a server: its workers join */
+        return;
+    if (wr->c->backup > 0)
+        fast__trainer_cut_at(t, &wr->round);
+    if (wr->c->value > 0)
+        fast__trainer_cut_yield(t, fast__ps_yield, wr);
 }
 
 fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_writer *out)
@@ -424,7 +473,9 @@ fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_
     err = writer_init(out);
     if (!err)
         err = remember(out);
-    if (!err && t->step > 0 && c->backup == 0) /* a resumed run: its clocks continue */
+    join_cuts(out);
+    /* A run that continues: so do its clocks. Those of a snapshot are there. */
+    if (!err && t->step > 0 && c->backup == 0 && !fast_trainer_resumed(t))
         err = fast__ps_end_step(out);
     if (err)
         (void)!fast__ps_writer_close(out); /* its state is of no use after a failure */

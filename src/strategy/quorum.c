@@ -29,6 +29,10 @@
  * receives the model of another worker between two rounds, and continues from there. A crash of a
  * server ends the run.
  *
+ * Snapshots. Before a step every worker has applied all rounds that were decided. So workers join
+ * at the same round; a worker that is late has no more to save than its gradient that waits for a
+ * later round, and servers have no gradient of an open round.
+ *
  * Stopping. A worker that is asked to stop tells the leader and applies the rounds that are still
  * decided; the last round holds the gradients that were computed, and all end at the same step.
  *
@@ -42,6 +46,7 @@
 #include "base/memory.h"
 #include "tensor/tree_sum.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 #include "transport/transport.h"
 
 #include <stdint.h>
@@ -416,15 +421,40 @@ static fast_err catch_up(quorum_worker *m, bool wait)
     return FAST_OK;
 }
 
-/* Contribute a gradient of round `made`, and apply the round. A worker that is too late applies all
- * rounds that it missed; its gradient is dropped, or sent to the round that is open now. */
-static fast_err take_round(quorum_worker *m, int64_t made, int64_t weight)
+/* Apply the round before t->step, to which this worker has sent its gradient. `first` as in
+ * gather(). A worker that is too late applies all rounds that it missed; its gradient is dropped,
+ * or the next step sends it to the round that is open then. Between the two it may join a snapshot:
+ * the servers have no part of that gradient any more. */
+static fast_err take_round(quorum_worker *m, fast_msg *first)
 {
     fast_trainer *t = m->t;
-    fast_msg *msg = NULL;
-    fast_err err = receive(m, 0, false, &msg); /* the round may be over before this worker is */
+    const int64_t round = t->step - 1;
 
-    FAST_ASSERT(weight > 0);
+    FAST_ASSERT(m->weight > 0);
+    FAST_TRY(gather(m, round, first));
+    const bool used = m->weights[t->rank] > 0;
+    if (used)
+        t->staleness = round - m->made;
+    FAST_TRY(update(m));
+    if (!used)
+        FAST_TRY(catch_up(m, false));
+    if (!used && m->config->late == LATE_ADD && t->step < t->step_count)
+        return FAST_OK;
+    m->weight = 0;
+    return used ? FAST_OK : tell(m, 0, FAST_QUORUM_AT);
+}
+
+/* Compute a gradient, and take part in its round. */
+static fast_err take_step(quorum_worker *m)
+{
+    fast_msg *msg = NULL;
+    fast_err err;
+
+    FAST_ASSERT(m->weight == 0);
+    m->made = m->t->step;
+    FAST_TRY(m->config->partial ? compute_parts(m, &m->weight) : compute_whole(m, &m->weight));
+    m->encoded = false;
+    err = receive(m, 0, false, &msg); /* the round may be over before this worker is */
     if (err && err != FAST_ETIMEDOUT)
         return err;
     if (msg && msg->words[FAST_QUORUM_KIND] != FAST_QUORUM_SUM) {
@@ -433,23 +463,17 @@ static fast_err take_round(quorum_worker *m, int64_t made, int64_t weight)
     }
     /* A sum that has arrived already ends this round: the gradient is too late. */
     if (!msg)
-        FAST_TRY(contribute(m, made, weight));
-    for (;;) {
-        const int64_t round = t->step - 1;
+        FAST_TRY(contribute(m, m->made, m->weight));
+    return take_round(m, msg);
+}
 
-        FAST_TRY(gather(m, round, msg));
-        if (m->weights[t->rank] > 0)
-            t->staleness = round - made;
-        FAST_TRY(update(m));
-        msg = NULL;
-        if (m->weights[t->rank] > 0)
-            return FAST_OK;
-        FAST_TRY(catch_up(m, false));
-        if (m->config->late == LATE_DROP || t->step >= t->step_count)
-            return tell(m, 0, FAST_QUORUM_AT);
-        FAST_TRY(contribute(m, t->step, weight));
-        fast_trainer_count_step(t);
-    }
+/* Send a late gradient to the round that is open now. */
+static fast_err send_late(quorum_worker *m)
+{
+    FAST_ASSERT(m->weight > 0 && m->config->late == LATE_ADD);
+    FAST_TRY(contribute(m, m->t->step, m->weight));
+    fast_trainer_count_step(m->t);
+    return take_round(m, NULL);
 }
 
 /* Take all steps, and leave. */
@@ -458,14 +482,8 @@ static fast_err take_steps(quorum_worker *m)
     fast_trainer *t = m->t;
 
     FAST_ASSERT(!m->refused);
-    while (fast_trainer_next(t)) {
-        const int64_t round = t->step;
-        int64_t weight = 0;
-
-        FAST_TRY(m->config->partial ? compute_parts(m, &weight) : compute_whole(m, &weight));
-        m->encoded = false;
-        FAST_TRY(take_round(m, round, weight));
-    }
+    while (fast_trainer_next(t))
+        FAST_TRY(m->weight > 0 ? send_late(m) : take_step(m));
     FAST_TRY(fast_trainer_end(t));
     if (t->step < t->step_count) {
         FAST_TRY(tell(m, 0, FAST_QUORUM_STOP));
@@ -488,7 +506,12 @@ static fast_err train(quorum_worker *m)
     do {
         char why[FAST_DETAIL_MAX];
 
-        FAST_TRY(back ? fast__quorum_rejoin(m) : tell(m, 0, FAST_QUORUM_HELLO));
+        if (back) {
+            m->weight = 0;
+            FAST_TRY(fast__quorum_rejoin(m));
+        } else if (!fast_trainer_resumed(t)) { /* the leader of a snapshot knows this worker */
+            FAST_TRY(tell(m, 0, FAST_QUORUM_HELLO));
+        }
         err = take_steps(m);
         /* Refused, or cut off from the server and all other workers: join again. */
         back = m->refused;
@@ -561,6 +584,28 @@ static fast_err worker_init(fast_trainer *t, const quorum_config *c, quorum_work
     return err;
 }
 
+/* Have snapshots include a worker's memory: a gradient that waits for a later round, and its
+ * encodings, since it is encoded once. Sums and weights are those of the last round, which has been
+ * applied. */
+static fast_err remember(quorum_worker *m)
+{
+    enum { FIRST_CODE = 8 };
+    fast_trainer *t = m->t;
+    const bool waits = m->config->late == LATE_ADD;
+
+    FAST_ASSERT(m->weight == 0);
+    FAST_TRY(fast__trainer_remember(t, 0, &m->next, sizeof m->next));
+    FAST_TRY(fast__trainer_remember(t, 1, &m->made, sizeof m->made));
+    FAST_TRY(fast__trainer_remember(t, 2, &m->weight, sizeof m->weight));
+    FAST_TRY(fast__trainer_remember_flags(t, 3, &m->encoded, 1));
+    FAST_TRY(fast__trainer_remember(t, 4, waits ? t->g : NULL, (size_t)t->count * sizeof *t->g));
+    for (int64_t i = 0; waits && m->codes && i < t->servers; i++)
+        FAST_TRY(fast__quorum_code_remember(t, &m->codes[i], FIRST_CODE + 2 * i));
+    return fast__trainer_check_saved(t, m->next >= 0 && m->next <= INT64_MAX / 4 && m->made >= 0 &&
+                                            m->made <= t->step && m->weight >= 0 &&
+                                            m->weight <= (waits ? t->micro_batches : 0));
+}
+
 /* The worker's program. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
@@ -572,7 +617,9 @@ static fast_err worker(fast_trainer *t, const void *config)
     /* All replicas are versions of one model; the newest stands for the run. */
     t->centre = t->w;
     t->centre_version = t->step;
-    err = train(&m);
+    err = remember(&m);
+    if (!err)
+        err = train(&m);
     worker_fini(&m);
     return err;
 }
@@ -592,6 +639,7 @@ const fast_strategy fast__strategy_quorum = {
     .summary = "synchronous steps that wait for the first gradients only, or for micro-batches",
     .options = options,
     .config_size = sizeof(quorum_config),
+    .resumable = true,
     .uses_codec = true,
     .sends = "gradients",
     .answers = "sums",

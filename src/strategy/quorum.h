@@ -89,6 +89,8 @@ fast_err fast__quorum_encode(fast_trainer *t, fast_quorum_code *code, const floa
 /* Pack the last encoding and the state `rest` as a part of a message, as often as it is sent. */
 fast_err fast__quorum_pack(fast_trainer *t, const fast_quorum_code *code, const float *rest,
                            fast_buffer **out, size_t *size_out);
+/* Have snapshots include the last encoding, under two numbers from `number` on. */
+fast_err fast__quorum_code_remember(fast_trainer *t, fast_quorum_code *code, int64_t number);
 /* Decode the range in part 0 of a message to x. FAST_EFORMAT. */
 fast_err fast__quorum_unpack(fast_trainer *t, const fast_quorum_code *code, const fast_msg *msg,
                              float *x);
@@ -101,6 +103,8 @@ typedef struct quorum_worker {
     fast_tree_sum fold;      /* partial: the sum of a round's micro-batches, in canonical order */
     float *folded;           /* partial: [count] result of the fold; else NULL */
     int64_t next;            /* partial: number of the next micro-batch */
+    int64_t made;            /* the round that the gradient in t->g was computed for */
+    int64_t weight;          /* its micro-batches, until a round has it or it is dropped; then 0 */
     int64_t *weights;        /* [workers]: micro-batches in the last sum */
     double *shares;          /* scratch: contributions of the last sum */
     bool over;               /* the leader sent END */

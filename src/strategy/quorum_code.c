@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "strategy/quorum.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 
 #include <string.h>
 
@@ -48,6 +49,16 @@ void fast__quorum_code_close(fast_quorum_code *code)
     FAST_ASSERT(code->on || !code->bytes);
     fast__free(code->bytes);
     *code = (fast_quorum_code){ 0 };
+}
+
+fast_err fast__quorum_code_remember(fast_trainer *t, fast_quorum_code *code, int64_t number)
+{
+    const size_t room = code->bytes ? fast_flow_bound(code->flow) : 0;
+
+    FAST_ASSERT(number >= 0);
+    FAST_TRY(fast__trainer_remember(t, number, code->bytes, room));
+    FAST_TRY(fast__trainer_remember(t, number + 1, &code->size, sizeof code->size));
+    return fast__trainer_check_saved(t, code->size <= room);
 }
 
 fast_err fast__quorum_encode(fast_trainer *t, fast_quorum_code *code, const float *x)

@@ -22,6 +22,7 @@
 #include "base/memory.h"
 #include "strategy/quorum.h"
 #include "tensor/sum.h"
+#include "trainer/remember.h"
 #include "transport/transport.h"
 
 #include <stdio.h>
@@ -29,14 +30,13 @@
 
 /* A server's knowledge of a worker. */
 typedef struct quorum_client {
-    fast_msg *gradient; /* its newest gradient; NULL: none */
-    int64_t at;         /* the last round that it named; -1: it has not said HELLO */
-    int64_t had_round;  /* leader: the round of `had` */
-    int64_t had;        /* leader: other servers that have its gradient */
-    bool stopped;       /* it said STOP */
-    bool gone;          /* it left, or is down: nothing is sent to it or awaited */
-    bool left;          /* it said LEAVE */
-    int64_t join;       /* leader: the number of its last JOIN; 0: none */
+    int64_t at;        /* the last round that it named; -1: it has not said HELLO */
+    int64_t had_round; /* leader: the round of `had` */
+    int64_t had;       /* leader: other servers that have its gradient */
+    bool stopped;      /* it said STOP */
+    bool gone;         /* it left, or is down: nothing is sent to it or awaited */
+    bool left;         /* it said LEAVE */
+    int64_t join;      /* leader: the number of its last JOIN; 0: none */
 } quorum_client;
 
 /* A server's memory. */
@@ -44,6 +44,7 @@ typedef struct quorum_server {
     fast_trainer *t;             /* the server's */
     const quorum_config *config; /* the options */
     quorum_client *clients;      /* [workers] */
+    fast_msg **gradients;        /* [workers]: the newest of each; NULL: none */
     const float **x;             /* [workers] scratch: gradients of the sum */
     int64_t *weights;            /* [workers]: micro-batches in the round; 0: not in it */
     int64_t first;               /* first element of this server's range */
@@ -56,6 +57,7 @@ typedef struct quorum_server {
     bool ended;                  /* leader: END was sent */
     int64_t lost;                /* a worker that is down; -1: none */
     int64_t waited_to;           /* deadline of the wait for the next message */
+    bool waiting;                /* it waits for the next message */
 } quorum_server;
 
 /* True at the leader. */
@@ -96,7 +98,7 @@ static fast_err list_round(quorum_server *s, int64_t *count_out, int64_t *weight
 {
     *count_out = *weight_out = 0;
     for (int64_t i = 0; i < s->t->workers; i++) {
-        const fast_msg *msg = s->clients[i].gradient;
+        const fast_msg *msg = s->gradients[i];
         float *x = s->decoded ? s->decoded + i * s->count : NULL;
 
         if (s->weights[i] == 0)
@@ -194,11 +196,11 @@ static fast_err close_round(quorum_server *s, int64_t round)
     const fast_err err = send_sum(s, round, all, sum, size);
     fast_buffer_free(sum);
     for (int64_t i = 0; i < s->t->workers; i++) {
-        quorum_client *c = &s->clients[i];
+        fast_msg **gradient = &s->gradients[i];
 
-        if (c->gradient && c->gradient->words[FAST_QUORUM_ROUND] <= round) {
-            fast_msg_free(c->gradient);
-            c->gradient = NULL;
+        if (*gradient && (*gradient)->words[FAST_QUORUM_ROUND] <= round) {
+            fast_msg_free(*gradient);
+            *gradient = NULL;
         }
     }
     return err;
@@ -231,11 +233,14 @@ static fast_err decide(quorum_server *s)
     return FAST_OK;
 }
 
-/* Leader: true if all servers have this worker's gradient of the round. */
-static bool counts(const quorum_server *s, const quorum_client *c)
+/* Leader: true if all servers have worker i's gradient of the round. */
+static bool counts(const quorum_server *s, int64_t i)
 {
+    const quorum_client *c = &s->clients[i];
+    const fast_msg *gradient = s->gradients[i];
+
     FAST_ASSERT(s->round >= 0);
-    return c->gradient && c->gradient->words[FAST_QUORUM_ROUND] == s->round &&
+    return gradient && gradient->words[FAST_QUORUM_ROUND] == s->round &&
            (s->t->servers == 1 || (c->had_round == s->round && c->had == s->t->servers - 1));
 }
 
@@ -257,7 +262,7 @@ static quorum_tally count_round(const quorum_server *s)
     for (int64_t i = 0; i < s->t->workers; i++) {
         const quorum_client *c = &s->clients[i];
 
-        s->weights[i] = counts(s, c) ? c->gradient->words[FAST_QUORUM_NUMBER] : 0;
+        s->weights[i] = counts(s, i) ? s->gradients[i]->words[FAST_QUORUM_NUMBER] : 0;
         now.counted += s->weights[i] > 0;
         now.left += c->left;
         if (c->gone)
@@ -303,7 +308,7 @@ static fast_err flush(quorum_server *s, const quorum_tally *now)
         return FAST_OK;
     s->flushed = true;
     for (int64_t i = 0; i < s->t->workers; i++)
-        if (!s->clients[i].gone && !s->clients[i].gradient && !s->clients[i].stopped)
+        if (!s->clients[i].gone && !s->gradients[i] && !s->clients[i].stopped)
             FAST_TRY(say(s, i, FAST_QUORUM_FLUSH));
     return FAST_OK;
 }
@@ -404,7 +409,6 @@ static fast_err proceed(quorum_server *s)
 /* Store a gradient of a worker, which replaces an older one; tell the leader of it. */
 static fast_err take_gradient(quorum_server *s, int64_t i, fast_msg **move)
 {
-    quorum_client *c = &s->clients[i];
     fast_msg *note = NULL;
 
     if ((*move)->part_count != 1 ||
@@ -415,13 +419,13 @@ static fast_err take_gradient(quorum_server *s, int64_t i, fast_msg **move)
     if (leads(s) && (*move)->words[FAST_QUORUM_ROUND] < s->round) /* its round is over */
         return FAST_OK;
     FAST_ASSERT(i >= 0 && i < s->t->workers);
-    fast_msg_free(c->gradient);
-    c->gradient = *move;
+    fast_msg_free(s->gradients[i]);
+    s->gradients[i] = *move;
     *move = NULL;
     if (leads(s))
         return FAST_OK;
     FAST_TRY(fast__quorum_msg(s->t, FAST_QUORUM_UP, FAST_QUORUM_HAVE,
-                              c->gradient->words[FAST_QUORUM_ROUND], i, NULL, &note));
+                              s->gradients[i]->words[FAST_QUORUM_ROUND], i, NULL, &note));
     const fast_err err = fast_send(s->t->actor, s->t->server_ids[0], &note);
     /* The leader has ended once every worker has left it; this gradient is then too late. A leader
      * that is lost is found by the next wait. */
@@ -450,7 +454,8 @@ static fast_err admit(quorum_server *s, int64_t i, const fast_msg *msg)
     if (s->ended || s->round >= t->step_count || (s->begun && donor < 0))
         return say_number(s, i, FAST_QUORUM_REFUSE, 1);
     FAST_ASSERT(donor != i);
-    fast_msg_free(c->gradient);
+    fast_msg_free(s->gradients[i]);
+    s->gradients[i] = NULL;
     *c = (quorum_client){ .at = s->begun ? s->round : msg->words[FAST_QUORUM_ROUND],
                           .had_round = -1,
                           .join = join };
@@ -616,7 +621,9 @@ static fast_err serve(quorum_server *s)
             return FAST_OK;
         fast_actor_at(actor, s->round, "gradients");
         wait.deadline = s->waited_to;
+        s->waiting = true;
         err = fast__wait_once(actor, &wait);
+        s->waiting = false;
         if (err == FAST_ETIMEDOUT || err == FAST_EPEER)
             err = give_up(s, err);
         FAST_TRY(err);
@@ -639,11 +646,57 @@ static fast_err open_codes(quorum_server *s)
                             &s->decoded);
 }
 
+/* Return whether a flag of a snapshot is one. */
+static bool is_flag(const bool *flag)
+{
+    uint8_t byte;
+
+    FAST_ASSERT(flag != NULL);
+    memcpy(&byte, flag, sizeof byte);
+    return byte <= 1;
+}
+
+/* Return whether the server waits for messages, with nothing under way. */
+static bool is_idle(const void *ctx)
+{
+    const quorum_server *s = ctx;
+
+    FAST_ASSERT(s->clients != NULL);
+    return s->waiting;
+}
+
+/* Have snapshots include a server's memory. There is no gradient of an open round in it: workers
+ * join before they compute one, and no worker needs those of older rounds. */
+static fast_err remember(quorum_server *s)
+{
+    fast_trainer *t = s->t;
+    bool sane = true;
+
+    fast__trainer_cut_idle(t, is_idle, s);
+    FAST_TRY(fast__trainer_remember(t, 0, s->clients, (size_t)t->workers * sizeof *s->clients));
+    FAST_TRY(fast__trainer_remember(t, 1, &s->round, sizeof s->round));
+    FAST_TRY(fast__trainer_remember(t, 2, &s->lost, sizeof s->lost));
+    FAST_TRY(fast__trainer_remember_flags(t, 3, &s->begun, 1));
+    FAST_TRY(fast__trainer_remember_flags(t, 4, &s->flushed, 1));
+    FAST_TRY(fast__trainer_remember_flags(t, 5, &s->ended, 1));
+    for (int64_t i = 0; i < t->workers; i++) {
+        const quorum_client *c = &s->clients[i];
+
+        sane = sane && is_flag(&c->stopped) && is_flag(&c->gone) && is_flag(&c->left) &&
+               c->at >= -1 && c->at <= t->step_count && c->had >= 0 && c->had < t->servers;
+    }
+    FAST_ASSERT(s->clients != NULL);
+    return fast__trainer_check_saved(t, sane && s->round >= 0 && s->round <= t->step_count &&
+                                            s->lost >= -1 && s->lost < t->workers);
+}
+
 fast_err fast__quorum_server(fast_trainer *t, const void *config)
 {
     quorum_server s = { .t = t, .config = config, .lost = -1 };
     fast_err err = fast__alloc("the workers", t->workers, sizeof *s.clients, &s.clients);
 
+    if (!err)
+        err = fast__alloc("gradients of a step", t->workers, sizeof(fast_msg *), &s.gradients);
     if (!err)
         err = fast__alloc("gradients of a step", t->workers, sizeof *s.x, &s.x);
     if (!err)
@@ -655,13 +708,16 @@ fast_err fast__quorum_server(fast_trainer *t, const void *config)
     if (!err)
         err = open_codes(&s);
     if (!err)
+        err = remember(&s);
+    if (!err)
         err = serve(&s);
-    for (int64_t i = 0; s.clients && i < t->workers; i++)
-        fast_msg_free(s.clients[i].gradient);
+    for (int64_t i = 0; s.gradients && i < t->workers; i++)
+        fast_msg_free(s.gradients[i]);
     fast__quorum_code_close(&s.codes[0]);
     fast__quorum_code_close(&s.codes[1]);
     fast__vector_free(s.decoded);
     fast__free(s.clients);
+    fast__free(s.gradients);
     fast__free(s.x);
     fast__free(s.weights);
     return err;

@@ -33,7 +33,8 @@
     X(distill)          \
     X(gossip)           \
     X(gossip_async)     \
-    X(partial)
+    X(partial)          \
+    X(broadcast)
 /* clang-format on */
 
 #define DECLARE(name) extern const fast_strategy fast__strategy_##name;

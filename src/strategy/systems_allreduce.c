@@ -150,9 +150,31 @@ const fast_system fast__systems_allreduce[] = {
         FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
         .remarks =
             "ImageNet in 15 minutes on 1,024 GPUs: RMSProp warm-up with a transition to SGD. "
-            "PowerAI DDL is similar, with a topology-aware allreduce.",
-        .missing = "its slow-start schedule by epochs; batch normalisation without moving "
-                   "averages; an allreduce over more than two dimensions of the network",
+            "Its slow-start schedule of 90 epochs is --schedule pieces.",
+        .missing = "batch normalisation without moving averages",
+    },
+    {
+        .name = "powerai-ddl",
+        .title = "PowerAI DDL: allreduce over the dimensions of the network",
+        .by = "Cho et al. 2017",
+        .row = 0,
+        .flags = "strategy=allreduce:algorithm=dimensions lr=0.1",
+        FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
+        .remarks = "Rings along one dimension after the other, each on the slices that the one "
+                   "before left: few bytes on the slow links. dimensions:sizes=4x8x2 sets any "
+                   "number of sides.",
+    },
+    {
+        .name = "mariana",
+        .title = "Mariana: a chain of GPUs",
+        .by = "Zou et al. 2014",
+        .row = 130,
+        .flags = "strategy=allreduce:algorithm=chain lr=0.1",
+        FAST_TAXONOMY("DP", "central", "sync.", "chain", "line", "synchronous"),
+        .remarks = "Gradients are passed along a line of workers in chunks, each of which adds its "
+                   "own, and their sum is passed back.",
+        .missing = "model parallelism of its convolutional networks; its cluster of CPUs for "
+                   "speech",
     },
     { .name = NULL },
 };

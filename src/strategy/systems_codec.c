@@ -154,16 +154,15 @@ const fast_system fast__systems_codec[] = {
     {
         /* The paper has 32 centroids for dense layers and 256 for convolutions. */
         .name = "deep-compression",
-        .title = "Deep compression: pruned, values shared by k-means, entropy coded",
+        .title = "Deep compression: pruned, values shared by k-means, Huffman coded",
         .by = "Han et al. 2016",
         .row = 82,
-        .flags = "strategy=allreduce codec=kmeans:ratio=0.1,clusters=32+entropy lr=0.1",
+        .flags = "strategy=allreduce codec=kmeans:ratio=0.1,clusters=32+huffman lr=0.1",
         COLUMNS("sync.", "any", "any", "synchronous"),
         .remarks = "Its three steps as a chain over what is sent: a tenth of each layer, as the "
-                   "number of one of 32 centroids, which start evenly spaced, with an entropy "
-                   "code.",
-        .missing = "compressed files of trained models, whose centroids are trained further by "
-                   "the sums of their gradients; a Huffman code, for which a range code stands",
+                   "number of one of 32 centroids, which start evenly spaced, with a Huffman code. "
+                   "--save-codec compresses the file of a trained model by the same chain, and "
+                   "--load FILE --tied yes trains its centroids by the sums of their gradients.",
     },
     {
         /* Measured exponents are exact, and codec=flexpoint has them; the paper predicts. */
@@ -171,9 +170,11 @@ const fast_system fast__systems_codec[] = {
         .title = "Flexpoint: a shared exponent for each tensor",
         .by = "Koester et al. 2017",
         .row = 85,
-        .flags = "strategy=allreduce codec=flexpoint:bits=16,exponent=predicted lr=0.1",
+        .flags =
+            "strategy=allreduce codec=flexpoint:bits=16,exponent=predicted,exponent_bits=5 lr=0.1",
         COLUMNS("sync.", "any", "any", "synchronous"),
-        .remarks = "16 bits an element and an exponent for a layer, which Autoflex predicts from "
+        .remarks = "16 bits an element and an exponent of 5 bits for a layer, which Autoflex "
+                   "predicts from "
                    "the maxima of the 16 vectors before; larger elements saturate. The tensors in "
                    "that format are those of messages: arithmetic is in floats.",
     },
@@ -274,27 +275,25 @@ const fast_system fast__systems_codec[] = {
         .title = "Kylix: a sparse allreduce on a butterfly",
         .by = "Zhao and Canny 2014",
         .row = 88,
-        .flags = "strategy=allreduce codec=topk:ratio=0.01 codec_sum=butterfly:4x2 lr=0.1",
+        .flags = "strategy=allreduce codec=topk:ratio=0.02,hold=2 codec_sum=butterfly:4x2 lr=0.1",
         COLUMNS("sync.", "sparse allreduce", "butterfly", "synchronous"),
         .remarks =
             "Ranges of entries are merged in the layers of a butterfly, of degree 4, then 2, "
-            "and their sums gathered in the reverse order. Indices change with each step, "
-            "so they are sent with the values.",
-        .missing = "indices that are sent once, for sums whose entries stay the same; degrees that "
-                   "are no powers of two; replication against crashes",
+            "and their sums gathered in the reverse order. Indices that a link has seen are not "
+            "sent again: they are chosen in every second step, and the steps between send values "
+            "alone. Without the paper's replication of machines.",
     },
     {
         .name = "sparcml",
         .title = "SparCML: sparse streams that turn dense",
         .by = "Renggli et al. 2019",
         .row = 89,
-        .flags = "strategy=allreduce codec=topk:ratio=0.01,value=fp16 codec_sum=sparse lr=0.1",
+        .flags = "strategy=allreduce codec=topk:ratio=0.01 codec_sum=sparse:bits=8 lr=0.1",
         COLUMNS("sync.", "sparse allreduce", "any", "synchronous"),
         .remarks = "Streams of index and value are merged by recursive doubling or by split and "
                    "allgather, as a cost model chooses, and turn dense where that is shorter. "
-                   "Values are rounded to 16 bits.",
-        .missing = "its non-blocking variant; streams and dense sums with values of few bits: "
-                   "rounded values take 32 bits in them",
+                   "Values have 8 bits in streams and in dense sums. Its non-blocking variant sums "
+                   "layers during the backward pass: overlap=yes with codec_scope=layer.",
     },
     {
         .name = "activation-exchange",
@@ -322,7 +321,7 @@ const fast_system fast__systems_codec[] = {
         .name = "konecny-structured",
         .title = "Structured updates of federated clients",
         .by = "Konecny et al. 2016",
-        .row = 93,
+        .row = 0,
         .flags = "strategy=federated:part=0.75,over=1,epochs=1,subspace=yes "
                  "codec=structured:kind=lowrank,ratio=0.25 shard=contiguous optimizer=sgd lr=0.2 "
                  "batch=4",

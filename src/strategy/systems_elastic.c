@@ -81,13 +81,13 @@ const fast_system fast__systems_elastic[] = {
         .title = "MPCA-SGD: model penalty and extrapolated master model",
         .by = "Langer et al. 2018",
         .row = 12,
-        .flags = "strategy=mpca optimizer=sgd lr=0.2 batch=4",
+        .flags = "strategy=mpca:tree=yes optimizer=sgd lr=0.2 batch=4",
         FAST_TAXONOMY("DP", "decentral", "soft-bounded", "binomial tree", "dedicated master node",
                       "asynchronous"),
         .remarks =
-            "Models are sent while workers train; a penalty term in the loss pulls them to the "
-            "master, and extrapolation compensates for staleness.",
-        .missing = "the binomial tree: workers send to the master directly",
+            "Models are gathered along a binomial tree while workers train, and the next round "
+            "starts when the last one was answered; a penalty term in the loss pulls workers to "
+            "the master, and extrapolation compensates for staleness.",
     },
     /* Shared memory, and its emulation by messages. */
     {
@@ -99,9 +99,9 @@ const fast_system fast__systems_elastic[] = {
         FAST_TAXONOMY("DP", "central", "async.", "shared memory", "one machine", "asynchronous"),
         .remarks =
             "Only weights that an update changes are written; sparse updates are added atomically, "
-            "dense ones may overwrite one another (--data words has sparse gradients). Updates of "
-            "P workers add up: divide the --lr of one worker by P.",
-        .missing = "time by the number of touched weights: an update walks the whole model",
+            "dense ones may overwrite one another (--data words has sparse gradients). An update "
+            "takes the time of a pass over the model, however few weights it changes. Updates of P "
+            "workers add up: divide the --lr of one worker by P.",
     },
     {
         .name = "hogwild-pp",
@@ -123,10 +123,10 @@ const fast_system fast__systems_elastic[] = {
         .flags = "strategy=dogwild optimizer=sgd lr=0.05",
         FAST_TAXONOMY("DP", "central", "async.", "unreliable messages", "single master",
                       "asynchronous"),
-        .remarks = "Updates of random chunks are sent by messages that may get lost.",
-        .missing =
-            "datagrams between machines: messages get lost in the simulator only, on threads "
-            "and MPI all arrive; weights that overwrite the master's: it adds changes",
+        .remarks = "Updates of random chunks are sent by messages that may get lost. The master "
+                   "adds changes; with dogwild:sends=weights it is overwritten by weights.",
+        .missing = "datagrams between machines: messages get lost in the simulator only, on "
+                   "threads and MPI all arrive",
     },
     /* Independent learners. */
     {

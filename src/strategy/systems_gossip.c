@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Systems of the families gossip, gossip_async and partial: decentralised training without a
- * master. Workers exchange with a few others, synchronously or asynchronously, and an update may
- * never reach all workers.
+ * Systems of the families gossip, gossip_async, partial and broadcast: decentralised training
+ * without a master. Workers exchange with a few others, synchronously or asynchronously, and except
+ * with `broadcast` an update may never reach all workers.
  */
 #include "strategy/systems.h"
 
@@ -72,17 +72,24 @@ const fast_system fast__systems_gossip[] = {
     },
     {
         .name = "corrected-gossip",
-        .title = "Corrected gossip",
+        .title = "Corrected gossip: a reliable broadcast",
         .by = "Hoefler et al. 2017",
         .row = 62,
-        .flags =
-            "strategy=gossip:first=adapt,drop=0.2,correct=1 topology=pairs:order=random lr=0.1",
-        FAST_TAXONOMY("DP", "decentral", "sync.", "ad hoc", "p2p and ring", "partial"),
-        .remarks = "Random gossip rounds that may lose messages, then a correction round on a ring "
-                   "that reaches the neighbours deterministically.",
-        .missing = "a broadcast that reaches all workers in spite of crashes: models are mixed, "
-                   "and only links are lost; the exact number of rounds that reaches all workers "
-                   "with a given probability",
+        .flags = "strategy=broadcast:how=gossip,sure=0.9,width=1,period=4 optimizer=sgd lr=0.4",
+        FAST_TAXONOMY("DP", "central", "bounded", "broadcast", "p2p and ring", "asynchronous"),
+        .remarks = "Updates are broadcast in random rounds, whose number follows from the "
+                   "probability that they reach all workers (broadcast:sure), then by a correction "
+                   "on a ring, so that all workers that are up get them in spite of crashes.",
+    },
+    {
+        .name = "dynamic-tree",
+        .title = "Dynamic topologies without loops",
+        .by = "Wang et al. 2014",
+        .row = 129,
+        .flags = "strategy=broadcast:how=tree,period=4 optimizer=sgd lr=0.4",
+        FAST_TAXONOMY("DP", "central", "bounded", "broadcast", "dynamic tree", "asynchronous"),
+        .remarks = "Updates are forwarded once along a spanning tree, which is rebuilt at run "
+                   "time, around workers that crash and links that become slow.",
     },
     {
         .name = "partial-comm",

@@ -36,7 +36,7 @@ const fast_system fast__systems_local[] = {
         .name = "deeplearning4j-sharing",
         .title = "deeplearning4j: gradient sharing",
         .by = "Eclipse 2017",
-        .row = 19,
+        .row = 0,
         .flags = "strategy=partial:how=parts,parts=1 codec=threshold:tau=0.01+entropy "
                  "optimizer=sgd lr=0.4",
         FAST_TAXONOMY("DP", "central", "async.", "ad hoc", "full mesh", "asynchronous"),
@@ -189,13 +189,15 @@ const fast_system fast__systems_local[] = {
         .title = "Streaming DiLoCo: fragments of the model in turn",
         .by = "Douillard et al. 2025",
         .row = 0,
-        .flags = "strategy=local:period=100,fragments=4,outer=nesterov,momentum=0.9,rate=0.7 "
-                 "optimizer=adamw lr=0.002 batch=4",
-        FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "any", "periodic"),
+        .flags = "strategy=local:period=100,fragments=4,overlap=5,outer=nesterov,momentum=0.9,"
+                 "rate=0.7 codec=qsgd:bits=4,norm=max optimizer=adamw lr=0.002 batch=4",
+        FAST_TAXONOMY("DP", "decentral", "sync.", "allgather", "any", "periodic"),
         .remarks = "DiLoCo whose outer steps are staggered: every 25 steps another quarter of the "
-                   "model is exchanged, so that the largest message is a quarter.",
-        .missing = "messages that overlap with later steps; outer gradients of 4 bits; fragments "
-                   "of whole layers, every fourth one: they are ranges of equal length",
+                   "model is exchanged, so that the largest message is a quarter. Outer gradients "
+                   "have 4 bits, travel during 5 steps, and are mixed half and half with the "
+                   "worker's own weights.",
+        .missing = "fragments of whole layers, every fourth one: they are ranges of equal length; "
+                   "4-bit floats (E3M0): its 4 bits are levels of equal distance",
     },
     {
         .name = "post-local-sgd",

@@ -59,10 +59,9 @@ const fast_system fast__systems_ps[] = {
         COLUMNS("MP + DP", "bounded", "scatter-reduce", "distributed PS, k = n, proxies",
                 "asynchronous"),
         .remarks = "Push gradients, pull weights; the optimizer is at the server; a proxy "
-                   "reads and writes for the workers of a machine. Its synchronous mode is bigdl.",
-        .missing = "model parallelism; pushes and pulls of single keys: a worker reads and writes "
-                   "the whole model; its 2-bit codec, of zero or a threshold with either sign, "
-                   "is --codec threshold, which sends a list of entries instead",
+                   "reads and writes for the workers of a machine. Its synchronous mode is bigdl, "
+                   "its 2-bit codec with error feedback --codec threshold:tau=0.5,pack=bits.",
+        .missing = "pushes and pulls of single keys: a worker reads and writes the whole model",
     },
     {
         .name = "parameter-server",
@@ -324,12 +323,13 @@ const fast_system fast__systems_ps[] = {
         .by = "Wei et al. 2015",
         .row = 49,
         .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bandwidth=1.6e8 "
-                 "optimizer=sgd lr=0.025 batch=8",
+                 "codec_down=budget:bandwidth=1.6e8 optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Updates are sent in the order of their relative size, within a budget of bits "
                    "per second, early when the link is idle, and at the latest when the staleness "
-                   "bound demands it; servers send new values unasked.",
-        .missing = "a budget of the servers: they send whole values",
+                   "bound demands it. Servers send new values unasked, within a budget and an "
+                   "order of the same kind, and all that a reader lacks when the bound demands "
+                   "it.",
     },
     {
         .name = "pmls",
@@ -337,10 +337,10 @@ const fast_system fast__systems_ps[] = {
         .by = "Petuum 2016",
         .row = 50,
         .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bandwidth=1.6e8 "
-                 "optimizer=sgd lr=0.025 batch=8",
+                 "codec_down=budget:bandwidth=1.6e8 optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Bösen with a scheduler of model-parallel work.",
-        .missing = "STRADS; a budget of the servers: they send whole values",
+        .missing = "STRADS",
         .alias_of = "bosen",
         .differs = "the scheduler STRADS",
     },
@@ -352,9 +352,9 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:servers=2,fetch=5,push=5,warm=0.4 optimizer=adagrad lr=0.01 batch=4",
         COLUMNS("DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "Replicas take local steps, push the gradients that accrued and fetch every few "
-                   "steps, and never wait; Adagrad at the servers and a warm start, in which one "
-                   "replica trains alone, make it stable.",
-        .missing = "fetches and pushes in the background: a replica waits for its fetch",
+                   "steps, and never wait for each other; Adagrad at the servers and a warm start, "
+                   "in which one replica trains alone, make it stable. A replica waits for its "
+                   "fetch, not for its push.",
     },
     {
         .name = "distbelief",
@@ -408,11 +408,12 @@ const fast_system fast__systems_ps[] = {
         .title = "Rudra: n-softsync",
         .by = "Gupta et al. 2016",
         .row = 39,
-        .flags = "strategy=ps:proxies=2,softsync=1,staleness=inverse optimizer=sgd lr=0.4",
+        .flags = "strategy=ps:proxies=2,free_running=yes,softsync=1,staleness=inverse "
+                 "optimizer=sgd lr=0.4",
         COLUMNS("DP", "async.", "ad hoc", "hierarchical PS", "asynchronous"),
-        .remarks = "An update is made of P/n gradients; a proxy reads and writes for its learners.",
-        .missing = "learners that do not wait for the others of their proxy; an n above the number "
-                   "of proxies",
+        .remarks = "An update is made of P/n gradients, whichever learners computed them; a proxy "
+                   "takes gradients as they come and reads and writes for its learners, which do "
+                   "not wait for each other. The learning rate is divided by the staleness.",
     },
     {
         .name = "stalest-first",

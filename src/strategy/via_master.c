@@ -42,7 +42,8 @@ static fast_err open_group(fast_trainer *t, fast_group **out)
     return err;
 }
 
-/* Floats of scratch memory at this end. */
+/* Floats of scratch memory at this end: the master has the last sum, with direct messages behind
+ * the vectors of all workers; a worker that sums slices has one of each worker. */
 static int64_t scratch_count(const fast_trainer *t, fast_via via)
 {
     const int64_t longest = t->count > t->state_count ? t->count : t->state_count;
@@ -53,6 +54,7 @@ static int64_t scratch_count(const fast_trainer *t, fast_via via)
     return via == FAST_VIA_SCATTER ? t->workers * ((t->count + t->workers - 1) / t->workers) : 0;
 }
 
+/* The sum of the master is the last part of its scratch memory. */
 fast_err fast__via_open(fast_trainer *t, fast_via via, fast_via_master *out)
 {
     const int64_t scratch = scratch_count(t, via);
@@ -107,6 +109,7 @@ static fast_err sum_scratch(fast_via_master *m, int64_t stride, int64_t count, f
     return fast_trainer_sum_list(m->t, m->list, m->t->workers, count, y);
 }
 
+/* With slices the worker's own range of x becomes the sum, which alone it sends to the master. */
 fast_err fast__via_send(fast_via_master *m, float *x, int64_t count)
 {
     const fast_via via = path_of(m, count);
@@ -122,6 +125,7 @@ fast_err fast__via_send(fast_via_master *m, float *x, int64_t count)
     return fast__master_up(m->group, shape_of(via), x, x, count, FAST_SOON);
 }
 
+/* With slices the ranges of all other workers are gathered after the own one. */
 fast_err fast__via_receive(fast_via_master *m, float *x, int64_t count)
 {
     const fast_via via = path_of(m, count);
@@ -171,6 +175,7 @@ fast_err fast__via_answer(fast_via_master *m, float *x, int64_t count)
     return fast__master_down(m->group, shape_of(path_of(m, count)), x, count, FAST_SOON);
 }
 
+/* Additions are left out: they are short beside the transfers. */
 void fast__via_cost(fast_via via, int64_t workers, double times, fast_cost *out)
 {
     const double n = (double)workers, depth = ceil(log2(n + 1));

@@ -41,6 +41,7 @@ static void same(const char *strategy, const char *other, int workers, const cha
             fail_msg("%s%s and %s differ with %d workers", strategy, paths[i], other, workers);
 }
 
+/* Any number of workers, rules with a state and with norms of layers, and batch norm. */
 static void a_server_is_allreduce_to_the_bit(void **state)
 {
     static const char *const momentum[] = { "optimizer=momentum", NULL };
@@ -58,6 +59,8 @@ static void a_server_is_allreduce_to_the_bit(void **state)
     same("ps:slack=0,path=", "allreduce", 5, normed);
 }
 
+/* Periods that divide the run and that do not; the rule's state stays at its worker, is averaged
+ * or reset. */
 static void a_master_is_local_to_the_bit(void **state)
 {
     static const char *const momentum[] = { "optimizer=momentum", NULL };
@@ -96,6 +99,33 @@ static void a_resumed_run_is_the_same(void **state)
     }
 }
 
+/* Without a penalty and an extrapolation, models that are gathered along a tree while workers train
+ * are averaged once, as far as the run's model is concerned: that of the last round. No worker
+ * waits, and penalty, extrapolation and period change the model. */
+static void mpca_gathers_along_the_tree(void **state)
+{
+    static const char *const threads[] = { "transport=threads", NULL };
+    static const char *const slow[] = { "cluster=ethernet-1g", NULL };
+    static const char *const still[] = { "lr=0", NULL };
+    static const char *const alone = "mpca:tree=yes,rho=0,length=0,period=3";
+    uint64_t members[4];
+
+    (void)state;
+    for (int n = 1; n <= 7; n += 2)
+        assert_int_equal(bits(alone, -1, n, NULL), bits("local:period=0", -1, n, NULL));
+    assert_int_equal(bits(alone, -1, 4, threads), bits("local:period=0", -1, 4, threads));
+    assert_int_equal(bits("mpca:tree=yes", -1, 4, still), bits("allreduce", -1, 4, still));
+    assert_true(test_small_run("mpca:tree=yes", 4, slow).wait_s == 0);
+    assert_true(test_small_run("local:period=4", 4, slow).wait_s > 0);
+    members[0] = bits("mpca:tree=yes", -1, 4, slow);
+    members[1] = bits("mpca:tree=yes,rho=0", -1, 4, slow);
+    members[2] = bits("mpca:tree=yes,length=0", -1, 4, slow);
+    members[3] = bits("mpca:tree=yes,period=12", -1, 4, slow);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < i; k++)
+            assert_int_not_equal(members[i], members[k]);
+}
+
 /* Train with a fault, and return the error. */
 static fast_err train_with(const char *strategy, const char *fault, char *why, size_t size)
 {
@@ -120,15 +150,17 @@ static fast_err train_with(const char *strategy, const char *fault, char *why, s
     return err;
 }
 
+/* The error names the actor that crashed, a worker or the master. */
 static void a_crash_ends_the_run(void **state)
 {
     static const char *const strategies[] = { "strategy=ps:slack=0,path=tree",
                                               "strategy=ps:slack=0,path=scatter",
-                                              "strategy=local:period=2,master=direct" };
+                                              "strategy=local:period=2,master=direct",
+                                              "strategy=mpca:tree=yes" };
     char why[512];
 
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         /* Nodes 0 to 2 are the workers', and node 3 is the master's alone. */
         assert_int_not_equal(train_with(strategies[i], "faults=crash 1 at 300us", why, sizeof why),
                              FAST_OK);
@@ -139,6 +171,7 @@ static void a_crash_ends_the_run(void **state)
     }
 }
 
+/* A run with these options is refused for a reason that has this word. */
 static void refuse(const char *strategy, const char *codec, const char *reason)
 {
     const char *const options[] = {
@@ -151,6 +184,7 @@ static void refuse(const char *strategy, const char *codec, const char *reason)
         fail_msg("%s: %s", strategy, fast_error_detail());
 }
 
+/* The server makes one update of whole gradients, and a master one mean of whole models. */
 static void other_options_are_refused(void **state)
 {
     (void)state;
@@ -160,6 +194,7 @@ static void other_options_are_refused(void **state)
     refuse("strategy=ps:slack=0,path=tree", "codec=fp16", "codec");
     refuse("strategy=local:master=tree,outer=nesterov", NULL, "mean of whole models");
     refuse("strategy=local:master=tree", "codec=fp16", "codec");
+    refuse("strategy=mpca:tree=yes", "codec=fp16", "codec");
 }
 
 int main(void)
@@ -168,6 +203,7 @@ int main(void)
         cmocka_unit_test(a_server_is_allreduce_to_the_bit),
         cmocka_unit_test(a_master_is_local_to_the_bit),
         cmocka_unit_test_setup_teardown(a_resumed_run_is_the_same, make_root, drop_root),
+        cmocka_unit_test(mpca_gathers_along_the_tree),
         cmocka_unit_test(a_crash_ends_the_run),
         cmocka_unit_test(other_options_are_refused),
     };

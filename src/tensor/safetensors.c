@@ -51,6 +51,7 @@ struct fast_tensors {
     int64_t meta_count;         /* number of pairs */
     char *text;                 /* all names, keys and values, each with its NUL */
     int64_t text_size;          /* bytes of text */
+    void **replaced;            /* [count]: data that replaced a tensor's, or NULL; NULL: none */
 };
 
 /*
@@ -372,12 +373,29 @@ void fast__tensors_close(fast_tensors *tensors)
 {
     if (!tensors)
         return;
+    for (int64_t i = 0; tensors->replaced && i < tensors->count; i++)
+        fast__free(tensors->replaced[i]);
+    fast__free(tensors->replaced);
     fast__free(tensors->tensors);
     fast__free(tensors->sorted);
     fast__free(tensors->meta);
     fast__free(tensors->text);
     fast__free(tensors->file);
     fast__free(tensors);
+}
+
+fast_err fast__tensors_replace(fast_tensors *tensors, int64_t i, const fast_tensor *with)
+{
+    FAST_ASSERT(i >= 0 && i < tensors->count && with->data);
+    if (!tensors->replaced)
+        FAST_TRY(fast__alloc("replaced tensors", tensors->count, sizeof *tensors->replaced,
+                             &tensors->replaced));
+    const char *name = tensors->tensors[i].name;
+    fast__free(tensors->replaced[i]);
+    tensors->tensors[i] = *with;
+    tensors->tensors[i].name = name;
+    tensors->replaced[i] = (void *)(uintptr_t)with->data;
+    return FAST_OK;
 }
 
 int64_t fast__tensors_count(const fast_tensors *tensors)

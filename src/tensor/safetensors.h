@@ -36,6 +36,10 @@ const fast_tensor *fast__tensors_at(const fast_tensors *tensors, int64_t i); /* 
 const fast_tensor *fast__tensors_find(const fast_tensors *tensors, const char *name); /* or NULL */
 const char *fast__tensors_meta(const fast_tensors *tensors, const char *key);         /* or NULL */
 
+/* Replace tensor i, but for its name: its data, of fast__alloc(), is owned by the file then.
+ * FAST_ENOMEM: nothing is changed. */
+fast_err fast__tensors_replace(fast_tensors *tensors, int64_t i, const fast_tensor *with);
+
 /* Write tensors and metadata (pairs key, value, ..., NULL) atomically (fast__file_replace). */
 fast_err fast__tensors_save(const char *path, const fast_tensor *tensors, int64_t count,
                             const char *const *meta);

@@ -384,6 +384,17 @@ bool fast__vector_equal(int64_t n, const void *x, const void *y)
     return equal;
 }
 
+void fast__vector_clear(int64_t n, const float *x, float *y)
+{
+    const float *from = fast__map(x, n, FAST_ACCESS_READ);
+    float *to = fast__map(y, n, FAST_ACCESS_UPDATE);
+
+    for (int64_t i = 0; i < n; i++)
+        to[i] = from[i] != 0 ? 0 : to[i];
+    fast__unmap(y, n, FAST_ACCESS_UPDATE);
+    fast__unmap(x, n, FAST_ACCESS_READ);
+}
+
 uint64_t fast__vector_hash(int64_t n, const float *x, uint64_t seed)
 {
     const uint64_t hash =

@@ -22,6 +22,7 @@ void fast__vector_axpy(int64_t n, float a, const float *x, float *y);           
 void fast__vector_axpby(int64_t n, float a, const float *x, float b, float *y); /* y = a x + b y */
 void fast__vector_mix(int64_t n, float a, const float *x, float *y);            /* y += a (x - y) */
 void fast__vector_difference(int64_t n, float a, const float *x, float *y);     /* y = a (x - y) */
+void fast__vector_clear(int64_t n, const float *x, float *y); /* y = 0 where x is not 0 */
 double fast__vector_dot(int64_t n, const float *x, const float *y);
 double fast__vector_norm2(int64_t n, const float *x);                     /* the sum of squares */
 float fast__vector_max_abs(int64_t n, const float *x);                    /* NaN if x has one */

@@ -77,6 +77,16 @@ static void test_elements(void **state)
     }
 }
 
+static void test_clear(void **state)
+{
+    float x[4] = { 0, 1, NAN, -0.0f }, y[4] = { 1, 2, 3, 4 };
+    const float expected[4] = { 1, 0, 0, 4 };
+
+    (void)state;
+    fast__vector_clear(4, x, y);
+    assert_memory_equal(y, expected, sizeof y);
+}
+
 /* x and y may be the same vector. */
 static void test_same_vector(void **state)
 {
@@ -165,9 +175,8 @@ static void test_checks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_elements),
-        cmocka_unit_test(test_same_vector),
-        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_elements),    cmocka_unit_test(test_clear),
+        cmocka_unit_test(test_same_vector), cmocka_unit_test(test_sums),
         cmocka_unit_test(test_checks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

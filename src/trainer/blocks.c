@@ -13,7 +13,6 @@
 #include "base/memory.h"
 #include "tensor/vector.h"
 #include "trainer/context.h"
-#include "trainer/remember.h"
 
 #include <string.h>
 
@@ -92,6 +91,7 @@ void fast__context_forget(fast_context *context)
         context->parts = part->next;
         fast__free(part);
     }
+    context->cut = (fast_context_cut){ .rounds = NULL };
 }
 
 /* Take the block of a checkpoint out of the list, where it waits for the program that registers
@@ -142,6 +142,69 @@ fast_err fast__trainer_remember(fast_trainer *t, int64_t number, void *x, size_t
     *part = (fast_memory_block){ .next = c->parts, .id = number, .size = size, .data = x };
     c->parts = part;
     return FAST_OK;
+}
+
+fast_err fast__trainer_remember_flags(fast_trainer *t, int64_t number, bool *x, int64_t count)
+{
+    const fast_context *c = fast__context_of(t);
+    const fast_memory_block *block = c->blocks;
+
+    FAST_ASSERT(count >= 0);
+    while (block && block->id != FAST_REMEMBERED + number)
+        block = block->next;
+    for (size_t i = 0; block && i < block->size; i++)
+        if (((const uint8_t *)block->data)[i] > 1)
+            return fast__fail(FAST_EFORMAT,
+                              "the checkpoint's flags %lld of strategy %s are damaged",
+                              (long long)number, c->options.phase.strategy);
+    return fast__trainer_remember(t, number, x, (size_t)count * sizeof *x);
+}
+
+void fast__trainer_cut_at(fast_trainer *t, const int64_t *rounds)
+{
+    fast_context_cut *cut = &fast__context_of(t)->cut;
+
+    FAST_ASSERT(cut->rounds == NULL);
+    cut->rounds = rounds;
+    cut->at_once = rounds == NULL;
+}
+
+bool fast__trainer_cut_on(const fast_trainer *t)
+{
+    FAST_ASSERT(t != NULL);
+    return fast__context_of(t)->cut.open != NULL;
+}
+
+bool fast__trainer_cut_open(const fast_trainer *t)
+{
+    FAST_ASSERT(t != NULL);
+    return fast__trainer_cut_on(t) && atomic_load(fast__context_of(t)->cut.open);
+}
+
+bool fast__trainer_cut_held(const fast_trainer *t)
+{
+    const fast_context *c = fast__context_of(t);
+
+    FAST_ASSERT(c->learner == NULL);
+    return c->cut.held || c->resumed;
+}
+
+void fast__trainer_cut_yield(fast_trainer *t, fast_yield_fn *yield, void *ctx)
+{
+    fast_context_cut *cut = &fast__context_of(t)->cut;
+
+    FAST_ASSERT(yield != NULL);
+    cut->yield = yield;
+    cut->yield_ctx = ctx;
+}
+
+void fast__trainer_cut_idle(fast_trainer *t, fast_idle_fn *idle, const void *ctx)
+{
+    fast_context_cut *cut = &fast__context_of(t)->cut;
+
+    FAST_ASSERT(idle != NULL);
+    cut->idle = idle;
+    cut->idle_ctx = ctx;
 }
 
 fast_err fast__trainer_check_saved(const fast_trainer *t, bool sane)

@@ -15,6 +15,7 @@
 
 #include "base/memory.h"
 #include "tensor/vector.h"
+#include "trainer/ties.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -117,6 +118,7 @@ void fast__context_fini(fast_context *context)
     drop_strategy(context);
     fast__coded_free(context->codecs.sum);
     fast__context_factors_free(context);
+    fast__ties_free(context->ties);
     if (!context->options.rule)
         fast__optimizer_free(context->optimizer);
     fast__vector_free(context->memory);
@@ -146,6 +148,8 @@ void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t st
 
     FAST_ASSERT(rule != NULL && step >= 0);
     copy_model(context);
+    fast__ties_free(context->ties); /* of other values, perhaps */
+    context->ties = NULL;
     fast__rule_state_copy(context->optimizer, rule, t->count);
     if (context->shares.w)
         memset(context->shares.w, 0,

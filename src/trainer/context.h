@@ -6,8 +6,11 @@
 #include "rule/schedule.h"
 #include "space/space_checkpoint.h"
 #include "trainer/host.h"
+#include "trainer/remember.h"
 #include "trainer/saved.h"
 #include "trainer/shared_model.h"
+
+#include <stdatomic.h>
 
 /*
  * The context of one worker or server: its replica, the state of its update rule and codecs, its
@@ -88,6 +91,7 @@ typedef struct fast_context_options {
     const fast_schedule *rates; /* learning rate by step */
     fast_shared_model *shared;  /* that workers of this process may share; NULL: they may not */
     fast_equal_replicas *equal; /* whose w the learner has; NULL: its own */
+    bool tied;                  /* weights that are equal at the start share their values */
     fast_context_phase phase;   /* the first one */
 } fast_context_options;
 
@@ -147,6 +151,18 @@ typedef struct fast_memory_block {
     void *data;                     /* owned by the block */
 } fast_memory_block;
 
+/* How a program takes part in snapshots (remember.h). */
+typedef struct fast_context_cut {
+    const int64_t *rounds;   /* by which workers wait for each other; NULL: steps, if at all */
+    bool at_once;            /* no worker waits for another one in mid-step */
+    bool held;               /* a server, between the first question and the start */
+    const atomic_bool *open; /* a snapshot is being taken; NULL: none can be */
+    fast_yield_fn *yield;    /* called while a worker waits for the others to join; or NULL */
+    void *yield_ctx;         /* argument of yield */
+    fast_idle_fn *idle;      /* of a server that acts by itself; NULL: it is idle in all waits */
+    const void *idle_ctx;    /* argument of idle */
+} fast_context_cut;
+
 /* All that belongs to one actor of a run. The actor's own thread uses it; at a checkpoint the host
  * reads it while the actor waits. */
 typedef struct fast_context {
@@ -156,10 +172,12 @@ typedef struct fast_context {
     fast_optimizer *optimizer;         /* this actor's state of the rule, or the shared one */
     fast_context_work work;            /* the step under way */
     fast_context_codecs codecs;        /* of this actor */
+    struct fast_ties *ties;            /* of weights that share their values; NULL: none do */
     struct fast_layer_factors *layers; /* with gradients that can be left as factors; or NULL */
     int64_t layer_count;               /* length of layers */
     fast_memory_block *blocks;         /* persistent memory of the strategy, a list */
     fast_memory_block *parts;          /* memory of the program itself (remember.h), a list */
+    fast_context_cut cut;              /* of the program */
     struct fast_opened_space *spaces;  /* of the strategy, open and closed ones, a list */
     float *memory;                     /* servers: w and s; NULL at workers */
     float *centre;                     /* memory of trainer.centre; NULL: never asked for */

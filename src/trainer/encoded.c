@@ -153,10 +153,13 @@ static fast_err open_sum(fast_context *c)
 
 fast_err fast__context_load_codec(fast_context *context, bool flow, const fast_pack_record *record)
 {
-    const fast_coded_options o = options_of(context, context->trainer.rank);
+    const fast_trainer *t = &context->trainer;
+    /* The random numbers of a flow depend on the actor, which does not run yet. */
+    const fast_coded_options o =
+        options_of(context, (context->learner ? t->worker_ids : t->server_ids)[t->rank]);
 
     FAST_ASSERT(record != NULL);
-    if (fast_trainer_codec_fit(&context->trainer) == FAST_FIT_NONE)
+    if (fast_trainer_codec_fit(t) == FAST_FIT_NONE)
         return fast__fail(FAST_EFORMAT,
                           "the checkpoint holds the state of a codec, and the run uses none");
     if (flow)

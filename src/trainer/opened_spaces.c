@@ -28,6 +28,7 @@ typedef struct fast_opened_space {
     fast_space_fn *apply;           /* the strategy's function at the owner; NULL: w += x */
     void *ctx;                      /* argument of apply */
     bool copy;                      /* it repeats the updates of another space */
+    bool chain;                     /* it has copies, of which the first one counts */
     int64_t aggregate;              /* adds that make one update of the model, at least 1 */
 } fast_opened_space;
 
@@ -115,6 +116,7 @@ static fast_err load_values(fast_context *c, const fast_saved *saved, const fast
 typedef struct opening {
     fast_context *context;    /* of the actor that opens it */
     fast_opened_space *entry; /* in the context's list */
+    bool plain;               /* without codecs */
 } opening;
 
 /* An update at the owner. Its staleness is counted in updates of the model, if it is accepted. On
@@ -130,9 +132,31 @@ static bool apply_counted(void *ctx, const fast_space_update *u, float *w)
         fast__vector_add(u->count, u->x, w);
     else if (!entry->apply(entry->ctx, u, w))
         return false;
-    if (u->tensor == 0 && !entry->copy && !entry->context->options.phase.synchronous)
+    if (entry->copy || (entry->chain && !fast__space_leads(entry->space)))
+        return true;
+    if (u->tensor == 0 && !entry->context->options.phase.synchronous)
         fast__context_stale(entry->context, u->version / n - u->read / n);
     return true;
+}
+
+/* The state of the strategy's function at an owner: that of its program. */
+static size_t save_function(void *ctx, void *out)
+{
+    const fast_opened_space *entry = ctx;
+    fast_pack pack = { .out = out };
+
+    FAST_ASSERT(entry->context != NULL);
+    fast__context_save_program(entry->context, &pack);
+    return pack.size;
+}
+
+/* The state of the program at another copy's owner. */
+static fast_err load_function(void *ctx, const void *bytes, size_t size)
+{
+    const fast_opened_space *entry = ctx;
+
+    FAST_ASSERT(entry->context != NULL);
+    return fast__context_load_program(entry->context, bytes, size);
 }
 
 /* Other actors find a space whole and in its place: at a checkpoint another thread packs an
@@ -175,7 +199,7 @@ static fast_err list_matrices(const fast_layout *layout, fast_matrix **out, int6
     return FAST_OK;
 }
 
-/* Open it, through the codecs of the phase. */
+/* Open it, through the codecs of the phase unless its values are sent as they are. */
 static fast_err open_encoded(opening *o, const fast_space_options *options, fast_space **out)
 {
     fast_context *c = o->context;
@@ -189,7 +213,7 @@ static fast_err open_encoded(opening *o, const fast_space_options *options, fast
 
     FAST_ASSERT(o->entry != NULL);
     FAST_ASSERT(out != NULL);
-    if (!fast__codec_pair_encodes(pair))
+    if (o->plain || !fast__codec_pair_encodes(pair))
         return fast__space_open(c->trainer.actor, options, NULL, load_space, o, out);
     FAST_TRY(list_matrices(&c->options.model->params, &matrices, &encoded.matrix_count));
     encoded.matrices = matrices;
@@ -204,18 +228,19 @@ static fast_err open_encoded(opening *o, const fast_space_options *options, fast
     return err;
 }
 
-fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, fast_space **out)
+/* Open a space whose updates are counted, `plain` or through the codecs. */
+static fast_err open_counted(fast_trainer *t, bool plain, const fast_space_options *options,
+                             fast_space **out)
 {
     fast_context *c = fast__context_of(t);
     const fast_chain *up = c->codecs.pair.up;
-    opening o = { .context = c };
+    opening o = { .context = c, .plain = plain };
     fast_space_options counted = *options;
-    bool staged;
     fast_err err;
 
     FAST_ASSERT(options->name != NULL);
     FAST_ASSERT(out != NULL);
-    FAST_ASSERT(options->tensors[0].count == t->count ||
+    FAST_ASSERT(options->tensors[0].count == t->count || plain ||
                 !fast__codec_pair_encodes(&c->codecs.pair));
     FAST_ASSERT(options->aggregate >= 0);
     FAST_TRY(find(c, (int64_t)fast__hash(options->name, strlen(options->name), 0), &o.entry));
@@ -224,16 +249,32 @@ fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, 
     o.entry->apply = options->apply;
     o.entry->ctx = options->ctx;
     o.entry->copy = options->replica;
+    o.entry->chain = options->copy_count > 0;
     o.entry->aggregate = options->aggregate > 0 ? options->aggregate : 1;
     /* The space calls apply_counted(), which calls the strategy's own function. */
     counted.apply = apply_counted;
     counted.ctx = o.entry;
-    if (options->cache_indices && !(up && fast__chain_selects_alone(up, &staged)))
+    counted.save = save_function;
+    counted.load = load_function;
+    if (options->cache_indices && !(up && fast__chain_selects_exactly(up)))
         fast_trainer_note(t, "no indices are cached: give a codec that only selects, like kkt");
     err = open_encoded(&o, &counted, out);
     if (err)
         o.entry->space = NULL;
     return err;
+}
+
+fast_err fast_trainer_space(fast_trainer *t, const fast_space_options *options, fast_space **out)
+{
+    FAST_ASSERT(t->actor != NULL);
+    return open_counted(t, false, options, out);
+}
+
+fast_err fast__trainer_space_plain(fast_trainer *t, const fast_space_options *options,
+                                   fast_space **out)
+{
+    FAST_ASSERT(t->actor != NULL);
+    return open_counted(t, true, options, out);
 }
 
 /* Make the records of a space that is about to be closed. */

@@ -14,6 +14,11 @@
  *     FAST_TRY(fast__trainer_remember(t, 0, sum, (size_t)t->count * sizeof *sum));
  *
  * Memory that several actors share is registered by one of them.
+ *
+ * Workers join a snapshot before their next step. By default each joins at once, or, where the
+ * strategy's cost() has a barrier, all at one step: none may wait in mid-step for a worker that has
+ * joined. A program whose waits are others says so before its first fast_trainer_next(). A server
+ * is saved in any wait; one that acts by itself says when it is idle.
  */
 
 /* Include `size` bytes at x, memory of this program on any device, in snapshots under `number`, as
@@ -27,6 +32,40 @@ FAST_MUST_CHECK fast_err fast__trainer_remember(fast_trainer *t, int64_t number,
  * gradients that wait for ranges of weights follow it, so that programs with such gradients have
  * to remember it. */
 double *fast__trainer_speed(fast_trainer *t);
+
+/* Include `count` flags at x as above. FAST_EFORMAT if the snapshot's bytes are not 0 or 1. */
+FAST_MUST_CHECK fast_err fast__trainer_remember_flags(fast_trainer *t, int64_t number, bool *x,
+                                                      int64_t count);
+
+/* Workers wait for each other by *rounds, which grows by at most 1 for each step without such a
+ * wait: all join a snapshot at one value of it, or above. It is read before each step. NULL: no
+ * worker waits for another one in mid-step, and each joins at once. */
+void fast__trainer_cut_at(fast_trainer *t, const int64_t *rounds);
+
+/* Do what other workers in mid-step may wait for. Called by a worker that has joined a snapshot,
+ * again and again until all have joined. Fails as the actor's calls do. */
+typedef fast_err fast_yield_fn(void *ctx);
+void fast__trainer_cut_yield(fast_trainer *t, fast_yield_fn *yield, void *ctx);
+
+/* Return whether a snapshot is being taken, for a worker that waits long between two steps: it
+ * looks now and then, and calls fast_trainer_next() once to join. */
+bool fast__trainer_cut_open(const fast_trainer *t);
+/* Return whether snapshots can be taken, so that such a worker has to look. */
+bool fast__trainer_cut_on(const fast_trainer *t);
+/* Return whether this server is held by a snapshot: it does nothing by its clock until it is not,
+ * and only handles messages. Its times are those of fast__actor_time(). */
+bool fast__trainer_cut_held(const fast_trainer *t);
+
+/* Return whether this server, which acts by itself, has nothing to do until a request arrives, and
+ * no state on its stack. Called in its waits. */
+typedef bool fast_idle_fn(const void *ctx);
+void fast__trainer_cut_idle(fast_trainer *t, fast_idle_fn *idle, const void *ctx);
+
+/* Open a space as fast_trainer_space() does, but without codecs: its values are sent as they are.
+ * fast_trainer_space_close() closes it. */
+FAST_MUST_CHECK fast_err fast__trainer_space_plain(fast_trainer *t,
+                                                   const fast_space_options *options,
+                                                   fast_space **out);
 
 /* FAST_EFORMAT, with the strategy's name, unless the numbers of a snapshot are `sane`: a file may
  * be forged. */

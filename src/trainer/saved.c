@@ -64,6 +64,23 @@ static void put_record(fast_pack *pack, int64_t kind, int64_t number, const void
     fast__unmap(x, floats, FAST_ACCESS_READ);
 }
 
+/* Blocks that outlast a program, and with `parts` the memory that it has remembered. */
+static void save_blocks(const fast_context *c, bool parts, fast_pack *pack)
+{
+    FAST_ASSERT(pack != NULL);
+    for (const fast_memory_block *block = c->blocks; block; block = block->next)
+        put_record(pack, FAST_SAVED_BLOCK, block->id, block->data, block->size);
+    for (const fast_memory_block *part = c->parts; parts && part; part = part->next)
+        put_record(pack, FAST_SAVED_BLOCK, FAST_REMEMBERED + part->id, part->data, part->size);
+}
+
+void fast__context_save_program(const fast_context *context, fast_pack *pack)
+{
+    FAST_ASSERT(!context->learner);
+    save_rule(context, pack);
+    save_blocks(context, true, pack);
+}
+
 void fast__context_save(const fast_context *context, fast_saved_extent extent, fast_pack *pack)
 {
     const fast_trainer *t = &context->trainer;
@@ -85,11 +102,7 @@ void fast__context_save(const fast_context *context, fast_saved_extent extent, f
                        (size_t)fast_trainer_share_count(t) * sizeof *context->shares.w);
     }
     fast__context_pack_spaces(context, extent == FAST_SAVE_CUT, pack, FAST_SAVED_SPACE);
-    for (const fast_memory_block *block = context->blocks; block; block = block->next)
-        put_record(pack, FAST_SAVED_BLOCK, block->id, block->data, block->size);
-    if (extent == FAST_SAVE_CUT)
-        for (const fast_memory_block *part = context->parts; part; part = part->next)
-            put_record(pack, FAST_SAVED_BLOCK, FAST_REMEMBERED + part->id, part->data, part->size);
+    save_blocks(context, extent == FAST_SAVE_CUT, pack);
     fast__flows_pack(&context->codecs.flows, pack, FAST_SAVED_FLOW);
 }
 
@@ -165,4 +178,23 @@ fast_err fast__context_load(fast_context *context, const fast_pack_record *recor
         return fast__fail(FAST_EFORMAT, "the checkpoint has a record of unknown kind %lld",
                           (long long)record->kind);
     }
+}
+
+fast_err fast__context_load_program(fast_context *context, const void *bytes, size_t size)
+{
+    fast_pack_record record;
+
+    FAST_ASSERT(bytes != NULL || size == 0);
+    for (size_t at = 0; fast__pack_next(bytes, size, &at, &record);) {
+        const fast_memory_block *part = context->parts;
+
+        if (record.kind != FAST_SAVED_BLOCK || record.number < FAST_REMEMBERED) {
+            FAST_TRY(fast__context_load(context, &record));
+            continue;
+        }
+        while (part && part->id != record.number - FAST_REMEMBERED)
+            part = part->next;
+        FAST_TRY(copy_record(&record, part ? part->data : NULL, part ? part->size : 0));
+    }
+    return FAST_OK;
 }

@@ -50,5 +50,9 @@ fast_err fast__saved_reserve(fast_saved *saved, size_t size);
  * number that is not 0. */
 void fast__context_save(const struct fast_context *context, fast_saved_extent extent,
                         fast_pack *pack);
+/* Add the records of a server's program that runs: of its rule, blocks and remembered memory. */
+void fast__context_save_program(const struct fast_context *context, fast_pack *pack);
+/* Replace that state, in its place, by the records of another server's program. FAST_EFORMAT. */
+fast_err fast__context_load_program(struct fast_context *context, const void *bytes, size_t size);
 /* Take over one record, of any kind but the host's. FAST_EFORMAT, FAST_ENOMEM. */
 fast_err fast__context_load(struct fast_context *context, const fast_pack_record *record);

@@ -10,6 +10,7 @@
 #include "trainer/operators.h"
 #include "trainer/own_data.h"
 #include "trainer/remember.h"
+#include "trainer/ties.h"
 
 #include <stdio.h>
 
@@ -156,6 +157,19 @@ static fast_err wait_ahead(gradient_work *gw)
     return FAST_OK;
 }
 
+/* Make the gradient that of shared values, and report it whole: a layer's sum is known once all of
+ * its gradient is. */
+static void tie_gradient(gradient_work *gw)
+{
+    const int64_t count = gw->context->learner->params.count;
+
+    FAST_ASSERT(gw->context->ties != NULL);
+    fast__ties_apply(gw->context->ties, gw->context->learner->g);
+    gw->gradient.flops += 2 * (double)count;
+    if (gw->work.report)
+        relay(gw, 0, count);
+}
+
 /* Compute the gradient, inside fast_compute(): the learner calls back with finished ranges, offered
  * factors and the ranges of w that it is about to read. */
 static fast_err run_gradient(fast_work *work)
@@ -164,14 +178,16 @@ static fast_err run_gradient(fast_work *work)
     fast_context *c = gw->context;
 
     FAST_ASSERT(c->learner != NULL);
-    gw->gradient.report = work->report ? relay : NULL;
-    gw->gradient.factor = c->layers && !gw->gradient.alone ? take_factors : NULL;
+    gw->gradient.report = work->report && !c->ties ? relay : NULL;
+    gw->gradient.factor = c->layers && !gw->gradient.alone && !c->ties ? take_factors : NULL;
     gw->gradient.ctx = gw;
     gw->gradient.need = gw->need && c->learner->ops->reads ? need_range : NULL;
     fast__context_factors_start(c);
     gw->err = c->learner->ops->gradient(c->learner, &gw->gradient);
     FAST_TRY(gw->err);
     FAST_TRY(gw->need_err);
+    if (c->ties)
+        tie_gradient(gw);
     work->operations = gw->gradient.flops - gw->ahead;
     return FAST_OK;
 }
@@ -184,6 +200,8 @@ static fast_err compute(gradient_work *gw)
     const int64_t parts = gw->gradient.alone || several < 1 ? 1 : several;
 
     FAST_ASSERT(gw->work.run != NULL);
+    if (o->tied && !gw->context->ties)
+        FAST_TRY(fast__ties_new(&o->model->params, o->model->w, &gw->context->ties));
     gw->err = o->host->prepare(o->host_ctx, gw->gradient.step * parts, parts);
     const fast_err err = gw->err ? gw->err : fast_compute(gw->context->trainer.actor, &gw->work);
     if (gw->err)

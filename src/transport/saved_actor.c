@@ -3,7 +3,8 @@
  * An actor in a snapshot, as its transport sees it. Records (base/pack.h):
  *
  *   stream    number 0: the actor's own; 1, 2, ...: those of the transport, which another transport
- *             does not have and leaves out. Data: key[2], counter[4], block[4], left, 4 bytes each
+ *             does not have and leaves out. Data: key[2], counter[4], block[4], left, 4 bytes each.
+ *             Number -1: the time of the run, int64 ns
  *   message   in order of arrival. Data: a header of int64, then the bytes of the parts:
  *
  *             from | tag | declared | generation | unreliable | words[6] | parts | sizes[4]
@@ -28,6 +29,8 @@ enum {
     HEAD = SIZES + FAST_MSG_PARTS_MAX
 };
 
+enum { TIME = -1 }; /* number of the record of the time */
+
 /* Tags from here on are of the run. */
 static const uint64_t TAG_MAX = 0x7fffff00;
 
@@ -40,6 +43,19 @@ static fast_rng *stream_of(fast_actor *actor, int64_t i)
     if (i == 0)
         return &actor->rng;
     return inner->stream && i < 16 ? inner->stream(actor, (int)i - 1) : NULL;
+}
+
+int64_t fast__actor_time(fast_actor *actor)
+{
+    return fast__steady_now(actor) - actor->waiting.behind;
+}
+
+void fast__actor_continue(fast_actor *actor, int64_t now)
+{
+    actor->waiting.behind = now - actor->waiting.saved;
+    /* A resumed run knows no chains of earlier waits, and asks its questions at the same times. */
+    actor->blame = (fast_blame){ .deadline = 0 };
+    actor->waiting.grace = -1;
 }
 
 /* Add one message. */
@@ -76,6 +92,9 @@ void fast__actor_save(fast_actor *actor, int64_t streams, int64_t messages, fast
     int64_t number = 0;
 
     FAST_ASSERT(streams != messages);
+    if (!pack->out)
+        actor->waiting.saved = fast__actor_time(actor);
+    fast__pack_put(pack, streams, TIME, &actor->waiting.saved, sizeof actor->waiting.saved);
     for (int64_t i = 0; (rng = stream_of(actor, i)) != NULL; i++)
         fast__pack_put(pack, streams, i, rng, sizeof *rng);
     for (const fast_msg *msg = actor->mailbox.first; msg; msg = fast__envelope(msg)->next)
@@ -86,8 +105,18 @@ void fast__actor_save(fast_actor *actor, int64_t streams, int64_t messages, fast
 fast_err fast__actor_load_stream(fast_actor *actor, const fast_pack_record *record)
 {
     fast_rng *rng = record->number >= 0 ? stream_of(actor, record->number) : NULL;
+    const int64_t time_max = INT64_MAX / 4;
     fast_rng saved;
+    int64_t time = -1;
 
+    if (record->number == TIME && record->size == sizeof time)
+        memcpy(&time, record->data, sizeof time);
+    if (record->number == TIME && (time < 0 || time > time_max))
+        return fast__fail(FAST_EFORMAT, "the checkpoint's time of an actor is damaged");
+    if (record->number == TIME) {
+        actor->waiting.saved = time;
+        return FAST_OK;
+    }
     if (record->size != sizeof saved)
         return fast__fail(FAST_EFORMAT, "the checkpoint's random stream has %zu bytes, not %zu",
                           record->size, sizeof saved);

@@ -261,8 +261,9 @@ typedef struct fast_waiting {
     int64_t patient;          /* the last deadline of fast__patience() */
     int64_t looked;           /* when the actor last began a wait, or returned from one */
     int64_t hold;             /* as the world's, for this actor alone */
-    int64_t sent; /* virtual time: when the message that ended the wait was sent; INT64_MAX: the
-                      wait ended without a message */
+    int64_t behind;           /* ns by which fast__actor_time() is behind its clock */
+    int64_t saved;            /* fast__actor_time() of the last snapshot */
+    int64_t sent; /* virtual time of the message that ended the wait; INT64_MAX: none did */
 } fast_waiting;
 
 /* An iteration of fast__progress(). */

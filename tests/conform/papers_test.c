@@ -136,6 +136,46 @@ static void sparse_sums_are_the_papers(void **state)
         }
 }
 
+/* SparCML's nonblocking sums of layers have the bits of blocking ones, on every transport, and take
+ * less time. */
+static void sparse_sums_may_overlap(void **state)
+{
+    static const char *const how[] = { "strategy=allreduce:overlap=no",
+                                       "strategy=allreduce:overlap=yes,bucket=1024",
+                                       "strategy=allreduce:overlap=yes,bucket=1024" };
+    static const char *const where[] = { "cluster=ethernet-1g", "cluster=ethernet-1g",
+                                         "transport=threads" };
+    fast_result results[3];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        const char *const options[] = { how[i],
+                                        where[i],
+                                        i < 2 ? "transport=sim" : "timeout=60",
+                                        "workers=4",
+                                        "model=mlp:hidden=300x100",
+                                        "data=digits:train=600,test=50",
+                                        "batch=16",
+                                        "steps=6",
+                                        "store=none",
+                                        "codec=topk:ratio=0.02",
+                                        "codec_scope=layer",
+                                        "codec_sum=double",
+                                        NULL };
+        fast_run *run = NULL;
+
+        if (fast_run_open(options, &run) || fast_run_train(run))
+            fail_msg("%s: %s", how[i], fast_error_detail());
+        results[i] = *fast_run_result(run);
+        assert_string_equal(results[i].codec_sum, "double");
+        fast_run_close(run);
+    }
+    assert_true(results[0].params_hash == results[1].params_hash);
+    assert_true(results[0].params_hash == results[2].params_hash);
+    assert_true(results[1].time_s < results[0].time_s);
+    assert_true(results[1].messages_sent > results[0].messages_sent);
+}
+
 /* Limit cases: a quadratic whose gradient is a (w - target) with noise of the step, the same at all
  * workers or different; the last weights are those of the evaluation. */
 enum { SIDE = 12, WEIGHTS = SIDE * SIDE };
@@ -326,6 +366,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gossipgrad_spreads_in_log_steps),
         cmocka_unit_test(sparse_sums_are_the_papers),
+        cmocka_unit_test(sparse_sums_may_overlap),
         cmocka_unit_test(ef21_has_its_limits),
         cmocka_unit_test(demo_has_its_limits),
         cmocka_unit_test(cocktail_has_its_limit),

@@ -38,17 +38,22 @@ static fast_err reduce_sizes(fast_actor *actor, void *ctx)
     return err;
 }
 
-static double simulate(const char *algorithm, int64_t actors, int64_t count)
+static double simulate_on(const char *cluster, const char *algorithm, int64_t actors, int64_t count)
 {
     job what = { algorithm, count };
     const fast_role roles[] = { { "worker", actors, reduce_sizes, &what } };
-    const char *options[] = { "transport=sim", "cluster=ideal", "timeout=3600", NULL };
+    const char *options[] = { "transport=sim", cluster, "timeout=3600", NULL };
     fast_actors_result result;
     const fast_err err = fast_actors_run(options, roles, 1, &result);
     if (err)
         print_error("%s of %lld actors: %s\n", algorithm, (long long)actors, fast_error_detail());
     assert_int_equal(err, FAST_OK);
     return (double)result.time_ns * 1e-9;
+}
+
+static double simulate(const char *algorithm, int64_t actors, int64_t count)
+{
+    return simulate_on("cluster=ideal", algorithm, actors, count);
 }
 
 typedef double form_fn(double P, double m);
@@ -71,6 +76,19 @@ static double ring(double P, double m)
 static double rabenseifner(double P, double m)
 {
     return 2 * L * log2(P) + 2 * m * G * (P - 1) / P;
+}
+
+/* With 8 chunks, of which one is passed on while the next arrives. */
+static double chain(double P, double m)
+{
+    return (2 * (P - 1) + (P > 2 ? 14 : 7)) * m / 8 * G;
+}
+
+/* Actors of a box of sides a, b and c: the slices of a dimension are those of the one before. */
+static double box(double a, double b, double c, double m)
+{
+    return 2 * (a - 1) * (L + m / a * G) + 2 * (b - 1) * (L + m / (a * b) * G) +
+           2 * (c - 1) * (L + m / (a * b * c) * G);
 }
 
 /* Sanitizers are slow: fewer actors there. */
@@ -120,6 +138,44 @@ static void test_ring(void **state)
     sweep("ring", ring, 128);
 }
 
+static void test_chain(void **state)
+{
+    /* Chunks of one sender follow each other: there is contention, and no latency. */
+    (void)state;
+    for (int64_t actors = 2; actors <= 32; actors *= 2) {
+        const double want = chain((double)actors, 1 << 24);
+        const double got =
+            simulate_on("cluster=ideal:contention=yes,latency=0us", "chain", actors, 1 << 22);
+
+        if (!(fabs(got - want) <= 0.01 * want))
+            fail_msg("chain of %lld actors: %g s, not %g", (long long)actors, got, want);
+    }
+}
+
+static void test_dimensions(void **state)
+{
+    static const struct {
+        const char *algorithm;
+        double sides[3];
+    } boxes[] = { { "dimensions:sizes=2x3x4", { 2, 3, 4 } },
+                  { "dimensions:sizes=4x2x8", { 4, 2, 8 } },
+                  { "dimensions:sizes=5x5", { 5, 5, 1 } },
+                  { "dimensions:sizes=8x1x3", { 8, 1, 3 } } };
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        for (int64_t bytes = 1 << 12; bytes <= 1 << 28; bytes *= 256) {
+            const double *s = boxes[i].sides;
+            const double want = box(s[0], s[1], s[2], (double)bytes);
+            const double got =
+                simulate(boxes[i].algorithm, (int64_t)(s[0] * s[1] * s[2]), bytes / 4);
+
+            if (!(fabs(got - want) <= 0.01 * want))
+                fail_msg("%s, %lld bytes: %g s, not %g", boxes[i].algorithm, (long long)bytes, got,
+                         want);
+        }
+}
+
 static void test_rabenseifner(void **state)
 {
     (void)state;
@@ -145,9 +201,10 @@ static void test_charges(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tree),    cmocka_unit_test(test_butterfly),
-        cmocka_unit_test(test_ring),    cmocka_unit_test(test_rabenseifner),
-        cmocka_unit_test(test_charges),
+        cmocka_unit_test(test_tree),       cmocka_unit_test(test_butterfly),
+        cmocka_unit_test(test_ring),       cmocka_unit_test(test_rabenseifner),
+        cmocka_unit_test(test_charges),    cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_dimensions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,8 +84,9 @@ static fast_err block(fast_group *group, int kind, int64_t root, int64_t count, 
 
 static fast_err random_program(fast_actor *actor, void *ctx)
 {
-    static const char *const algorithms[] = { "tree", "butterfly", "ring", "rabenseifner",
-                                              "hierarchical:members=2" };
+    static const char *const algorithms[] = {
+        "tree", "butterfly", "ring", "rabenseifner", "hierarchical:members=2", "chain", "dimensions"
+    };
     const int64_t n = fast_actor_count(actor), self = fast_actor_id(actor);
     int64_t mates[16], mate_count = 0;
     begun all[REQUESTS] = { { 0 } };
@@ -103,7 +104,7 @@ static fast_err random_program(fast_actor *actor, void *ctx)
         const int kind = (int)fast__rng_below(&rng, 8);
         const int64_t root = (int64_t)fast__rng_below(&rng, 16);
         const int64_t count = (int64_t)fast__rng_below(&rng, COUNT_MAX + 1);
-        FAST_TRY(fast_group_algorithm(group, algorithms[fast__rng_below(&rng, 5)]));
+        FAST_TRY(fast_group_algorithm(group, algorithms[fast__rng_below(&rng, 7)]));
         if (kind < 4) {
             FAST_TRY(block(group, kind, root, count, op + 1));
         } else if (one->request) {

@@ -68,6 +68,8 @@ static const char *const specs[] = {
     "partial:how=scatter",
     "partial:how=parts,parts=0",
     "partial:how=states",
+    "broadcast",
+    "broadcast:how=gossip",
 };
 
 #ifdef FAST_SANITIZED

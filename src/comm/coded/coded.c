@@ -42,16 +42,19 @@ enum {
 };
 
 struct fast_coded {
-    fast_coded_way way;    /* method of the sum */
-    fast_sparse_plan plan; /* layers of a butterfly of streams */
-    int64_t size;          /* of the group */
-    int64_t rank;          /* in it */
-    int64_t count;         /* of floats */
-    unsigned traits;       /* of the codec of what is sent */
-    fast_coder *up;        /* of whole vectors; NULL where striped */
-    int64_t *cuts;         /* [size + 1]: first element of each slice; NULL unless striped */
-    fast_coder **slices;   /* [size]: to each owner; NULL for empty slices */
-    fast_coder **downs;    /* [size]: from each owner, NULL for empty slices; this rank's encodes */
+    fast_coded_way way;         /* method of the sum */
+    fast_sparse_plan plan;      /* layers of a butterfly of streams, and the bits of their values */
+    fast_sparse_memory *memory; /* butterfly: indices that links remember; else NULL */
+    float *dense;               /* sparse, with several blocks: [count]; else NULL */
+    uint64_t seed;              /* of the run, for values of few bits */
+    int64_t size;               /* of the group */
+    int64_t rank;               /* in it */
+    int64_t count;              /* of floats */
+    unsigned traits;            /* of the codec of what is sent */
+    fast_coder *up;             /* of whole vectors; NULL where striped */
+    int64_t *cuts;              /* [size + 1]: first element of each slice; NULL unless striped */
+    fast_coder **slices;        /* [size]: to each owner; NULL for empty slices */
+    fast_coder **downs; /* [size]: from each owner, NULL for empty slices; this rank's encodes */
     const fast_chain *chains[2]; /* up, down */
     fast_allgatherv_part *parts; /* [size]: encodings, by rank */
     fast_scales *scales;         /* that all members agree on; NULL: each has its own */
@@ -159,7 +162,11 @@ static fast_err open_whole(fast_coded *c, const fast_coded_options *o)
     if (c->way >= FAST_CODED_SPARSE && c->way <= FAST_CODED_BUTTERFLY) {
         longest = c->count;
         FAST_TRY(fast__alloc("entries", c->count, sizeof *c->index, &c->index));
+        if (fast__coder_block_count(c->up) > 1)
+            FAST_TRY(fast__vector_new(&fast__host, "decoded entries", c->count, &c->dense));
     }
+    if (c->way == FAST_CODED_BUTTERFLY)
+        FAST_TRY(fast__sparse_memory_new(&c->memory));
     for (int r = 0; c->way == FAST_CODED_ROUNDS && r < fast__coder_round_count(c->up); r++)
         if (fast__coder_round_size(c->up, r) > longest)
             longest = fast__coder_round_size(c->up, r);
@@ -179,6 +186,7 @@ fast_err fast__coded_new(const fast_coded_options *o, fast_coded **out)
     c->rank = o->rank;
     c->count = o->layout->count;
     c->traits = fast__chain_traits(o->up);
+    c->seed = o->seed;
     c->chains[0] = o->up;
     c->chains[1] = o->down;
     c->figures = o->figures ? o->figures : &c->own;
@@ -212,6 +220,8 @@ void fast__coded_free(fast_coded *c)
     fast__free(c->downs);
     fast__free(c->parts);
     fast__free(c->index);
+    fast__sparse_memory_free(c->memory);
+    fast__vector_free(c->dense);
     fast__scales_free(c->scales);
     fast__vector_free(c->total);
     fast__vector_free(c->value);
@@ -330,6 +340,8 @@ void fast__coded_restart(fast_coded *c, int64_t sums)
             fast__coder_restart(coder_at(c, k), sums);
     if (c->total)
         fast__vector_fill(c->count, 0, c->total);
+    if (c->memory)
+        fast__sparse_memory_clear(c->memory);
 }
 
 /* Codecs at work. */
@@ -506,22 +518,59 @@ static fast_err sum_rounds(coded_call *k, float *x)
     return FAST_OK;
 }
 
+float *fast__coded_dense(const fast_coded *c)
+{
+    FAST_ASSERT(c->dense);
+    return c->dense;
+}
+
+/* Entries of several blocks are those that are not 0 in the decoded vector. */
+fast_err fast__coded_entries(fast_coded *c, int64_t first, int64_t count, const void *data,
+                             size_t size, fast_sparse *out)
+{
+    FAST_ASSERT(c->index && out->size > 0);
+    *out = (fast_sparse){ out->size, 0, out->size, c->index, c->value };
+    if (fast__coder_block_count(c->up) == 1)
+        return fast__coder_pairs(c->up, data, size, out->index, out->value, &out->count);
+    FAST_TRY(
+        fast__coder_decode_part(c->up, first, count, data, size, FAST_DECODE_SET, 1, c->dense));
+    int64_t at, length;
+    fast__coder_block_at(c->up, first, &at, &length);
+    for (int64_t i = 0; i < out->size; i++)
+        if (c->dense[at + i] != 0) {
+            out->index[out->count] = (uint32_t)i;
+            out->value[out->count++] = c->dense[at + i];
+        }
+    return FAST_OK;
+}
+
+/* The random numbers of rounding follow the number of the sum and the piece. */
+fast_sparse_call fast__coded_call(const fast_coded *c, int64_t piece)
+{
+    const uint64_t sum = (uint64_t)fast__coder_encodings(c->up) << 16;
+    FAST_ASSERT(piece >= 0);
+    return (fast_sparse_call){ .plan = &c->plan,
+                               .memory = piece == 0 ? c->memory : NULL,
+                               .key = c->seed ^ (sum + (uint64_t)piece) * 0x9e3779b97f4a7c15u };
+}
+
 /* Sparse: streams of entries are merged. */
 static fast_err sum_sparse(coded_call *k, float *x)
 {
     FAST_ASSERT(k->c->up && k->c->index);
     fast_coded *c = k->c;
     fast_allgatherv_part *own = &c->parts[c->rank];
-    fast_sparse s = { c->count, 0, c->count, c->index, c->value };
+    fast_sparse s = { .size = c->count };
 
     FAST_TRY(encode(k, c->chains[0], c->up, c->count, x, own));
     const int64_t begin = fast__steady_now(k->group->actor);
-    FAST_TRY(fast__coder_pairs(c->up, own->data, own->size, s.index, s.value, &s.count));
+    FAST_TRY(fast__coded_entries(c, 0, fast__coder_block_count(c->up), own->data, own->size, &s));
     FAST_TRY(fast__charge_codec(k->group->actor, "decode", begin,
                                 SPARSE_OPERATIONS * (double)own->size, 3 * (double)own->size,
                                 &c->figures->decode_ns));
     fast__count(&c->figures->bytes_dec, c->count * (int64_t)sizeof *x);
-    return fast__allreduce_sparse(k->group, &s, &c->plan, x, k->deadline);
+    const fast_sparse_call how = fast__coded_call(c, 0);
+    return fast__allreduce_sparse(k->group, &s, &how, x, k->deadline);
 }
 
 /* Gather: encodings go around a ring, and all members decode all of them. */

@@ -6,12 +6,16 @@
  * are decoded by rank, as with the method gather of coded.c: a block's encoding depends on its
  * layer, its residual and the number of the sum, so the bits do not depend on the pieces.
  *
+ * Where streams of entries are merged (sparse.c), a piece is a nonblocking sparse allreduce of its
+ * layers instead (SparCML's nonblocking calls).
+ *
  * Cost: for each piece P - 1 messages, and a frame of its own. Time for encoding is charged when
  * the piece is waited for: a piece is posted inside a backward pass and must not take simulated
  * time there.
  */
 #include "base/memory.h"
 #include "comm/coded.h"
+#include "tensor/vector.h"
 
 /* Cut from the last block to the first; with pieces NULL only count them. */
 static int64_t cut(const fast_coder *coder, int64_t least, fast_coded_piece *pieces)
@@ -37,6 +41,15 @@ static int64_t cut(const fast_coder *coder, int64_t least, fast_coded_piece *pie
     return count;
 }
 
+/* Return true if a sum merges streams of entries. */
+static bool merges(const fast_coded *c)
+{
+    const fast_coded_way way = fast__coded_way(c);
+
+    FAST_ASSERT(way != FAST_CODED_AUTO);
+    return way >= FAST_CODED_SPARSE && way <= FAST_CODED_BUTTERFLY;
+}
+
 /* Pieces are cut once for a group and used in every step. */
 fast_err fast__coded_cut(fast_coded *c, fast_group *group, int64_t least, fast_coded_piece **out,
                          int64_t *count_out)
@@ -50,7 +63,7 @@ fast_err fast__coded_cut(fast_coded *c, fast_group *group, int64_t least, fast_c
 
     *out = NULL;
     *count_out = 0;
-    if (fast__coded_estimates(c) || fast__coded_way(c) != FAST_CODED_GATHER ||
+    if (fast__coded_estimates(c) || (fast__coded_way(c) != FAST_CODED_GATHER && !merges(c)) ||
         (fast__chain_traits(chain) & FAST_CODEC_SHARES) || fast__coder_block_count(coder) < 2)
         return FAST_OK;
     const int64_t count = cut(coder, least, NULL);
@@ -70,9 +83,29 @@ fast_err fast__coded_cut(fast_coded *c, fast_group *group, int64_t least, fast_c
 void fast__coded_cut_free(fast_coded_piece *pieces, int64_t count)
 {
     FAST_ASSERT(count >= 0);
-    for (int64_t i = 0; pieces && i < count; i++)
+    for (int64_t i = 0; pieces && i < count; i++) {
+        if (pieces[i].request) /* given up: its wait frees it, whatever its outcome */
+            (void)!fast_request_wait(&pieces[i].request, FAST_AT_ONCE);
         fast__allgatherv_fini(&pieces[i].spread);
+    }
     fast__free(pieces);
+}
+
+/* Start the sparse allreduce of a piece's entries, to its place in the sum's dense vector. */
+static fast_err start_merging(fast_coded *c, fast_coded_piece *p, fast_buffer **move)
+{
+    fast_sparse x = { .size = p->count };
+    fast_err err =
+        fast__coded_entries(c, p->first, p->block_count, fast_buffer_data(*move), p->size, &x);
+    const fast_sparse_call how = fast__coded_call(c, p->first + 1);
+
+    FAST_ASSERT(!p->request);
+    fast_buffer_free(*move);
+    *move = NULL;
+    if (err)
+        return err;
+    return fast__allreduce_sparse_start(p->spread.collective.group, &x, &how,
+                                        fast__coded_dense(c) + p->offset, &p->request);
 }
 
 /* The time of the encoding is measured here and charged in fast__coded_finish(). */
@@ -93,7 +126,8 @@ fast_err fast__coded_start(fast_coded *c, fast_coded_piece *p, int64_t step, dou
     fast__count(&f->bytes_in, p->count * (int64_t)sizeof *x);
     fast__count(&f->bytes_out, (int64_t)p->size);
     p->spent_ns = fast__steady_now(actor) - begin;
-    return fast__allgatherv_start(&p->spread, &buffer, p->size);
+    return merges(c) ? start_merging(c, p, &buffer)
+                     : fast__allgatherv_start(&p->spread, &buffer, p->size);
 }
 
 /* Decoded by rank, so that all members add in the same order. */
@@ -106,9 +140,13 @@ fast_err fast__coded_finish(fast_coded *c, fast_coded_piece *p, float *x, int64_
     fast_group *group = p->spread.collective.group;
     fast_actor *actor = group->actor;
 
+    if (p->request) {
+        FAST_TRY(fast_request_wait(&p->request, deadline));
+        fast__vector_copy(p->count, fast__coded_dense(c) + p->offset, x + p->offset);
+    }
     FAST_TRY(fast__charge_encode(actor, chain, fast__steady_now(actor) - p->spent_ns, p->count,
                                  p->size, f));
-    for (int64_t r = 0; r < group->size; r++) {
+    for (int64_t r = 0; r < group->size && !merges(c); r++) {
         const fast_allgatherv_part *part = NULL;
 
         FAST_TRY(fast__allgatherv_wait(&p->spread, r, deadline, &part));
@@ -126,7 +164,7 @@ fast_err fast__coded_finish(fast_coded *c, fast_coded_piece *p, float *x, int64_
 /* The coder now counts one encoding for all pieces of the step. */
 void fast__coded_end(fast_coded *c)
 {
-    FAST_ASSERT(fast__coded_way(c) == FAST_CODED_GATHER);
+    FAST_ASSERT(fast__coded_way(c) == FAST_CODED_GATHER || merges(c));
     const fast_chain *chain;
     fast_coded_figures *figures;
 

@@ -451,8 +451,14 @@ static void test_names(void **state)
                                        "rounds",
                                        "gather:2",
                                        "butterfly:",
-                                       "butterfly:3",
+                                       "butterfly:1",
                                        "butterfly:4x",
+                                       "butterfly:4x2,",
+                                       "butterfly:4x2,bits=3",
+                                       "split:",
+                                       "split:4x2",
+                                       "sparse:bits=",
+                                       "gather:bits=8",
                                        "butterfly:512",
                                        "butterfly:2x2x2x2x2x2x2x2x2",
                                        "butterfly:4,2",
@@ -465,6 +471,12 @@ static void test_names(void **state)
     assert_true(way == FAST_CODED_BUTTERFLY && plan.count == 3);
     assert_true(plan.degrees[0] == 8 && plan.degrees[1] == 4 && plan.degrees[2] == 2);
     assert_string_equal(fast__coded_way_name(way), "butterfly");
+    assert_int_equal(fast__coded_way_parse("butterfly:3x5,bits=4", &way, &plan), FAST_OK);
+    assert_true(plan.count == 2 && plan.degrees[1] == 5 && plan.bits == 4);
+    assert_int_equal(fast__coded_way_parse("butterfly:bits=8", &way, &plan), FAST_OK);
+    assert_true(plan.count == 2 && plan.degrees[0] == 4 && plan.bits == 8);
+    assert_int_equal(fast__coded_way_parse("sparse:bits=2", &way, &plan), FAST_OK);
+    assert_true(way == FAST_CODED_MERGED && plan.bits == 2);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (fast__coded_way_parse(bad[i], &way, &plan) != FAST_EINVAL)
             fail_msg("%s is read", bad[i]);

@@ -1,95 +1,113 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Allreduce of sparse vectors: streams of sorted indices and their values are merged, and a sum
- * becomes dense where that is shorter:
+ * becomes dense where that is shorter (sparse_stream.c).
  *
- *     8 bytes an entry > 4 bytes an element of the range:   count > size / 2
+ * With n = m + r members, ranks 2i + 1 give their vectors to ranks 2i for i < r, and at the end
+ * ranks 2i pass the sum on. The m that remain are numbered, and sum by one of two methods:
  *
- * With n = 2^k + r members, ranks 2i + 1 give their vectors to ranks 2i for i < r, and at the end
- * ranks 2i pass the sum on. The 2^k that remain are numbered, and sum by one of two methods:
- *
- *   double      each exchanges its whole sum with the partner at distance 1, 2, 4, ...: log2(n)
- *               messages of 8 k, 16 k, ... bytes for k entries each, where no two indices are equal
- *   butterfly   layers of degrees d1, d2, ..., whose product is 2^k. Downwards a member cuts its
+ *   double      m = 2^k. Each exchanges its whole sum with the partner at distance 1, 2, 4, ...:
+ *               log2(m) messages of 8 k, 16 k, ... bytes for k entries each, where no two indices
+ *               are equal
+ *   butterfly   layers of degrees d1, d2, ..., whose product is m. Downwards a member cuts its
  *               range into d equal parts, sends part j to member j of its group, and merges the
  *               parts that arrive. Upwards the groups of the layers, the last one first, send each
  *               other their sums. Groups of the first layer are d1 neighbours, those of the second
  *               one d2 members at the distance d1, ... 2 (d - 1) messages a layer, which take at
- *               most 2 * 4 bytes an element in all. One layer of 2^k is the split and allgather of
+ *               most 2 * 4 bytes an element in all. One layer of m is the split and allgather of
  *               SparCML.
  *
  *                   range of a member, 8 members, degrees 4x2:
  *                   |0       |1       |2       |3       |    layer 1: part of neighbours 0 .. 3
  *                   |0   |4   |                              layer 2: half of it, with member + 4
  *
- * Both add in the canonical order (comm.h), so the bits are those of the dense sum, whatever the
- * method: an entry is added to +0 where the other stream has none; v + 0 is v, but -0 + 0 is +0.
+ * Where degrees are powers of two, m = 2^k, and both add in the canonical order (comm.h), so the
+ * bits are those of the dense sum, whatever the method: an entry is added to +0 where the other
+ * stream has none; v + 0 is v, but -0 + 0 is +0. Other degrees add neighbours first, and have bits
+ * of their own, the same at all members and on every transport.
+ *
+ * Memory of links: a stream whose indices are those of the last one on its link is sent without
+ * them. Where the entries of all members stay the same, indices are sent once, and then values.
+ *
+ * Values of few bits: all members that hold a sum round it by the same random numbers, and each
+ * continues with the rounded values that it sent, so that all end with the same bits.
+ *
+ * A call is a list of stages: post messages, wait for those of some members, merge them. It is run
+ * blocking, or as a task of the actor.
  *
  * C. Renggli et al., "SparCML: high-performance sparse communication for machine learning", 2019
- * (SSAR by recursive doubling, and split and allgather). H. Zhao and J. Canny, "Kylix: a sparse
- * allreduce for commodity clusters", 2014 (a butterfly of unequal degrees).
- *
- *     message   words: bytes of the parts, count, size of the dense vector, 1 if it is dense
- *     part 0    dense: floats of the range; sparse: count indices (uint32, from the start of the
- *               range), then count values
+ * (SSAR by recursive doubling, and split and allgather; rounded values; nonblocking calls). H. Zhao
+ * and J. Canny, "Kylix: a sparse allreduce for commodity clusters", 2014 (a butterfly of unequal
+ * degrees, whose indices are configured once).
  */
+#include "base/hash.h"
+#include "base/memory.h"
+#include "comm/allreduces.h"
 #include "comm/coded.h"
+#include "comm/coded/sparse_stream.h"
 #include "comm/collective.h"
 #include "tensor/vector.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { DEGREE_MAX = FAST_SPARSE_DEGREE_MAX };
+enum { DEGREE_MAX = FAST_SPARSE_DEGREE_MAX, STAGES_MAX = 2 * 64 + 2 };
 
-/* A partial sum in a buffer that is frozen once it is sent: dense, or a stream. */
-typedef struct sparse_stream {
-    fast_buffer *buffer;   /* held */
-    bool dense;            /* values of all elements, without indices */
-    int64_t count;         /* of entries, or of elements */
-    const uint32_t *index; /* in the buffer; NULL where it is dense */
-    const float *value;    /* in the buffer */
-} sparse_stream;
+/* The use of a stage for the messages of its group. */
+typedef enum sparse_kind {
+    STAGE_GIVE,    /* send the sum to the peer */
+    STAGE_TAKE,    /* replace the sum by the peer's */
+    STAGE_ADD,     /* add the peer's sum */
+    STAGE_SWAP,    /* send the sum to the peer, and add the peer's */
+    STAGE_SCATTER, /* give each member of the group its part, and merge those of the own part */
+    STAGE_GATHER,  /* exchange the sums of the parts */
+} sparse_kind;
 
-/* One call under way. */
+/* A stage, with its group as this member sees it. Numbers are those of the members that remain
+ * after folding; peer_of() makes them ranks. */
+typedef struct sparse_stage {
+    sparse_kind kind; /* of the stage */
+    int64_t degree;   /* members of the group; 1: the peer alone */
+    int64_t stride;   /* between their numbers, or of a swap between the two */
+    int64_t own;      /* place of this member among them; -1: it is not the peer */
+    int64_t first;    /* number of the first one; of a stage with one peer: its rank */
+    int64_t folded;   /* r: numbers below it are ranks 2i, the others follow; -1: ranks */
+    int64_t range;    /* elements before a scatter, after a gather */
+    uint64_t holders; /* equal at all members that hold the same sum before this stage */
+    bool exact;       /* values are sent as floats */
+} sparse_stage;
+
+/* Indices that links remember, for each stage and member of its group. */
+struct fast_sparse_memory {
+    int64_t width;              /* members of the largest group */
+    int64_t count;              /* length of each list: stages times width; 0: not used yet */
+    fast_stream_list *sent;     /* [stages][degree] */
+    fast_stream_list *received; /* [stages][degree] */
+};
+
+/* The arguments of a call, lent until it starts. */
+typedef struct sparse_arguments {
+    const fast_sparse *x;        /* the member's vector */
+    const fast_sparse_call *how; /* plan, memory, key */
+    float *y;                    /* the result */
+} sparse_arguments;
+
+/* One call under way, in the collective's retained buffer. */
 typedef struct sparse_call {
-    fast_collective collective; /* for its tag only */
-    fast_group *group;          /* lent */
-    int64_t size;               /* of the dense vector */
-    int64_t range;              /* elements of the range that `sum` is of */
-    int64_t deadline;           /* as a time */
-    sparse_stream sum;          /* partial sum */
+    fast_group *group;               /* lent */
+    fast_sparse_memory *memory;      /* or NULL */
+    fast_stream_form form;           /* of values; the key is the call's */
+    int64_t size;                    /* of the dense vector */
+    int64_t range;                   /* elements of the range that `sum` is of */
+    float *y;                        /* the result */
+    int stage_count;                 /* length of stages */
+    int at;                          /* the stage under way */
+    bool posted;                     /* its messages were sent */
+    int64_t next;                    /* place of the member that is waited for */
+    fast_stream sum;                 /* partial sum */
+    fast_stream parts[DEGREE_MAX];   /* that arrived, or the own one */
+    sparse_stage stages[STAGES_MAX]; /* of this member */
 } sparse_call;
-
-/* Return the bytes of a stream, or of a dense vector. */
-static size_t stream_bytes(bool dense, int64_t count)
-{
-    FAST_ASSERT(count >= 0);
-    return (size_t)count * (dense ? sizeof(float) : sizeof(uint32_t) + sizeof(float));
-}
-
-/* A stream over the bytes of a buffer. */
-static sparse_stream stream_of(fast_buffer *buffer, const void *data, bool dense, int64_t count)
-{
-    FAST_ASSERT(count == 0 || data);
-    const unsigned char *bytes = data;
-    const size_t indices = dense ? 0 : (size_t)count * sizeof(uint32_t);
-    return (sparse_stream){
-        .buffer = buffer,
-        .dense = dense,
-        .count = count,
-        .index = dense ? NULL : (const uint32_t *)(const void *)bytes,
-        .value = (const float *)(const void *)(bytes + indices),
-    };
-}
-
-/* Put another partial sum in the place of one. */
-static void replace(sparse_stream *sum, sparse_stream by)
-{
-    FAST_ASSERT(sum->buffer != by.buffer || !by.buffer);
-    fast_buffer_free(sum->buffer);
-    *sum = by;
-}
 
 /* Refuse vectors that are not sparse vectors. */
 static fast_err check(const fast_sparse *x)
@@ -121,208 +139,7 @@ static fast_err check(const fast_sparse *x)
     return FAST_OK;
 }
 
-/* Return the number of indices that a or b has. */
-static int64_t count_union(const sparse_stream *a, const sparse_stream *b)
-{
-    FAST_ASSERT(!a->dense && !b->dense);
-    int64_t i = 0, j = 0, count = 0;
-    for (; i < a->count && j < b->count; count++) {
-        const uint32_t u = a->index[i], v = b->index[j];
-        i += u <= v;
-        j += v <= u;
-    }
-    return count + (a->count - i) + (b->count - j);
-}
-
-/* Write the sum of two streams. */
-static void merge(const sparse_stream *a, const sparse_stream *b, uint32_t *index, float *value)
-{
-    FAST_ASSERT(!a->dense && !b->dense);
-    int64_t i = 0, j = 0, k = 0;
-    for (; i < a->count || j < b->count; k++) {
-        const bool from_a = i < a->count && (j == b->count || a->index[i] <= b->index[j]);
-        const bool from_b = j < b->count && (i == a->count || b->index[j] <= a->index[i]);
-        index[k] = from_a ? a->index[i] : b->index[j];
-        value[k] = (from_a ? a->value[i] : 0.0f) + (from_b ? b->value[j] : 0.0f);
-        i += from_a;
-        j += from_b;
-    }
-}
-
-/* y = x + the entries of `add`; elements without an entry are +0. */
-static void add_entries(int64_t size, const float *x, const sparse_stream *add, float *y)
-{
-    FAST_ASSERT(!add->dense && size >= add->count);
-    int64_t at = 0;
-    for (int64_t k = 0; k <= add->count; k++) {
-        const int64_t end = k < add->count ? (int64_t)add->index[k] : size;
-        for (; at < end; at++)
-            y[at] = x[at] + 0.0f;
-        if (k < add->count) {
-            y[at] = x[at] + add->value[k];
-            at++;
-        }
-    }
-}
-
-/* y = a + b, everywhere. */
-static void add_dense(int64_t size, const sparse_stream *a, const sparse_stream *b, float *y)
-{
-    FAST_ASSERT(size >= 0 && y);
-    if (a->dense && b->dense) {
-        if (size > 0)
-            memcpy(y, a->value, (size_t)size * sizeof *y);
-        fast__vector_add(size, b->value, y);
-    } else if (a->dense || b->dense) {
-        add_entries(size, a->dense ? a->value : b->value, a->dense ? b : a, y);
-    } else {
-        /* Both are streams whose sum is dense: merged where they are written. */
-        int64_t i = 0, j = 0;
-        for (int64_t at = 0; at < size; at++) {
-            const bool from_a = i < a->count && a->index[i] == at;
-            const bool from_b = j < b->count && b->index[j] == at;
-            y[at] = (from_a ? a->value[i] : 0.0f) + (from_b ? b->value[j] : 0.0f);
-            i += from_a;
-            j += from_b;
-        }
-    }
-}
-
-/* Make the sum of two streams over a range, in the shorter of the two forms. */
-static fast_err combine(sparse_call *s, int64_t range, const sparse_stream *a,
-                        const sparse_stream *b, sparse_stream *out)
-{
-    FAST_ASSERT(b->dense || b->count <= range);
-    int64_t count = range;
-    bool dense = a->dense || b->dense;
-    if (!dense) {
-        count = count_union(a, b);
-        dense = count > range / 2;
-    }
-    if (dense)
-        count = range;
-    fast_buffer *buffer = NULL;
-    FAST_TRY(fast_buffer_new(s->group->actor, stream_bytes(dense, count) + 1, &buffer));
-    unsigned char *data = fast_buffer_data(buffer);
-    if (dense)
-        add_dense(range, a, b, (float *)(void *)data);
-    else
-        merge(a, b, (uint32_t *)(void *)data,
-              (float *)(void *)(data + (size_t)count * sizeof(uint32_t)));
-    *out = stream_of(buffer, data, dense, count);
-    return fast_charge(s->group->actor, (double)count, 3.0 * (double)stream_bytes(dense, count));
-}
-
-/* Add a stream that arrived to the partial sum. */
-static fast_err add(sparse_call *s, const sparse_stream *came)
-{
-    FAST_ASSERT(s->sum.buffer);
-    sparse_stream sum = { 0 };
-    FAST_TRY(combine(s, s->range, &s->sum, came, &sum));
-    replace(&s->sum, sum);
-    return FAST_OK;
-}
-
-/* Send a partial sum to a rank. */
-static fast_err send(sparse_call *s, int64_t rank, const sparse_stream *sum)
-{
-    FAST_ASSERT(rank != s->group->rank);
-    fast_actor *actor = s->group->actor;
-    const size_t size = stream_bytes(sum->dense, sum->count);
-    fast_msg *msg = NULL;
-    FAST_TRY(fast__collective_message(&s->collective, &msg));
-    msg->words[0] = (int64_t)size;
-    msg->words[1] = sum->count;
-    msg->words[2] = s->size;
-    msg->words[3] = sum->dense;
-    if (size > 0) {
-        if (!fast_buffer_is_frozen(sum->buffer))
-            fast_buffer_freeze(sum->buffer);
-        fast_msg_add_view(msg, sum->buffer, 0, size);
-    }
-    return fast_send(actor, fast_group_member(s->group, rank), &msg);
-}
-
-/* Refuse a message of another call, or of another size than that of the range. */
-static fast_err check_message(const sparse_call *s, int64_t range, const fast_msg *msg)
-{
-    FAST_ASSERT(msg);
-    const int64_t count = msg->words[1];
-    const bool dense = msg->words[3] == 1;
-    const bool sane = count >= 0 && count <= range && (!dense || count == range);
-    const size_t size = sane ? stream_bytes(dense, count) : 0;
-    if (sane && msg->words[2] == s->size && msg->words[0] == (int64_t)size &&
-        msg->part_count == (size > 0) && (size == 0 || msg->parts[0].size == size))
-        return FAST_OK;
-    return fast__fail(FAST_EINVAL,
-                      "sparse allreduce of %" PRId64 " floats here and %" PRId64
-                      " at actor %" PRId64 "; all members must make the same calls",
-                      s->size, msg->words[2], msg->from);
-}
-
-/* Wait for the message of a rank, about a range of `range` elements. */
-static fast_err receive(sparse_call *s, int64_t rank, int64_t range, fast_msg **out)
-{
-    FAST_ASSERT(rank != s->group->rank);
-    fast_msg *msg = NULL;
-    FAST_TRY(fast__collective_receive(&s->collective, rank, s->deadline, &msg));
-    const fast_err err = check_message(s, range, msg);
-    if (err) {
-        fast_msg_free(msg);
-        return err;
-    }
-    *out = msg;
-    return FAST_OK;
-}
-
-/* Return the stream of a message, whose buffer stays the message's. */
-static sparse_stream stream_in(const fast_msg *msg)
-{
-    FAST_ASSERT(msg->words[1] >= 0);
-    const void *data = msg->part_count > 0 ? fast_msg_data(msg, 0) : NULL;
-    return stream_of(NULL, data, msg->words[3] == 1, msg->words[1]);
-}
-
-/* Add the partial sum of a rank. */
-static fast_err receive_add(sparse_call *s, int64_t rank)
-{
-    FAST_ASSERT(s->sum.buffer);
-    fast_msg *msg = NULL;
-    FAST_TRY(receive(s, rank, s->range, &msg));
-    const sparse_stream came = stream_in(msg);
-    const fast_err err = add(s, &came);
-    fast_msg_free(msg);
-    return err;
-}
-
-/* Replace the partial sum by that of a rank. */
-static fast_err receive_all(sparse_call *s, int64_t rank)
-{
-    FAST_ASSERT(s->sum.buffer);
-    fast_msg *msg = NULL;
-    FAST_TRY(receive(s, rank, s->range, &msg));
-    sparse_stream came = stream_in(msg);
-    if (msg->part_count > 0)
-        came.buffer = fast_msg_take(msg, 0);
-    fast_msg_free(msg);
-    replace(&s->sum, came);
-    return FAST_OK;
-}
-
-/* Receive the stream of a rank, with its buffer. */
-static fast_err receive_stream(sparse_call *s, int64_t rank, int64_t range, sparse_stream *out)
-{
-    fast_msg *msg = NULL;
-    FAST_TRY(receive(s, rank, range, &msg));
-    FAST_ASSERT(!out->buffer);
-    *out = stream_in(msg);
-    if (msg->part_count > 0)
-        out->buffer = fast_msg_take(msg, 0);
-    fast_msg_free(msg);
-    return FAST_OK;
-}
-
-/* Butterfly. */
+/* Stages. */
 
 /* Return the first element of part q of d parts of a range, as equal as can be. */
 static int64_t part_at(int64_t range, int64_t d, int64_t q)
@@ -331,284 +148,469 @@ static int64_t part_at(int64_t range, int64_t d, int64_t q)
     return range / d * q + range % d * q / d;
 }
 
-/* Copy the elements [from, to) of the partial sum, as a stream whose indices count from `from`. A
- * part may be dense where the whole is a stream: entries cluster in some layers of a model. */
-static fast_err cut(sparse_call *s, int64_t from, int64_t to, sparse_stream *out)
+/* Return the elements of part q of the stage's range. */
+static int64_t part_size(const sparse_stage *stage, int64_t q)
 {
-    FAST_ASSERT(from >= 0 && from <= to && to <= s->range);
-    const sparse_stream *x = &s->sum;
-    int64_t first = 0, count = to - from;
-    if (!x->dense) {
-        while (first < x->count && x->index[first] < from)
-            first++;
-        for (count = 0; first + count < x->count && x->index[first + count] < to;)
-            count++;
-    }
-    const bool dense = x->dense || count > (to - from) / 2;
-    fast_buffer *buffer = NULL;
-    FAST_TRY(fast_buffer_new(s->group->actor, stream_bytes(dense, dense ? to - from : count) + 1,
-                             &buffer));
-    unsigned char *data = fast_buffer_data(buffer);
-    uint32_t *index = (uint32_t *)(void *)data;
-    float *value = (float *)(void *)(dense ? index : index + count);
-    if (x->dense && count > 0)
-        memcpy(value, x->value + from, (size_t)count * sizeof *value);
-    else if (dense)
-        memset(value, 0, (size_t)(to - from) * sizeof *value);
-    for (int64_t i = 0; i < count && !x->dense; i++) {
-        const uint32_t at = (uint32_t)(x->index[first + i] - from);
-        value[dense ? (int64_t)at : i] = x->value[first + i];
-        if (!dense)
-            index[i] = at;
-    }
-    *out = stream_of(buffer, data, dense, dense ? to - from : count);
-    return FAST_OK;
+    FAST_ASSERT(stage->range >= 0);
+    return part_at(stage->range, stage->degree, q + 1) - part_at(stage->range, stage->degree, q);
 }
-
-/* Release the streams of a group. */
-static void drop(sparse_stream *streams, int64_t count)
-{
-    FAST_ASSERT(count >= 0 && count <= DEGREE_MAX);
-    for (int64_t q = 0; q < count; q++)
-        fast_buffer_free(streams[q].buffer);
-}
-
-/* The members of one layer's group, as this member sees them. Numbers are those of the members that
- * remain after folding; peer_of() makes them ranks. */
-typedef struct sparse_layer {
-    int64_t degree; /* members */
-    int64_t stride; /* between their numbers */
-    int64_t own;    /* place of this member among them */
-    int64_t first;  /* number of the first one */
-    int64_t folded; /* r: numbers below it are ranks 2i, the others follow */
-    int64_t range;  /* elements before the layer */
-} sparse_layer;
 
 /* Return the rank of member q of the group. */
-static int64_t peer_of(const sparse_layer *layer, int64_t q)
+static int64_t peer_of(const sparse_stage *stage, int64_t q)
 {
-    FAST_ASSERT(q >= 0 && q < layer->degree);
-    const int64_t number = layer->first + q * layer->stride;
-    return number < layer->folded ? 2 * number : number + layer->folded;
+    FAST_ASSERT(q >= 0 && q < stage->degree);
+    const int64_t number = stage->first + q * stage->stride;
+    if (stage->folded < 0)
+        return number;
+    return number < stage->folded ? 2 * number : number + stage->folded;
 }
 
-/* Return the elements of part q of the layer's range. */
-static int64_t part_size(const sparse_layer *layer, int64_t q)
+/* Add a stage with one peer, by rank. */
+static sparse_stage *add_peer(sparse_call *s, sparse_kind kind, int64_t rank)
 {
-    FAST_ASSERT(layer->range >= 0);
-    return part_at(layer->range, layer->degree, q + 1) - part_at(layer->range, layer->degree, q);
+    FAST_ASSERT(s->stage_count < STAGES_MAX);
+    sparse_stage *stage = &s->stages[s->stage_count++];
+    *stage = (sparse_stage){
+        .kind = kind, .degree = 1, .own = -1, .first = rank, .folded = -1, .range = s->size
+    };
+    return stage;
 }
 
-/* Down: give every member of the group its part, and merge the own one in the canonical order. All
- * parts are sent before any is awaited, so that no two members wait for each other. */
-static fast_err scatter(sparse_call *s, const sparse_layer *layer)
+/* Add the stages of recursive doubling among m members, a power of two. Those whose numbers agree
+ * above the distance hold the same sum. */
+static void plan_double(sparse_call *s, int64_t own, int64_t m)
 {
-    const int64_t d = layer->degree, range = part_size(layer, layer->own);
-    sparse_stream parts[DEGREE_MAX] = { { 0 } };
-    fast_err err = FAST_OK;
-    FAST_ASSERT(s->range == layer->range);
-    for (int64_t q = 0; q < d && !err; q++) {
-        err = cut(s, part_at(s->range, d, q), part_at(s->range, d, q + 1), &parts[q]);
-        if (!err && q != layer->own) {
-            err = send(s, peer_of(layer, q), &parts[q]);
-            replace(&parts[q], (sparse_stream){ 0 });
-        }
+    const int64_t r = s->group->size - m;
+    for (int64_t distance = 1; distance < m; distance *= 2) {
+        const int64_t other = own ^ distance;
+        FAST_ASSERT(other < m);
+        sparse_stage *stage = add_peer(s, STAGE_SWAP, other < r ? 2 * other : other + r);
+        stage->stride = distance;
+        stage->holders = (uint64_t)(own / distance);
     }
-    for (int64_t q = 0; q < d && !err; q++)
-        if (q != layer->own)
-            err = receive_stream(s, peer_of(layer, q), range, &parts[q]);
-    /* The canonical order: neighbours first, then sums of pairs, as recursive doubling adds. */
-    for (int64_t step = 1; step < d; step *= 2)
-        for (int64_t q = 0; q < d && !err; q += 2 * step) {
-            sparse_stream sum = { 0 };
-            err = combine(s, range, &parts[q], &parts[q + step], &sum);
-            if (!err)
-                replace(&parts[q], sum);
-        }
-    if (!err) {
-        replace(&s->sum, parts[0]);
-        s->range = range;
-        parts[0] = (sparse_stream){ 0 };
-    }
-    drop(parts, d);
-    return err;
 }
 
-/* Put the streams of adjacent parts together, in the shorter form. No element is added: the parts
- * do not overlap, so that the bits are those of their owners. */
-static fast_err join(sparse_call *s, const sparse_layer *layer, const sparse_stream *parts)
+/* Return the degree of a layer: as the plan says, the last degree again and again, and no more than
+ * the members that are left. */
+static int64_t degree_of(const fast_sparse_plan *plan, int layer, int64_t left)
 {
-    /* Dense parts count with all their elements: their sum is at least half full. */
-    int64_t entries = 0;
-    bool dense = false;
-    for (int64_t q = 0; q < layer->degree; q++) {
-        entries += parts[q].count;
-        dense |= parts[q].dense;
-    }
-    dense |= entries > layer->range / 2;
-    FAST_ASSERT(entries <= layer->range);
-    const int64_t count = dense ? layer->range : entries;
-    fast_buffer *buffer = NULL;
-    FAST_TRY(fast_buffer_new(s->group->actor, stream_bytes(dense, count) + 1, &buffer));
-    unsigned char *data = fast_buffer_data(buffer);
-    uint32_t *index = (uint32_t *)(void *)data;
-    float *value = (float *)(void *)(data + (dense ? 0 : (size_t)count * sizeof *index));
-    if (dense)
-        memset(data, 0, stream_bytes(dense, count));
-    for (int64_t q = 0, at = 0; q < layer->degree; q++) {
-        const int64_t start = part_at(layer->range, layer->degree, q);
-        const sparse_stream *x = &parts[q];
-        for (int64_t i = 0; i < x->count; i++, at++) {
-            const int64_t element = start + (x->dense ? i : (int64_t)x->index[i]);
-            value[dense ? element : at] = x->value[i];
-            if (!dense)
-                index[at] = (uint32_t)element;
-        }
-    }
-    replace(&s->sum, stream_of(buffer, data, dense, count));
-    s->range = layer->range;
-    return FAST_OK;
+    FAST_ASSERT(plan->count > 0 && left > 1);
+    const int64_t d = plan->degrees[layer < plan->count ? layer : plan->count - 1];
+    return d < left ? d : left;
 }
 
-/* Up: exchange the sums of the parts with all members of the group. One frozen buffer serves all
- * messages. */
-static fast_err gather(sparse_call *s, const sparse_layer *layer)
+/* Return how many members take part after folding: a power of two, or a product of degrees. */
+static int64_t members_left(const fast_sparse_plan *plan, int64_t n)
 {
-    sparse_stream parts[DEGREE_MAX] = { { 0 } };
-    fast_err err = FAST_OK;
-    FAST_ASSERT(s->range == part_size(layer, layer->own));
-    for (int64_t q = 0; q < layer->degree && !err; q++)
-        if (q != layer->own)
-            err = send(s, peer_of(layer, q), &s->sum);
-    for (int64_t q = 0; q < layer->degree && !err; q++)
-        if (q != layer->own)
-            err = receive_stream(s, peer_of(layer, q), part_size(layer, q), &parts[q]);
-    if (!err) {
-        parts[layer->own] = s->sum;
-        parts[layer->own].buffer = NULL; /* still that of the sum */
-        err = join(s, layer, parts);
+    bool powers = true;
+    int64_t m = 1;
+    for (int64_t i = 0; plan && i < plan->count; i++)
+        powers &= (plan->degrees[i] & (plan->degrees[i] - 1)) == 0;
+    if (powers) {
+        while (m * 2 <= n)
+            m *= 2;
+        return m;
     }
-    drop(parts, layer->degree);
-    return err;
+    for (int layer = 0; n / m > 1; layer++)
+        m *= degree_of(plan, layer, n / m);
+    FAST_ASSERT(m <= n && n - m < m);
+    return m;
 }
 
-/* Down through all layers and up again. `own` is this number of `power`. A group of a layer
- * has as many members as its degree says, those of the last layer the members that are left. The
- * ranges of the layers are nested, so that the gathers need no more than their sizes. */
-static fast_err butterfly(sparse_call *s, const fast_sparse_plan *plan, int64_t own, int64_t power)
+/* Add the stages of a butterfly: down through all layers, and up again. The ranges of the layers
+ * are nested. Members that hold the same sum in a gather have the same part of its range. */
+static void plan_butterfly(sparse_call *s, const fast_sparse_plan *plan, int64_t own, int64_t m)
 {
-    sparse_layer layers[64];
-    int count = 0;
-    for (int64_t stride = 1; stride < power; count++) {
-        int64_t d = plan->degrees[count < plan->count ? count : plan->count - 1];
-        d = d < power / stride ? d : power / stride;
-        const int64_t place = own / stride % d;
-        FAST_ASSERT(d >= 2 && d <= DEGREE_MAX && count < 64);
-        layers[count] = (sparse_layer){ .degree = d,
-                                        .stride = stride,
-                                        .own = place,
-                                        .first = own - place * stride,
-                                        .folded = s->group->size - power,
-                                        .range = s->range };
-        FAST_TRY(scatter(s, &layers[count]));
+    const int base = s->stage_count;
+    int64_t range = s->size, start = 0;
+    int layers = 0;
+    for (int64_t stride = 1; stride < m; layers++) {
+        const int64_t d = degree_of(plan, layers, m / stride), place = own / stride % d;
+        FAST_ASSERT(d >= 2 && d <= DEGREE_MAX && s->stage_count < STAGES_MAX / 2);
+        sparse_stage *stage = &s->stages[s->stage_count++];
+        *stage = (sparse_stage){ .kind = STAGE_SCATTER,
+                                 .degree = d,
+                                 .stride = stride,
+                                 .own = place,
+                                 .first = own - place * stride,
+                                 .folded = s->group->size - m,
+                                 .range = range };
+        start += part_at(range, d, place);
+        range = part_size(stage, place);
+        stage->holders = (uint64_t)start; /* of the part, for the gather */
         stride *= d;
     }
-    while (count-- > 0)
-        FAST_TRY(gather(s, &layers[count]));
-    return FAST_OK;
-}
-
-/* Recursive doubling among the numbered members. */
-static fast_err double_up(sparse_call *s, int64_t own, int64_t power)
-{
-    const int64_t r = s->group->size - power;
-    for (int64_t distance = 1; distance < power; distance *= 2) {
-        const int64_t other = own ^ distance;
-        const int64_t peer = other < r ? 2 * other : other + r;
-        FAST_ASSERT(other < power);
-        FAST_TRY(send(s, peer, &s->sum));
-        FAST_TRY(receive_add(s, peer));
+    for (int i = layers - 1; i >= 0; i--) {
+        sparse_stage *stage = &s->stages[s->stage_count++];
+        *stage = s->stages[base + i];
+        stage->kind = STAGE_GATHER;
     }
-    return FAST_OK;
 }
 
 /* Fold, sum, unfold. */
-static fast_err exchange(sparse_call *s, const fast_sparse_plan *plan)
+static void plan_stages(sparse_call *s, const fast_sparse_plan *plan)
 {
-    FAST_ASSERT(s->group->size >= 1);
     const int64_t n = s->group->size, rank = s->group->rank;
-    int64_t power = 1;
-    while (power * 2 <= n)
-        power *= 2;
-    const int64_t r = n - power;
+    const int64_t m = members_left(plan, n), r = n - m;
     const bool folded = rank < 2 * r;
+    FAST_ASSERT(n >= 1 && m >= 1);
     if (folded && rank % 2 == 1) {
-        FAST_TRY(send(s, rank - 1, &s->sum));
-        return receive_all(s, rank - 1);
+        add_peer(s, STAGE_GIVE, rank - 1);
+        add_peer(s, STAGE_TAKE, rank - 1)->exact = true;
+        return;
     }
     if (folded)
-        FAST_TRY(receive_add(s, rank + 1));
+        add_peer(s, STAGE_ADD, rank + 1);
     const int64_t own = folded ? rank / 2 : rank - r;
-    FAST_TRY(plan && plan->count > 0 ? butterfly(s, plan, own, power) : double_up(s, own, power));
-    return folded ? send(s, rank + 1, &s->sum) : FAST_OK;
+    if (plan && plan->count > 0)
+        plan_butterfly(s, plan, own, m);
+    else
+        plan_double(s, own, m);
+    if (folded)
+        add_peer(s, STAGE_GIVE, rank + 1)->exact = true;
 }
 
-/* Make the partial sum of the member's own vector. */
-static fast_err start(sparse_call *s, const fast_sparse *x)
+/* Messages. */
+
+/* Return the form of the values of a stage; those that hold the same sum use the same key. */
+static fast_stream_form form_of(const sparse_call *s, const sparse_stage *stage)
 {
-    FAST_ASSERT(!s->sum.buffer);
-    const bool dense = x->count > x->size / 2;
-    const int64_t count = dense ? x->size : x->count;
-    fast_buffer *buffer = NULL;
-    FAST_TRY(fast_buffer_new(s->group->actor, stream_bytes(dense, count) + 1, &buffer));
-    unsigned char *data = fast_buffer_data(buffer);
-    if (dense) {
-        float *y = (float *)(void *)data;
-        memset(y, 0, (size_t)count * sizeof *y);
-        for (int64_t i = 0; i < x->count; i++)
-            y[x->index[i]] = x->value[i]; /* as it is: -0 too */
-    } else if (count > 0) {
-        const size_t indices = (size_t)count * sizeof *x->index;
-        memcpy(data, x->index, indices);
-        memcpy(data + indices, x->value, (size_t)count * sizeof *x->value);
+    fast_stream_form form = { .bits = stage->exact ? 0 : s->form.bits };
+    const bool own = stage->kind == STAGE_SCATTER || stage->kind == STAGE_GIVE;
+    const uint64_t words[] = { stage->kind, stage->holders, (uint64_t)stage->stride,
+                               own ? (uint64_t)s->group->rank : 0 };
+    FAST_ASSERT(form.bits >= 0);
+    if (form.bits > 0)
+        form.key = fast__hash(words, sizeof words, s->form.key);
+    return form;
+}
+
+/* Return the list that a link remembers, or NULL. */
+static fast_stream_list *list_of(const sparse_call *s, bool sent, int64_t q)
+{
+    const fast_sparse_memory *memory = s->memory;
+    const sparse_kind kind = s->stages[s->at].kind;
+    if (!memory || (kind != STAGE_SCATTER && kind != STAGE_GATHER))
+        return NULL;
+    FAST_ASSERT(s->at * memory->width + q < memory->count);
+    return &(sent ? memory->sent : memory->received)[s->at * memory->width + q];
+}
+
+/* Send a stream to member q of the stage's group. */
+static fast_err post_one(sparse_call *s, fast_collective *c, int64_t q, const fast_stream *x,
+                         fast_stream *rounded)
+{
+    const sparse_stage *stage = &s->stages[s->at];
+    fast_msg *msg = NULL;
+    FAST_ASSERT(peer_of(stage, q) != s->group->rank);
+    FAST_TRY(fast__collective_message(c, &msg));
+    msg->words[2] = s->size;
+    const fast_err err =
+        fast__stream_pack(s->group->actor, form_of(s, stage), x, list_of(s, true, q), msg, rounded);
+    if (err) {
+        fast_msg_free(msg);
+        return err;
     }
-    s->sum = stream_of(buffer, data, dense, count);
+    return fast_send(s->group->actor, fast_group_member(s->group, peer_of(stage, q)), &msg);
+}
+
+/* Cut the sum, and send each member its part; the own one stays. */
+static fast_err post_parts(sparse_call *s, fast_collective *c, const sparse_stage *stage)
+{
+    const int64_t d = stage->degree;
+    fast_err err = FAST_OK;
+    FAST_ASSERT(s->range == stage->range);
+    for (int64_t q = 0; q < d && !err; q++) {
+        fast_stream part = { 0 };
+        err = fast__stream_cut(s->group->actor, s->form.bits, &s->sum, part_at(s->range, d, q),
+                               part_at(s->range, d, q + 1), &part);
+        if (!err && q == stage->own) {
+            s->parts[q] = part;
+            continue;
+        }
+        if (!err)
+            err = post_one(s, c, q, &part, NULL);
+        fast_buffer_free(part.buffer);
+    }
+    return err;
+}
+
+/* Post all messages of the stage under way. All are sent before any is awaited, so that no two
+ * members wait for each other. One frozen buffer serves the messages of a gather. The sum is
+ * replaced by the values that were sent, where others continue with those. */
+static fast_err post(sparse_call *s, fast_collective *c)
+{
+    const sparse_stage *stage = &s->stages[s->at];
+    const bool shared = stage->kind == STAGE_SWAP || stage->kind == STAGE_GATHER;
+    fast_stream rounded = { 0 };
+    fast_err err = FAST_OK;
+    FAST_ASSERT(!s->posted);
+    if (stage->kind == STAGE_ADD || stage->kind == STAGE_TAKE)
+        return FAST_OK;
+    if (stage->kind == STAGE_SCATTER)
+        return post_parts(s, c, stage);
+    for (int64_t q = 0; q < stage->degree && !err; q++)
+        if (q != stage->own)
+            err = post_one(s, c, q, &s->sum, shared ? &rounded : NULL);
+    if (!err && rounded.buffer)
+        fast__stream_replace(&s->sum, rounded);
+    else
+        fast_buffer_free(rounded.buffer);
+    return err;
+}
+
+/* Take the stream of a message, about the range that the stage expects from member q. */
+static fast_err accept(sparse_call *s, int64_t q, fast_msg *msg)
+{
+    const sparse_stage *stage = &s->stages[s->at];
+    const int64_t range = stage->kind == STAGE_SCATTER  ? part_size(stage, stage->own)
+                          : stage->kind == STAGE_GATHER ? part_size(stage, q)
+                                                        : s->range;
+    fast_err err = FAST_EINVAL;
+    FAST_ASSERT(!s->parts[q].buffer);
+    if (msg->words[2] == s->size)
+        err = fast__stream_unpack(s->group->actor, form_of(s, stage), range, list_of(s, false, q),
+                                  msg, &s->parts[q]);
+    if (err == FAST_EINVAL)
+        return fast__fail(FAST_EINVAL,
+                          "sparse allreduce of %" PRId64 " floats here and %" PRId64
+                          " at actor %" PRId64 "; all members must make the same calls",
+                          s->size, msg->words[2], msg->from);
+    return err;
+}
+
+/* Add stream b to stream a of a range. */
+static fast_err add(sparse_call *s, int64_t range, fast_stream *a, const fast_stream *b)
+{
+    fast_stream sum = { 0 };
+    FAST_ASSERT(a != b);
+    FAST_TRY(fast__stream_combine(s->group->actor, s->form.bits, range, a, b, &sum));
+    fast__stream_replace(a, sum);
     return FAST_OK;
 }
+
+/* Merge the parts in a tree: neighbours first, then sums of pairs, as recursive doubling adds. A
+ * degree that is no power of two leaves the last parts for a later round. */
+static fast_err merge_parts(sparse_call *s, const sparse_stage *stage)
+{
+    const int64_t d = stage->degree, range = part_size(stage, stage->own);
+    FAST_ASSERT(s->parts[stage->own].buffer);
+    for (int64_t step = 1; step < d; step *= 2)
+        for (int64_t q = 0; q + step < d; q += 2 * step)
+            FAST_TRY(add(s, range, &s->parts[q], &s->parts[q + step]));
+    fast__stream_replace(&s->sum, s->parts[0]);
+    s->parts[0] = (fast_stream){ 0 };
+    s->range = range;
+    return FAST_OK;
+}
+
+/* Put the parts of all members together. */
+static fast_err join_parts(sparse_call *s, const sparse_stage *stage)
+{
+    const int64_t d = stage->degree;
+    int64_t starts[DEGREE_MAX + 1];
+    fast_stream all = { 0 };
+    FAST_ASSERT(s->range == part_size(stage, stage->own));
+    for (int64_t q = 0; q <= d; q++)
+        starts[q] = part_at(stage->range, d, q);
+    s->parts[stage->own] = s->sum;
+    s->sum = (fast_stream){ 0 };
+    FAST_TRY(fast__stream_join(s->group->actor, s->form.bits, s->parts, d, starts, &all));
+    s->sum = all;
+    s->range = stage->range;
+    return FAST_OK;
+}
+
+/* All messages of the stage are there: merge them. */
+static fast_err finish(sparse_call *s)
+{
+    const sparse_stage *stage = &s->stages[s->at];
+    fast_err err = FAST_OK;
+    FAST_ASSERT(s->posted);
+    if (stage->kind == STAGE_SCATTER)
+        err = merge_parts(s, stage);
+    else if (stage->kind == STAGE_GATHER)
+        err = join_parts(s, stage);
+    else if (stage->kind == STAGE_ADD || stage->kind == STAGE_SWAP)
+        err = add(s, s->range, &s->sum, &s->parts[0]);
+    if (!err && stage->kind == STAGE_TAKE) {
+        fast__stream_replace(&s->sum, s->parts[0]);
+        s->parts[0] = (fast_stream){ 0 };
+    }
+    for (int64_t q = 0; q < stage->degree; q++)
+        fast__stream_replace(&s->parts[q], (fast_stream){ 0 });
+    s->at++;
+    s->posted = false;
+    s->next = 0;
+    return err;
+}
+
+/* Write the result, which is dense, whatever form the last partial sum has. */
+static void write_result(const sparse_call *s)
+{
+    FAST_ASSERT(s->range == s->size);
+    if (s->size == 0)
+        return;
+    if (s->sum.dense) {
+        fast__vector_copy(s->size, s->sum.value, s->y);
+        return;
+    }
+    float *to = fast__map(s->y, s->size, FAST_ACCESS_WRITE);
+    memset(to, 0, (size_t)s->size * sizeof *to);
+    for (int64_t i = 0; i < s->sum.count; i++)
+        to[s->sum.index[i]] = s->sum.value[i];
+    fast__unmap(s->y, s->size, FAST_ACCESS_WRITE);
+}
+
+/* The collective. */
+
+/* Make room for the lists of all links, which the first call does. */
+static fast_err memory_reserve(fast_sparse_memory *m, const sparse_call *s)
+{
+    FAST_ASSERT(m && s->stage_count >= 0);
+    if (m->count > 0 || s->stage_count == 0)
+        return FAST_OK;
+    for (int i = 0; i < s->stage_count; i++)
+        m->width = s->stages[i].degree > m->width ? s->stages[i].degree : m->width;
+    const int64_t count = s->stage_count * m->width;
+    FAST_TRY(fast__alloc("memory of links", count, sizeof *m->sent, &m->sent));
+    FAST_TRY(fast__alloc("memory of links", count, sizeof *m->received, &m->received));
+    m->count = count;
+    return FAST_OK;
+}
+
+/* Make the call of a collective that starts; its arguments are lent until then. */
+static fast_err begin(fast_collective *c)
+{
+    const sparse_arguments *a = c->x;
+    FAST_ASSERT(a && !c->retained);
+    FAST_TRY(fast_buffer_new(c->group->actor, sizeof(sparse_call), &c->retained));
+    sparse_call *s = fast_buffer_data(c->retained);
+    *s = (sparse_call){ .group = c->group,
+                        .memory = a->how->memory,
+                        .form = { a->how->plan ? a->how->plan->bits : 0, a->how->key },
+                        .size = a->x->size,
+                        .range = a->x->size,
+                        .y = a->y };
+    c->x = NULL;
+    plan_stages(s, a->how->plan);
+    if (s->memory)
+        FAST_TRY(memory_reserve(s->memory, s));
+    return fast__stream_start(c->group->actor, s->form.bits, a->x, &s->sum);
+}
+
+/* Advance: post, take the messages that are there, merge. */
+static fast_err sparse_advance(fast_collective *c, bool *done)
+{
+    if (!c->retained)
+        FAST_TRY(begin(c));
+    sparse_call *s = fast_buffer_data(c->retained);
+    FAST_ASSERT(s->at <= s->stage_count);
+    while (s->at < s->stage_count) {
+        const sparse_stage *stage = &s->stages[s->at];
+        if (!s->posted)
+            FAST_TRY(post(s, c));
+        s->posted = true;
+        for (; s->next < stage->degree && stage->kind != STAGE_GIVE; s->next++) {
+            if (s->next == stage->own)
+                continue;
+            c->whom = fast_group_member(s->group, peer_of(stage, s->next));
+            fast_msg *msg = fast__take(s->group->actor, c->whom, c->tag);
+            if (!msg)
+                return FAST_OK;
+            c->whom = c->since = -1;
+            const fast_err err = accept(s, s->next, msg);
+            fast_msg_free(msg);
+            FAST_TRY(err);
+        }
+        FAST_TRY(finish(s));
+    }
+    write_result(s);
+    *done = true;
+    return FAST_OK;
+}
+
+/* Release the streams of a call, done or given up. */
+static void sparse_drop(fast_collective *c)
+{
+    sparse_call *s = c->retained ? fast_buffer_data(c->retained) : NULL;
+    for (int64_t q = 0; s && q < DEGREE_MAX; q++)
+        fast_buffer_free(s->parts[q].buffer);
+    if (s)
+        fast_buffer_free(s->sum.buffer);
+    FAST_ASSERT(c->group);
+}
+
+static const fast_algorithm sparse = { .name = "sparse",
+                                       .advance = sparse_advance,
+                                       .drop = sparse_drop };
 
 fast_err fast_allreduce_sparse(fast_group *group, const fast_sparse *x, float *y, int64_t deadline)
 {
     FAST_ASSERT(group != NULL);
-    return fast__allreduce_sparse(group, x, NULL, y, deadline);
+    return fast__allreduce_sparse(group, x, &(fast_sparse_call){ 0 }, y, deadline);
 }
 
-/* The result is dense, whatever form the last partial sum had. */
 fast_err fast__allreduce_sparse(fast_group *group, const fast_sparse *x,
-                                const fast_sparse_plan *plan, float *y, int64_t deadline)
+                                const fast_sparse_call *how, float *y, int64_t deadline)
 {
+    const sparse_arguments arguments = { x, how, y };
     FAST_ASSERT(group != NULL && x != NULL);
     FAST_TRY(check(x));
     FAST_ASSERT(y != NULL || x->size == 0);
-    sparse_call s = {
-        .collective = { .group = group, .doing = "sparse allreduce", .element = sizeof *y },
-        .group = group,
-        .size = x->size,
-        .range = x->size,
-    };
-    FAST_TRY(fast__collective_begin(&s.collective));
-    s.deadline = fast__deadline(group->actor, deadline);
-    fast_err err = start(&s, x);
-    if (!err)
-        err = exchange(&s, plan);
-    if (!err && s.sum.dense && x->size > 0) {
-        fast__vector_copy(x->size, s.sum.value, y);
-    } else if (!err && x->size > 0) {
-        float *to = fast__map(y, x->size, FAST_ACCESS_WRITE);
-        memset(to, 0, (size_t)x->size * sizeof *to);
-        for (int64_t i = 0; i < s.sum.count; i++)
-            to[s.sum.index[i]] = s.sum.value[i];
-        fast__unmap(y, x->size, FAST_ACCESS_WRITE);
+    fast_collective c = { .group = group,
+                          .doing = "sparse allreduce",
+                          .algorithm = &sparse,
+                          .x = &arguments,
+                          .element = 1 };
+    return fast__collective_run(&c, deadline);
+}
+
+fast_err fast_allreduce_sparse_start(fast_group *group, const fast_sparse *x, float *y,
+                                     fast_request **out)
+{
+    FAST_ASSERT(group != NULL);
+    return fast__allreduce_sparse_start(group, x, &(fast_sparse_call){ 0 }, y, out);
+}
+
+fast_err fast__allreduce_sparse_start(fast_group *group, const fast_sparse *x,
+                                      const fast_sparse_call *how, float *y, fast_request **out)
+{
+    const sparse_arguments arguments = { x, how, y };
+    FAST_ASSERT(group != NULL && x != NULL && out != NULL);
+    FAST_TRY(check(x));
+    FAST_ASSERT(y != NULL || x->size == 0);
+    const fast_collective c = { .group = group,
+                                .doing = "sparse allreduce",
+                                .algorithm = &sparse,
+                                .x = &arguments,
+                                .element = 1 };
+    return fast__request_start(&c, out);
+}
+
+/* Memory of links. */
+
+fast_err fast__sparse_memory_new(fast_sparse_memory **out)
+{
+    FAST_ASSERT(out != NULL);
+    return fast__alloc("memory of links", 1, sizeof **out, out);
+}
+
+void fast__sparse_memory_clear(fast_sparse_memory *m)
+{
+    FAST_ASSERT(m != NULL);
+    for (int64_t i = 0; i < m->count; i++) {
+        fast__stream_list_free(&m->sent[i]);
+        fast__stream_list_free(&m->received[i]);
     }
-    fast_buffer_free(s.sum.buffer);
-    return err ? fast__group_fail(group, err) : FAST_OK;
+}
+
+void fast__sparse_memory_free(fast_sparse_memory *m)
+{
+    if (!m)
+        return;
+    fast__sparse_memory_clear(m);
+    fast__free(m->sent);
+    fast__free(m->received);
+    fast__free(m);
 }

@@ -10,7 +10,9 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "comm/coded.h"
+#include "comm/collective.h"
 #include "fast/comm.h"
+#include "transport/sim/sim.h"
 #include "transport/transport.h"
 
 #include <setjmp.h>
@@ -78,7 +80,8 @@ static fast_err bits_main(fast_actor *actor, void *ctx)
     for (int round = 0; round < DENSITIES * 5 && !err; round++) {
         const double density = densities[round % DENSITIES];
         fill(v, fast_group_rank(group), (uint64_t)round, density, sizes[round / DENSITIES]);
-        err = fast__allreduce_sparse(group, &v->x, plan, v->sum, FAST_SOON);
+        err = fast__allreduce_sparse(group, &v->x, &(fast_sparse_call){ .plan = plan }, v->sum,
+                                     FAST_SOON);
         if (!err)
             err = fast_allreduce(group, v->dense, v->x.size, FAST_SOON);
         if (!err)
@@ -110,7 +113,10 @@ static fast_err run(const char *transport, int64_t actors, fast_actor_fn *progra
 static void test_bits(void **state)
 {
     static const fast_sparse_plan plans[] = {
-        { 0 }, { 1, { FAST_SPARSE_DEGREE_MAX } }, { 1, { 2 } }, { 2, { 4, 2 } }
+        { 0 },
+        { .count = 1, .degrees = { FAST_SPARSE_DEGREE_MAX } },
+        { .count = 1, .degrees = { 2 } },
+        { .count = 2, .degrees = { 4, 2 } },
     };
     (void)state;
     for (int64_t n = 1; n <= 9; n++)
@@ -254,12 +260,276 @@ static void test_missing(void **state)
     assert_int_equal(run("sim", 2, missing_main), FAST_OK);
 }
 
+/* Sums of values that are exact in any order: small whole numbers. */
+static void fill_whole(vectors *v, int64_t rank, uint64_t round, double density)
+{
+    fill(v, rank, round, density, SIZE);
+    for (int64_t i = 0; i < v->x.count; i++) {
+        v->value[i] = (float)((int64_t)(v->index[i] * 7 + (uint32_t)rank) % 15 - 7);
+        v->dense[v->index[i]] = v->value[i];
+    }
+}
+
+/* Degrees that are no powers of two: 3 x 2, 5, 6 x 3, of as many members and of more. */
+static fast_err degrees_main(fast_actor *actor, void *ctx)
+{
+    const fast_sparse_call how = { .plan = ctx };
+    fast_group *group = NULL;
+    vectors *v = NULL;
+    FAST_TRY(fast_group_all(actor, NULL, &group));
+    fast_err err = fast__alloc("vectors", 1, sizeof *v, &v);
+    for (int round = 0; round < DENSITIES && !err; round++) {
+        fill_whole(v, fast_group_rank(group), (uint64_t)round, densities[round]);
+        err = fast__allreduce_sparse(group, &v->x, &how, v->sum, FAST_SOON);
+        if (!err)
+            err = fast_allreduce(group, v->dense, SIZE, FAST_SOON);
+        for (int64_t i = 0; i < SIZE && !err; i++)
+            if (v->sum[i] != v->dense[i])
+                err = fast__fail(FAST_EINVAL, "element %lld is %g, not %g", (long long)i,
+                                 (double)v->sum[i], (double)v->dense[i]);
+    }
+    fast__free(v);
+    fast_group_free(group);
+    return err;
+}
+
+static void test_degrees(void **state)
+{
+    static const fast_sparse_plan plans[] = { { .count = 2, .degrees = { 3, 2 } },
+                                              { .count = 1, .degrees = { 5 } },
+                                              { .count = 2, .degrees = { 6, 3 } } };
+    (void)state;
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        for (int64_t n = 1; n <= 19; n += n < 8 ? 1 : 3) {
+            assert_int_equal(run_by("sim", n, degrees_main, &plans[i]), FAST_OK);
+            if (n == 6)
+                assert_int_equal(run_by("threads", n, degrees_main, &plans[i]), FAST_OK);
+        }
+}
+
+/* Indices are sent once: the second sum of the same entries sends 4 bytes an entry less in every
+ * stream, the third, of other entries, all again. Sums are those without memory. */
+static fast_err memory_main(fast_actor *actor, void *ctx)
+{
+    static const uint64_t rounds[] = { 1, 1, 2, 2, 2 };
+    int64_t bytes[5] = { 0 }, plain[5] = { 0 };
+    fast_sparse_call how = { .plan = ctx };
+    fast_group *group = NULL;
+    vectors *v = NULL;
+    FAST_TRY(fast_group_all(actor, NULL, &group));
+    fast_err err = fast__alloc("vectors", 1, sizeof *v, &v);
+    for (int i = 0; i < 10 && !err; i++) {
+        if (i == 5)
+            err = fast__sparse_memory_new(&how.memory);
+        fill_whole(v, fast_group_rank(group), rounds[i % 5], 0.02);
+        for (int64_t k = 0; k < v->x.count; k++)
+            v->value[k] += (float)(i % 5); /* values differ from sum to sum */
+        const int64_t before = actor->counters.bytes_sent;
+        if (!err)
+            err = fast__allreduce_sparse(group, &v->x, &how, v->sum, FAST_SOON);
+        (i < 5 ? plain : bytes)[i % 5] = actor->counters.bytes_sent - before;
+        for (int64_t k = 0; k < v->x.count; k++)
+            v->dense[v->index[k]] = v->value[k];
+        if (!err)
+            err = fast_allreduce(group, v->dense, SIZE, FAST_SOON);
+        if (!err && memcmp(v->sum, v->dense, SIZE * sizeof(float)) != 0)
+            err = fast__fail(FAST_EINVAL, "sum %d is another", i);
+    }
+    /* `none` are the headers: 2 layers, 1 + 3 messages down and as many up. */
+    const int64_t none = 8 * 64;
+    const int64_t first = plain[0] - none, second = plain[2] - none;
+    if (!err && (bytes[0] != plain[0] || bytes[1] - none != first / 2 || bytes[2] != plain[2] ||
+                 bytes[3] - none != second / 2 || bytes[4] != bytes[3] || first <= 0))
+        err = fast__fail(FAST_EINVAL, "bytes %lld, %lld, %lld, %lld of %lld, %lld",
+                         (long long)bytes[0], (long long)bytes[1], (long long)bytes[2],
+                         (long long)bytes[3], (long long)plain[0], (long long)plain[2]);
+    fast__sparse_memory_free(how.memory);
+    fast__free(v);
+    fast_group_free(group);
+    return err;
+}
+
+static void test_memory(void **state)
+{
+    static const fast_sparse_plan plan = { .count = 2, .degrees = { 4, 2 } };
+    (void)state;
+    assert_int_equal(run_by("sim", 8, memory_main, &plan), FAST_OK);
+}
+
+/* Values of few bits: equal bits at all members, fewer bytes, and a mean over many sums that is the
+ * sum of the vectors. */
+enum { TIMES = 100 };
+static fast_err bits_few_main(fast_actor *actor, void *ctx)
+{
+    const fast_sparse_plan *plan = ctx;
+    fast_group *group = NULL;
+    vectors *v = NULL, *mean = NULL;
+    FAST_TRY(fast_group_all(actor, NULL, &group));
+    fast_err err = fast__alloc("vectors", 1, sizeof *v, &v);
+    if (!err)
+        err = fast__alloc("vectors", 1, sizeof *mean, &mean);
+    int64_t bytes[2] = { 0 };
+    float most = 0, worst = 0;
+    for (int i = 0; i < TIMES && !err; i++) {
+        fill_whole(v, fast_group_rank(group), 3, 0.05);
+        const int64_t before = actor->counters.bytes_sent;
+        const fast_sparse_call how = { .plan = plan, .key = 77 + (uint64_t)i };
+        err = fast__allreduce_sparse(group, &v->x, &how, v->sum, FAST_SOON);
+        bytes[0] = actor->counters.bytes_sent - before;
+        for (int64_t k = 0; k < SIZE; k++)
+            mean->sum[k] += v->sum[k] / TIMES;
+        memcpy(mean->dense, v->sum, SIZE * sizeof(float));
+        if (!err && i < 3)
+            err = fast_broadcast(group, 0, mean->dense, SIZE * sizeof(float), FAST_SOON);
+        if (!err && i < 3 && memcmp(mean->dense, v->sum, SIZE * sizeof(float)) != 0)
+            err = fast__fail(FAST_EINVAL, "not the bits of rank 0");
+    }
+    const fast_sparse_plan floats = { .count = plan->count, .degrees = { plan->degrees[0] } };
+    const int64_t before = actor->counters.bytes_sent;
+    const fast_sparse_call how = { .plan = &floats };
+    if (!err)
+        err = fast__allreduce_sparse(group, &v->x, &how, v->sum, FAST_SOON);
+    bytes[1] = actor->counters.bytes_sent - before;
+    for (int64_t k = 0; k < SIZE && !err; k++) {
+        most = most > v->sum[k] ? most : v->sum[k];
+        const float error =
+            v->sum[k] > mean->sum[k] ? v->sum[k] - mean->sum[k] : mean->sum[k] - v->sum[k];
+        worst = worst > error ? worst : error;
+    }
+    /* Members that are folded in get the sum as floats. */
+    const int64_t n = fast_group_size(group);
+    if (!err && (worst > (plan->bits == 2 ? 0.6f : 0.2f) * most ||
+                 (bytes[0] >= bytes[1] && (n == 2 || n == 4) && plan->degrees[0] != 3)))
+        err = fast__fail(FAST_EINVAL, "mean off by %g of %g, %lld bytes of %lld", (double)worst,
+                         (double)most, (long long)bytes[0], (long long)bytes[1]);
+    fast__free(v);
+    fast__free(mean);
+    fast_group_free(group);
+    return err;
+}
+
+static void test_few_bits(void **state)
+{
+    static const fast_sparse_plan plans[] = {
+        { .bits = 8 },
+        { .bits = 4 },
+        { .count = 1, .degrees = { FAST_SPARSE_DEGREE_MAX }, .bits = 4 },
+        { .count = 1, .degrees = { 2 }, .bits = 8 },
+        { .count = 1, .degrees = { 3 }, .bits = 2 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        for (int64_t n = 2; n <= 6; n += 1 + (n == 4))
+            assert_int_equal(run_by("sim", n, bits_few_main, &plans[i]), FAST_OK);
+}
+
+/* Three nonblocking sums under way at once, which computing overlaps: the bits of blocking ones,
+ * and less time. */
+static fast_err start_main(fast_actor *actor, void *ctx)
+{
+    enum { CALLS = 3 };
+    vectors *v[CALLS] = { NULL };
+    fast_request *requests[CALLS] = { NULL };
+    int64_t took[2] = { 0 };
+    fast_group *group = NULL;
+    (void)ctx;
+    FAST_TRY(fast_group_all(actor, NULL, &group));
+    fast_err err = fast_group_algorithm(group, "butterfly");
+    for (int i = 0; i < CALLS && !err; i++)
+        err = fast__alloc("vectors", 1, sizeof *v[i], &v[i]);
+    for (int later = 0; later < 2 && !err; later++) {
+        err = fast_barrier(group, FAST_SOON);
+        const int64_t begin = fast_now(actor);
+        for (int i = 0; i < CALLS && !err; i++) {
+            fill(v[i], fast_group_rank(group), (uint64_t)i, 0.1, SIZE);
+            err = later ? fast_allreduce_sparse_start(group, &v[i]->x, v[i]->sum, &requests[i])
+                        : fast_allreduce_sparse(group, &v[i]->x, v[i]->sum, FAST_SOON);
+            v[i]->x = (fast_sparse){ .size = SIZE }; /* x was lent for the call only */
+            if (!err)
+                err = fast_charge(actor, 2e6, 0);
+        }
+        for (int i = CALLS - 1; i >= 0; i--)
+            if (requests[i]) {
+                const fast_err failed = fast_request_wait(&requests[i], FAST_SOON);
+                err = err ? err : failed;
+            }
+        took[later] = fast_now(actor) - begin;
+        for (int i = 0; i < CALLS && !err; i++)
+            err = fast_allreduce(group, v[i]->dense, SIZE, FAST_SOON);
+        for (int i = 0; i < CALLS && !err; i++)
+            err = compare(v[i], 0.1);
+    }
+    if (!err && actor->world->inner == &fast__transport_sim && took[1] >= took[0])
+        err = fast__fail(FAST_EINVAL, "%lld ns, blocking %lld", (long long)took[1],
+                         (long long)took[0]);
+    for (int i = 0; i < CALLS; i++)
+        fast__free(v[i]);
+    fast_group_free(group);
+    return err;
+}
+
+static void test_start(void **state)
+{
+    (void)state;
+    for (int64_t n = 1; n <= 5; n++) {
+        assert_int_equal(run(n > 1 ? "sim" : "threads", n, start_main), FAST_OK);
+        assert_int_equal(run("threads", n, start_main), FAST_OK);
+    }
+}
+
+/* A member that sends streams by hand: of indices past the range or not in order, with a list that
+ * no member sent, and of other sizes. */
+static fast_err forge_main(fast_actor *actor, void *ctx)
+{
+    static const uint32_t past[] = { 3, 60 }, back[] = { 5, 4 };
+    const int how = *(const int *)ctx;
+    float y[60] = { 0 };
+    uint32_t index[2] = { 1, 2 };
+    float value[2] = { 1, 2 };
+    const fast_sparse x = { 60, 2, 2, index, value };
+    fast_group *group = NULL;
+    FAST_TRY(fast_group_all(actor, NULL, &group));
+    fast_err err = FAST_OK;
+    if (actor->id == 1) {
+        fast_collective c = { .group = group, .doing = "forgery", .element = 1 };
+        fast_buffer *buffer = NULL;
+        fast_msg *msg = NULL;
+        FAST_TRY(fast__collective_begin(&c));
+        FAST_TRY(fast__collective_message(&c, &msg));
+        FAST_TRY(fast_buffer_new(actor, 16, &buffer));
+        memcpy(fast_buffer_data(buffer), how == 0 ? past : back, sizeof past);
+        memcpy((char *)fast_buffer_data(buffer) + sizeof past, value, sizeof value);
+        const int64_t words[] = { how == 3 ? 12 : 16, how == 4 ? -1 : 2, 60, how == 2 ? 2 : 0, 9 };
+        memcpy(msg->words, words, sizeof words);
+        fast_msg_add(msg, &buffer);
+        err = fast_send(actor, 0, &msg);
+    } else if (fast_allreduce_sparse(group, &x, y, FAST_SOON) != FAST_EINVAL) {
+        err = fast__fail(FAST_EFORMAT, "forgery %d was taken", how);
+    }
+    fast_group_free(group);
+    return err;
+}
+
+static void test_forged(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 5; how++) {
+        const fast_role roles[] = { { "worker", 2, forge_main, &how } };
+        const char *options[] = { "transport=sim", "timeout=5", NULL };
+        const fast_err err = fast_actors_run(options, roles, 1, NULL);
+        if (err)
+            fail_msg("forgery %d: %s", how, fast_error_detail());
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits),    cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_hostile), cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_missing), cmocka_unit_test(test_degrees),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_few_bits),
+        cmocka_unit_test(test_start),   cmocka_unit_test(test_forged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

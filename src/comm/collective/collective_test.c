@@ -72,14 +72,15 @@ static void test_long(void **state)
 static void test_sim(void **state)
 {
     (void)state;
-    const char *algorithms[] = { "auto",         "tree",         "butterfly",
-                                 "ring",         "rabenseifner", "hierarchical:members=1",
-                                 "ring:chunk=9", "direct" };
+    const char *algorithms[] = { "auto",         "tree",           "butterfly",
+                                 "ring",         "rabenseifner",   "hierarchical:members=1",
+                                 "ring:chunk=9", "chain:chunks=3", "dimensions",
+                                 "direct" };
     const char *clusters[] = { "cluster=ideal", "cluster=edge:loss=0.2,reorder=0.2,jitter=3",
                                "cluster=hetero", "cluster=laptop" };
     for (int64_t n = 1; n <= 17; n += n < 9 ? STEP / 4 : STEP)
         for (int c = 0; c < 4; c++)
-            for (int a = 0; a < (c == 3 ? 8 : 7); a++) {
+            for (int a = 0; a < (c == 3 ? 10 : 9); a++) {
                 const char *seed = a % 2 ? "seed=5" : "seed=6";
                 const char *where[] = { "transport=sim", "timeout=600", clusters[c], seed, NULL };
                 run(where, algorithms[a], n, a > 0);
@@ -96,6 +97,22 @@ static void test_hierarchical(void **state)
         run(threads, "hierarchical:members=2,across=tree", 2 * nodes, true);
         run(threads, "hierarchical:members=4,across=butterfly", 4 * nodes, true);
     }
+}
+
+/* Boxes of any number of dimensions, of ranks and of nodes with several ranks. */
+static void test_dimensions(void **state)
+{
+    const char *const nodes[] = { "transport=sim", "timeout=600", "cluster=infiniband:nodes=3",
+                                  NULL };
+
+    (void)state;
+    run(threads, "dimensions:sizes=3x1x2", 6, false);
+    run(threads, "dimensions:sizes=2x2x2", 8, false);
+    run(threads, "dimensions:sizes=2x3x2x2", 24, false);
+    run(threads, "dimensions:sizes=7", 7, false);
+    run(nodes, "dimensions", 12, false);
+    run(threads, "chain:chunks=1", 6, false);
+    run(threads, "chain:chunks=100", 3, false);
 }
 
 /* The wrapper that verifies the contract finds nothing to complain of. */
@@ -116,12 +133,13 @@ static void test_devices(void **state)
 {
     (void)state;
     static const int64_t few[] = { 0, 1, 7, 40 };
-    const char *algorithms[] = { "tree",   "butterfly", "ring:chunk=5",          "rabenseifner",
-                                 "direct", "auto",      "hierarchical:members=1" };
+    const char *algorithms[] = { "tree",      "butterfly", "ring:chunk=5",           "rabenseifner",
+                                 "direct",    "auto",      "hierarchical:members=1", "chain",
+                                 "dimensions" };
     const char *laptop[] = { "transport=sim", "timeout=600", "cluster=laptop", NULL };
     const fast_device *device = NULL;
     assert_int_equal(fast__device_check_open(&device), FAST_OK);
-    for (int a = 0; a < 7; a++)
+    for (int a = 0; a < 9; a++)
         for (int t = 0; t < 2; t++)
             for (int64_t n = 2; n <= 5; n += 3) {
                 collectives what = { algorithms[a], few, 4, 11, false, device };
@@ -154,9 +172,10 @@ static void test_mpi(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_long),
-        cmocka_unit_test(test_sim),     cmocka_unit_test(test_hierarchical),
-        cmocka_unit_test(test_checked), cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_threads),    cmocka_unit_test(test_long),
+        cmocka_unit_test(test_sim),        cmocka_unit_test(test_hierarchical),
+        cmocka_unit_test(test_checked),    cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_dimensions),
     };
     const struct CMUnitTest mpi_tests[] = { cmocka_unit_test(test_mpi) };
     /* Started by mpirun, all ranks run the programs on mpi. */

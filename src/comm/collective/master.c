@@ -135,10 +135,12 @@ static int ranges_down(const fast_ask *ask, int64_t round, fast_move *moves)
     return 1;
 }
 
+/* At the master y is the result; the vectors of workers are only read. */
 fast_err fast__master_up(fast_group *group, fast_master_path path, const float *x, float *y,
                          int64_t count, int64_t deadline)
 {
     FAST_ASSERT(group->size >= 2);
+    /* The schedule reads the path from its configuration, which lives as long as this call. */
     return fast__collective_floats(group, "sum at the master",
                                    path == FAST_MASTER_TREE ? tree_up : ranges_up,
                                    (fast_ask){ .count = count, .config = &path }, x, y, deadline);
@@ -153,7 +155,7 @@ fast_err fast__master_down(fast_group *group, fast_master_path path, float *x, i
                                    (fast_ask){ .count = count, .config = &path }, x, x, deadline);
 }
 
-/* Start a schedule along the tree. */
+/* Start a schedule along the tree: the actor advances it in its waits, and while it computes. */
 static fast_err start(fast_group *group, fast_round_fn *rounds, const float *x, float *y,
                       int64_t count, fast_request **out)
 {
@@ -199,6 +201,7 @@ static int slices_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
     return 2;
 }
 
+/* The own range is copied here: no schedule sends to itself. */
 fast_err fast__slices_exchange(fast_group *workers, const float *x, int64_t count, float *y,
                                int64_t deadline)
 {

@@ -10,6 +10,3 @@ struct fast_request {
     fast_collective collective; /* under way; its group is NULL once the group is gone */
     struct fast_request *next;  /* in one of the group's lists */
 };
-
-/* Start this collective as a task, and make at once the moves that need not wait. */
-fast_err fast__request_start(const fast_collective *collective, fast_request **out);

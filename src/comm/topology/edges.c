@@ -176,7 +176,9 @@ static void invert(spectrum *s)
 /* True if mu is more than m. */
 static bool is_above(const fast_edges *e, double m, spectrum *s)
 {
-    FAST_ASSERT(m >= 0 && m <= MU_MAX);
+    FAST_ASSERT(m >= 0);
+    if (m >= MU_MAX)
+        return false;
     set_matrix(e, m, s);
     return factorise(s);
 }

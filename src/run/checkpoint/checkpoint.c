@@ -71,8 +71,8 @@ static const char *const cooperation[] = { "workers", "strategy", "topology", "t
 
 /* Later options that must be the same, and later keys: written where they are not the default, so
  * that files without them keep their hash. */
-static const char *const matching_later[] = { "validation",    "monitor",   "best",
-                                              "class_weights", "codec_sum", NULL };
+static const char *const matching_later[] = { "validation", "monitor", "best", "class_weights",
+                                              "codec_sum",  "tied",    NULL };
 static const char VALIDATION_KEY[] = "validation";
 
 /* Key of the last evaluation. */

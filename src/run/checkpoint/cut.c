@@ -4,13 +4,17 @@
  * its next step, where its program has no state on the stack, and through every server in its wait.
  *
  *   open     a worker that finds a checkpoint due, or the run canceled, opens the cut. Workers join
- *            before their next step. Where a read may wait for the steps of other workers (SSP) all
- *            join at one step, the largest plus 1, or a worker that is ahead would wait for one
- *            that has joined. A worker that has joined still answers requests, in its wait: so a
- *            worker in mid-step gets its reply and comes to its own cut
+ *            before their next step. Where a read may wait for the steps of other workers (SSP), or
+ *            for rounds that they make together (quorum, backup workers), all join at one step or
+ *            round, the largest plus 1, or a worker that is ahead would wait for one that has
+ *            joined. A worker that has joined still answers requests, in its wait, and yields what
+ *            others may wait for (the clock of a value bound): so a worker in mid-step gets its
+ *            reply and comes to its own cut
  *   quiet    worker 0 asks every actor how many messages it has sent and got, until nobody has done
  *            anything between two questions and no message is in flight (Mattern 1987): channels
- *            are empty, and messages that arrived and were not received are in mailboxes
+ *            are empty, and messages that arrived and were not received are in mailboxes. Servers
+ *            that act by themselves (proxies) are idle, and from the first question on those that
+ *            act by their clock (windows of federated rounds) stand still
  *   state    every actor packs itself: what a checkpoint of a synchronous run has, the messages in
  *            its mailbox, its random streams. A resumed actor takes over its streams and messages
  *   start    worker 0 writes the file, and names the time at which workers continue
@@ -30,9 +34,13 @@
  * lost meanwhile the cut is given up with a note; the run continues, and the older file stays.
  *
  *     TAG_HERE      worker to worker 0    words[0] number of the cut: it has joined
- *     TAG_COMMAND   worker 0 to all       words[0] COUNT or STATE, words[1] the run's step
- *     TAG_DONE      all to worker 0       words[0] messages sent and got, words[1] an error
- *     TAG_START     worker 0 to workers   words[0] time, words[1] number of the cut
+ *     TAG_COMMAND   worker 0 to all       words[0] COUNT or STATE, words[1] the run's step; to
+ *                                         servers START, words[1] the time, or -1 where the cut
+ *                                         was given up; it has no answer
+ *     TAG_DONE      all to worker 0       words[0] messages sent and got, words[1] an error,
+ *                                         words[2] it is busy
+ *     TAG_START     worker 0 to workers   words[0] time, words[1] number of the cut, or minus it
+ *                                         where it was given up
  *
  * Cost: a copy of all state, 2 messages for each question and actor, usually 3 questions.
  */
@@ -40,6 +48,7 @@
 
 #include "base/memory.h"
 #include "run/team.h"
+#include "transport/saved_actor.h"
 
 #include <string.h>
 
@@ -48,7 +57,7 @@
 #define TAG_COMMAND (FAST_TAG_CUT + 2)
 #define TAG_DONE    (FAST_TAG_CUT + 3)
 #define TAG_START   (FAST_TAG_CUT + 4)
-enum { COUNT, STATE };
+enum { COUNT, STATE, START };
 enum { ROUNDS_MAX = 10000 }; /* questions before a team that does not come to rest is left alone */
 
 /* Between looks for a message. Waits with a deadline would ask other actors for the reason, and
@@ -97,6 +106,23 @@ static fast_err take_state(fast_team_actor *self, int64_t step)
     return FAST_OK;
 }
 
+/* The time of the run continues: where it is virtual at `time`, so that a resumed run has the same
+ * times; else now. */
+static void continue_at(fast_team_actor *self, int64_t time)
+{
+    fast_actor *actor = self->context.trainer.actor;
+
+    fast__actor_continue(actor, self->team->run->clock.is_virtual ? time : fast__steady_now(actor));
+}
+
+/* Has an actor anything to do but to wait? */
+static bool is_busy(const fast_team_actor *self)
+{
+    const fast_context_cut *cut = &self->context.cut;
+
+    return cut->idle && !cut->idle(cut->idle_ctx);
+}
+
 /* A command of worker 0, in a wait of the actor. */
 static fast_err obey(void *ctx, fast_msg **move)
 {
@@ -106,11 +132,19 @@ static fast_err obey(void *ctx, fast_msg **move)
     fast_msg *reply = NULL;
     fast_err err = FAST_OK;
 
+    self->progress.yields = false; /* all have joined */
+    self->context.cut.held = msg->words[0] != START;
+    if (msg->words[0] == START) {
+        if (msg->words[1] >= 0)
+            continue_at(self, msg->words[1]);
+        return FAST_OK;
+    }
     if (msg->words[0] == STATE)
         err = take_state(self, msg->words[1]);
     FAST_TRY(fast_msg_new(actor, TAG_DONE, &reply));
     reply->words[0] = activity(actor);
     reply->words[1] = err;
+    reply->words[2] = is_busy(self);
     return fast_send(actor, msg->from, &reply);
 }
 
@@ -118,6 +152,7 @@ fast_err fast__cut_serve(fast_team_actor *self)
 {
     if (!self->team->cut.on)
         return FAST_OK;
+    self->context.cut.open = &self->team->cut.open;
     return fast_serve(self->context.trainer.actor, TAG_COMMAND, obey, self, &self->cut);
 }
 
@@ -151,8 +186,19 @@ static fast_err look_later(fast_team_actor *self)
     return fast_sleep_until(actor, fast_now(actor) + (is_virtual ? LOOK_VIRTUAL_NS : LOOK_NS));
 }
 
-/* Receive the answer of one actor, however slow it is. */
-static fast_err take_answer(fast_team_actor *self, int64_t from, int64_t *out, bool *gone_out)
+/* Sleep until the next look, while others have not joined. */
+static fast_err wait_to_join(fast_team_actor *self)
+{
+    const fast_context_cut *cut = &self->context.cut;
+
+    if (cut->yield && self->progress.yields)
+        FAST_TRY(cut->yield(cut->yield_ctx));
+    return look_later(self);
+}
+
+/* Receive the answer of one actor, however slow it is; *busy_out: it has something to do. */
+static fast_err take_answer(fast_team_actor *self, int64_t from, int64_t *out, bool *busy_out,
+                            bool *gone_out)
 {
     fast_actor *actor = self->context.trainer.actor;
     fast_msg *msg = NULL;
@@ -165,13 +211,15 @@ static fast_err take_answer(fast_team_actor *self, int64_t from, int64_t *out, b
         return FAST_OK;
     *out = msg->words[0];
     *gone_out = *gone_out || msg->words[1] != FAST_OK;
+    *busy_out = *busy_out || msg->words[2] != 0;
     fast_msg_free(msg);
     return FAST_OK;
 }
 
-/* Worker 0 commands all other actors and receives their answers. *gone_out: one is gone, or failed
- * to do it. */
-static fast_err command(fast_team_actor *self, int64_t what, int64_t *answers, bool *gone_out)
+/* Worker 0 commands all other actors and receives their answers. *busy_out: one has something to
+ * do; *gone_out: one is gone, or failed to do it. */
+static fast_err command(fast_team_actor *self, int64_t what, int64_t *answers, bool *busy_out,
+                        bool *gone_out)
 {
     const fast_team *team = self->team;
     fast_actor *actor = self->context.trainer.actor;
@@ -179,7 +227,7 @@ static fast_err command(fast_team_actor *self, int64_t what, int64_t *answers, b
     for (int64_t i = 1; i < actor_count(team); i++)
         FAST_TRY(send_words(actor, team->ids[i], TAG_COMMAND, what, team->run->step, gone_out));
     for (int64_t i = 1; i < actor_count(team) && !*gone_out; i++)
-        FAST_TRY(take_answer(self, team->ids[i], &answers[i], gone_out));
+        FAST_TRY(take_answer(self, team->ids[i], &answers[i], busy_out, gone_out));
     return FAST_OK;
 }
 
@@ -194,9 +242,11 @@ static fast_err find_quiet(fast_team_actor *self, int64_t *answers, bool *gone_o
     bool quiet = false;
 
     for (int round = 0; round < ROUNDS_MAX && !quiet && !*gone_out; round++) {
-        FAST_TRY(command(self, COUNT, answers, gone_out));
+        bool busy = false;
+
+        FAST_TRY(command(self, COUNT, answers, &busy, gone_out));
         answers[0] = activity(actor);
-        quiet = round > 0 && fast__pool_in_flight(actor->world->pool) == 0 &&
+        quiet = round > 0 && !busy && fast__pool_in_flight(actor->world->pool) == 0 &&
                 answers[0] - before[0] == 2 * (count - 1);
         for (int64_t i = 1; i < count; i++)
             quiet = quiet && answers[i] - before[i] == 2;
@@ -241,7 +291,7 @@ static fast_err wait_for_all(fast_team_actor *self, bool *gone_out)
 
         joined += msg && msg->words[0] == team->cut.number;
         if (!msg)
-            FAST_TRY(look_later(self));
+            FAST_TRY(wait_to_join(self));
         fast_msg_free(msg);
         fast__team_lock(self);
         *gone_out = team->cut.left > 0 || team->progress.workers_up < team->workers;
@@ -280,8 +330,14 @@ static fast_err start(fast_team_actor *self, int64_t trip, bool gone)
         save(self); /* the end is saved when the programs have ended */
     team->cut.open = team->cut.resuming = false;
     fast__team_unlock(self);
+    for (int64_t i = team->workers; i < actor_count(team); i++)
+        FAST_TRY(send_words(actor, team->ids[i], TAG_COMMAND, START, gone ? -1 : time,
+                            &(bool){ false }));
     for (int64_t i = 1; i < team->workers; i++)
-        FAST_TRY(send_words(actor, team->ids[i], TAG_START, time, number, &(bool){ false }));
+        FAST_TRY(send_words(actor, team->ids[i], TAG_START, time, gone ? -number : number,
+                            &(bool){ false }));
+    if (!gone)
+        continue_at(self, time);
     return team->run->clock.is_virtual ? fast_sleep_until(actor, time) : FAST_OK;
 }
 
@@ -303,7 +359,7 @@ static fast_err lead(fast_team_actor *self)
     /* From here on a resumed run draws the same random numbers: the trip is the same too. */
     const int64_t begin = fast_now(actor);
     if (!err && !gone)
-        err = command(self, STATE, answers, &gone);
+        err = command(self, STATE, answers, &(bool){ false }, &gone);
     fast__free(answers);
     self->context.resumed = false;
     FAST_TRY(err);
@@ -338,10 +394,12 @@ static fast_err follow(fast_team_actor *self, int64_t number)
     while (time < 0 && !gone) {
         fast_msg *msg = fast__take(actor, leader, TAG_START);
 
-        if (msg && msg->words[1] == number)
+        if (msg && (msg->words[1] == number || msg->words[1] == -number))
             time = msg->words[0];
+        if (msg && msg->words[1] == number)
+            continue_at(self, time);
         if (!msg)
-            FAST_TRY(look_later(self));
+            FAST_TRY(wait_to_join(self));
         gone = !msg && (fast_member_is_down(actor, leader) || is_deserted(self));
         fast_msg_free(msg);
     }
@@ -350,9 +408,9 @@ static fast_err follow(fast_team_actor *self, int64_t number)
                                : FAST_OK;
 }
 
-/* Return the step at which workers join: the next one, or where a worker may wait for the steps of
- * others, one that nobody has passed. The mutex is held. */
-static int64_t common_step(const fast_team_actor *self)
+/* Return the step or round at which workers join: the next one, or where a worker may wait for the
+ * steps of others, one that nobody has passed. The mutex is held. */
+static int64_t common_round(const fast_team_actor *self)
 {
     const fast_team *team = self->team;
     const fast_trainer *t = &self->context.trainer;
@@ -361,10 +419,10 @@ static int64_t common_step(const fast_team_actor *self)
 
     if (team->strategy->cost)
         team->strategy->cost(team->config, t, &cost);
-    if (!(cost.barrier > 0))
+    if (self->context.cut.at_once || (!(cost.barrier > 0) && !self->context.cut.rounds))
         return 0;
     for (int64_t i = 0; i < team->workers; i++)
-        most = team->actors[i]->sums.step > most ? team->actors[i]->sums.step : most;
+        most = team->actors[i]->progress.rounds > most ? team->actors[i]->progress.rounds : most;
     return most + 1 < t->step_count ? most + 1 : t->step_count;
 }
 
@@ -380,6 +438,7 @@ fast_err fast__cut_next(fast_team_actor *self, bool canceled)
     fast__team_lock(self);
     cut->begun += !self->progress.begun;
     self->progress.begun = true;
+    self->progress.rounds = self->context.cut.rounds ? *self->context.cut.rounds : t->step;
     const int64_t dues = fast__run_dues(run, run->config.checkpoint_period, run->step);
     const bool due = run->config.checkpoint[0] && dues > cut->dues && run->step < run->step_count;
 
@@ -387,16 +446,17 @@ fast_err fast__cut_next(fast_team_actor *self, bool canceled)
         cut->begun == team->workers && team->progress.workers_up == team->workers) {
         cut->open = true;
         cut->last = canceled;
-        cut->at = common_step(self);
+        cut->at = common_round(self);
         cut->number++;
     }
     if (cut->begun == team->workers)
         cut->dues = dues;
-    const bool join = cut->open && t->step >= cut->at;
+    const bool join = cut->open && self->progress.rounds >= cut->at;
     const int64_t number = cut->number;
     fast__team_unlock(self);
     if (!join)
         return FAST_OK;
+    self->progress.yields = !self->context.resumed;
     self->preprocess.next =
         -1; /* batches are not saved: request them again, as a resumed run does */
     return t->rank == 0 ? lead(self) : follow(self, number);

@@ -30,10 +30,11 @@
  *         24   size   data      then zeros up to a multiple of 8
  *
  * The first record is this file's: kind 1, number 0, size 16, the mean loss of the last batches and
- * their count as doubles; 40 bytes in all. Of asynchronous strategies it has size 24: the actor's
- * step follows. The others are the trainer's, and in a snapshot (cut.c) the transport's. The
- * tensor's dtype is F32, its shape [bytes / 4]: records are multiples of 8 bytes, so nothing is
- * cut. A replica that equals the run's model has a weights record of size 0.
+ * their count as doubles; 40 bytes in all. Of asynchronous strategies it has size 32: the actor's
+ * step and its steps that were counted follow (24 in older files, without the latter). The others
+ * are the trainer's, and in a snapshot (cut.c) the transport's. The tensor's dtype is F32, its
+ * shape [bytes / 4]: records are multiples of 8 bytes, so nothing is cut. A replica that
+ * equals the run's model has a weights record of size 0.
  *
  * Collection for one step; `step`, `arrived` and `whole` are guarded by the team's mutex:
  *
@@ -161,13 +162,14 @@ bool fast__saved_states_waits(const fast_run *run)
 /* Save an actor of this process as it is now; NULL: it has not started, and differs in nothing. */
 static void save_actor(const fast_team_actor *self, fast_saved_extent extent, fast_pack *pack)
 {
-    const double numbers[3] = { self ? self->progress.loss : 0,
+    const double numbers[4] = { self ? self->progress.loss : 0,
                                 self ? (double)self->progress.loss_count : 0,
-                                self ? (double)self->context.trainer.step : 0 };
+                                self ? (double)self->context.trainer.step : 0,
+                                self ? (double)self->progress.counted : 0 };
     /* Synchronous workers are all at the run's step. */
     const bool steps = self && !self->team->strategy->synchronous;
 
-    fast__pack_put(pack, FAST_SAVED_NUMBERS, 0, numbers, (steps ? 3 : 2) * sizeof *numbers);
+    fast__pack_put(pack, FAST_SAVED_NUMBERS, 0, numbers, (steps ? 4 : 2) * sizeof *numbers);
     if (self)
         fast__context_save(&self->context, extent, pack);
     if (self && extent == FAST_SAVE_CUT) /* at rest nobody has messages */
@@ -177,7 +179,8 @@ static void save_actor(const fast_team_actor *self, fast_saved_extent extent, fa
 fast_err fast__saved_states_pack(fast_team *team, int64_t i, int64_t step)
 {
     fast_saved *saved = &team->saved.states[i];
-    const bool cut = part_at(team, step) == FAST_SAVE_ALL && team->cut.open;
+    /* A cut that was open when the programs ended was given up. */
+    const bool cut = part_at(team, step) == FAST_SAVE_ALL && team->cut.open && team->place.world;
     const fast_saved_extent part = cut ? FAST_SAVE_CUT : part_at(team, step);
     fast_pack pack = { 0 };
 
@@ -400,18 +403,21 @@ fast_err fast__saved_states_load(fast_run *run, const fast_tensors *tensors)
 static fast_err load_numbers(fast_team_actor *self, const fast_pack_record *r)
 {
     fast_trainer *t = &self->context.trainer;
-    double numbers[3] = { 0, 0, -1 };
+    double numbers[4] = { 0, 0, -1, -1 };
+    const bool steps = r->size > 2 * sizeof *numbers;
 
-    if (r->size != sizeof numbers && r->size != 2 * sizeof *numbers)
+    if (r->size % sizeof *numbers || r->size > sizeof numbers || r->size < 2 * sizeof *numbers)
         return fast__fail(FAST_EFORMAT,
                           "the checkpoint's record %lld of a worker has %zu bytes, not %zu",
                           (long long)r->kind, r->size, sizeof numbers);
     memcpy(numbers, r->data, r->size);
     self->progress.loss = numbers[0];
     self->progress.loss_count = numbers[1] >= 0 && numbers[1] < 1e9 ? (int64_t)numbers[1] : 0;
-    if (r->size == sizeof numbers && !(numbers[2] >= 0 && numbers[2] <= (double)FAST_STEPS_MAX))
+    if (steps && !(numbers[2] >= 0 && numbers[2] <= (double)FAST_STEPS_MAX && numbers[3] >= -1 &&
+                   numbers[3] <= (double)FAST_STEPS_MAX))
         return fast__fail(FAST_EFORMAT, "the checkpoint's step of a worker is damaged");
-    if (r->size == sizeof numbers)
+    self->progress.counted = (int64_t)numbers[3];
+    if (steps)
         t->step =
             (int64_t)fmin(numbers[2], (double)t->step_count); /* a shorter run may resume it */
     return FAST_OK;

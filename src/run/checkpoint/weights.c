@@ -10,7 +10,8 @@
  *
  *     {"__metadata__": {"format": "pt", "fast_model": NAME, ...}, SEGMENT: {"dtype": "F32", ...}}
  *
- * Further metadata describe the network, its inputs and its training (model_meta.h).
+ * With save_codec the parameters are compressed (compressed.c), which loading undoes first. Further
+ * metadata describe the network, its inputs and its training (model_meta.h).
  *
  * FAST_EINVAL, and the run unchanged: a segment is missing or has another shape, a dtype that is no
  * float, or a value that is not finite; or the file has a tensor that is neither the model's nor in
@@ -18,6 +19,7 @@
  */
 #include "base/memory.h"
 #include "model/onnx/onnx.h"
+#include "run/compressed.h"
 #include "run/model_meta.h"
 #include "run/representative.h"
 #include "run/run.h"
@@ -185,7 +187,9 @@ fast_err fast__weights_load(fast_run *run, const char *path)
 {
     fast_tensors *tensors = NULL;
     FAST_TRY(fast__tensors_open(path, &tensors));
-    const fast_err err = load_checked(run, path, tensors);
+    fast_err err = fast__decompress(path, tensors);
+    if (!err)
+        err = load_checked(run, path, tensors);
     fast__tensors_close(tensors);
     return err;
 }
@@ -236,6 +240,21 @@ static fast_err save_onnx(const fast_run *run, const char *path)
     return fast__onnx_save(run->graph, run->learner->w, run->learner->s, path);
 }
 
+/* Save tensors, compressed where the run asks for it. */
+static fast_err save_tensors(const fast_run *run, fast_weights *weights, fast_model_meta *meta,
+                             const char *path)
+{
+    const int64_t count = run->learner->params.segment_count;
+    uint8_t **bytes = NULL;
+    if (strcmp(run->config.save_codec, "none") != 0) {
+        FAST_TRY(fast__compress(run->config.save_codec, weights, count, &bytes));
+        fast__model_meta_put(meta, "fast_codec", run->config.save_codec);
+    }
+    const fast_err err = fast__tensors_save(path, weights->tensors, weights->count, meta->pairs);
+    fast__compressed_free(bytes, count);
+    return err;
+}
+
 fast_err fast__weights_save(const fast_run *run, const char *path)
 {
     fast_model_meta meta;
@@ -245,7 +264,7 @@ fast_err fast__weights_save(const fast_run *run, const char *path)
     FAST_TRY(fast__model_meta_init(run, &meta));
     fast_err err = fast__weights_list(run, 0, &weights);
     if (!err) {
-        err = fast__tensors_save(path, weights.tensors, weights.count, meta.pairs);
+        err = save_tensors(run, &weights, &meta, path);
         fast__weights_fini(&weights);
     }
     fast__model_meta_fini(&meta);

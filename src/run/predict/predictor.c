@@ -24,6 +24,7 @@
 #include "model/network.h"
 #include "model/network_text.h"
 #include "model/onnx/onnx.h"
+#include "run/compressed.h"
 #include "run/run.h"
 
 #include <math.h>
@@ -282,7 +283,9 @@ fast_err fast_predictor_open(const char *path, const fast_predictor_options *opt
     FAST_TRY(file.options->bytes
                  ? fast__tensors_parse(file.options->bytes, file.options->byte_count, &file.tensors)
                  : fast__tensors_open(path, &file.tensors));
-    fast_err err = fast__alloc("a model", 1, sizeof *p, &p);
+    fast_err err = fast__decompress(path, file.tensors);
+    if (!err)
+        err = fast__alloc("a model", 1, sizeof *p, &p);
     if (!err) {
         err = open_parts(&file, p);
         if (err)
