@@ -278,8 +278,7 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_multiply_factors(fast_trainer *t,
                                                                 const int64_t *rows, int64_t count,
                                                                 float *y);
 
-/* Return true if the rule is elementwise and needs no norm of the whole vector, so that ranges can
- * be updated one by one. */
+/* Return true if ranges can be updated one by one: the rule needs no norm of the whole vector. */
 FAST_API bool fast_trainer_can_update_range(const fast_trainer *t);
 
 /* Update a range: w and g point to `count` elements, those of the whole vector from `offset` on.
@@ -316,8 +315,7 @@ FAST_API FAST_MUST_CHECK fast_err fast_trainer_teach(fast_trainer *t, const floa
                                                      int64_t model_count, double temperature,
                                                      double share);
 
-/* Report the momentum that asynchrony gave this server's range of the model, as the server
- * estimated it, and its standard error. */
+/* Report the momentum that asynchrony gave this server's range, and its standard error. */
 FAST_API void fast_trainer_momentum(fast_trainer *t, double momentum, double error);
 
 /*
@@ -344,7 +342,9 @@ typedef struct fast_strategy {
     size_t size;                /* bytes of this struct, as in fast.h; 0 means sizeof */
     const char *name;           /* as it is typed */
     const char *summary;        /* one line, no full stop */
-    const fast_option *options; /* table of its configuration; NULL if it has no options */
+    const fast_option *options; /* table of its configuration; NULL if it has no options. With an
+                                   option redundant=n worker i has the data of worker i mod
+                                   workers / n: the strategy takes the first result */
     size_t config_size;         /* bytes of its configuration */
     bool synchronous;           /* workers take their steps, or periods of steps, together */
     bool identical;             /* all replicas are equal after each step, so one is evaluated */

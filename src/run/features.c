@@ -37,6 +37,9 @@ char *openblas_get_config(void); /* cblas.h of some flavours does not declare it
 #ifdef FAST_HAVE_YAML
 #include <libfyaml.h>
 #endif
+#ifdef FAST_HAVE_HWLOC
+#include <hwloc.h>
+#endif
 #if defined(FAST_HAVE_FCONTEXT) && __has_include(<boost/version.hpp>)
 #include <boost/version.hpp>
 #endif
@@ -176,6 +179,19 @@ static const char *version_of_yaml(void)
 #endif
 }
 
+static const char *version_of_hwloc(void)
+{
+#ifdef FAST_HAVE_HWLOC
+    static char text[32];
+    const unsigned version = hwloc_get_api_version();
+
+    snprintf(text, sizeof text, "API %u.%u", version >> 16, version >> 8 & 0xff);
+    return text;
+#else
+    return NULL;
+#endif
+}
+
 static const char *version_of_http(void)
 {
 #ifdef FAST_HAVE_MICROHTTPD
@@ -231,6 +247,7 @@ static const struct {
     { "Boost.Context", version_of_context,
       "fast switches between simulated actors; without it ucontext switches" },
     { "libfyaml", version_of_yaml, "cluster files of the simulator in YAML" },
+    { "hwloc", version_of_hwloc, "workers on cores and NUMA nodes: --bind" },
     { "libmicrohttpd", version_of_http, "the dashboard, fast ui, and metrics for Prometheus" },
     { "SQLite", version_of_sqlite, "runs are stored: fast runs, fast ui, fast compare" },
     { "MPI", version_of_mpi, "actors on the ranks of a cluster: transport mpi" },

@@ -247,6 +247,7 @@ void fast__forecast_network(fast_team_actor *self)
         team->costs.network = *group->cost;
         fast__mutex_unlock(&team->mutex);
     }
+    self->cutting.uncounted += counters->messages_sent - before.messages_sent;
     uncount(counters, &before);
     fast_group_free(group);
 }

@@ -129,6 +129,9 @@ const fast_option fast__run_options[] = {
     FAST_OPT_TEXT(C, transport, "auto", "transport", "what runs the workers; auto: threads"),
     FAST_OPT_TEXT(C, cluster, "", "cluster", "transport sim: the cluster, a preset or a file"),
     FAST_OPT_TEXT(C, faults, "", NULL, "transport sim: a schedule of faults, random, or a file"),
+    FAST_OPT_CHOICE(C, bind, "none", "none|core|numa",
+                    "transport threads: bind workers to cores, or neighbours by number to NUMA "
+                    "nodes (hwloc)"),
     FAST_OPT_REAL(C, timeout, "120", 1e-6, 1e9, "seconds that a worker waits for another at most"),
     FAST_OPT_INT(C, pool, "0", 0, 63, "transport sim: threads that compute"),
     FAST_OPT_TEXT(C, trace, "", "file", "write a timeline of all workers to this file (Perfetto)"),

@@ -135,6 +135,12 @@ static fast_err open_phase(fast_team *team, const char *spec, const char *topolo
                                         phase->config));
     if (strategy->check)
         FAST_TRY(strategy->check(phase->config, c->workers, c->optimizer));
+    const int64_t same = fast__run_redundancy(strategy, phase->config);
+    if (c->workers / same != team->run->data.agents)
+        return fast__fail(FAST_EINVAL,
+                          "%s: the phases of a run must agree on the workers that compute each "
+                          "batch: %lld here",
+                          strategy->name, (long long)same);
     phase->servers = strategy->servers ? strategy->servers(phase->config, c->workers) : 0;
     FAST_ASSERT(phase->servers == 0 || strategy->server != NULL);
     if (strcmp(topology, "auto") != 0 && !strategy->topology)

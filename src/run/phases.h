@@ -40,6 +40,9 @@ typedef struct fast_phases {
 
 /* Make the phases of the run's options and enter the first. */
 fast_err fast__phases_open(struct fast_team *team);
+/* Return the number of workers that compute each batch: the strategy's option `redundant`, or 1.
+ * run.c */
+int64_t fast__run_redundancy(const struct fast_strategy *strategy, const void *config);
 void fast__phases_free(struct fast_team *team);
 
 /* True if there are phases after the current one. */

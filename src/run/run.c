@@ -34,6 +34,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -238,8 +239,8 @@ fast_err fast__run_loader(const fast_run *run, int64_t worker, bool remote, fast
     const bool is_sim = strcmp(c->transport, "sim") == 0;
     const fast_loader_options options = { .seed = (uint64_t)c->seed,
                                           .batch = c->batch,
-                                          .workers = c->workers,
-                                          .worker = worker,
+                                          .workers = run->data.agents,
+                                          .worker = worker % run->data.agents,
                                           .accumulate = c->accumulate,
                                           .shard = (fast_shard)c->shard,
                                           .alpha = c->alpha,
@@ -263,9 +264,37 @@ static fast_err open_test(const fast_run *run, const fast_data *data, fast_loade
     return data ? fast__loader_new(data, &options, out) : FAST_OK;
 }
 
+int64_t fast__run_redundancy(const fast_strategy *strategy, const void *config)
+{
+    char text[FAST_PATH_MAX];
+    for (const fast_option *o = strategy->options; o && o->name; o++)
+        if (strcmp(o->name, "redundant") == 0) {
+            fast__config_text(o, config, text, sizeof text);
+            return strtoll(text, NULL, 10) > 0 ? strtoll(text, NULL, 10) : 1;
+        }
+    return 1;
+}
+
+/* Ask the strategy how many workers compute each batch. Errors in its options are found later. */
+static void count_agents(fast_run *run)
+{
+    const int64_t workers = run->config.workers;
+    const fast_strategy *strategy = NULL;
+    void *config = NULL;
+
+    run->data.agents = workers;
+    if (fast__strategy_open(run->config.strategy, run->strategy, &strategy, &config) != FAST_OK)
+        return;
+    const int64_t n = fast__run_redundancy(strategy, config);
+    if (n > 0 && workers % n == 0)
+        run->data.agents = workers / n;
+    fast__free(config);
+}
+
 /* Open the loaders of training, test and validation batches. */
 static fast_err open_loaders(fast_run *run)
 {
+    count_agents(run);
     FAST_TRY(fast__run_loader(run, 0, false, &run->data.loader));
     FAST_TRY(open_test(run, run->data.test, &run->data.test_loader));
     return open_test(run, run->data.validation, &run->data.validation_loader);
@@ -281,8 +310,9 @@ static int64_t epoch_steps_of(const fast_run *run)
 {
     const fast_run_config *c = &run->config;
 
-    return run->data.loader ? fast__loader_steps(run->data.loader)
-                            : run->foreign->kind.samples / c->workers / c->accumulate / c->batch;
+    return run->data.loader
+               ? fast__loader_steps(run->data.loader)
+               : run->foreign->kind.samples / run->data.agents / c->accumulate / c->batch;
 }
 
 /* Open the optimizer and the schedule, with the learning rate that suits them. */
@@ -307,7 +337,8 @@ static fast_err open_rule(fast_run *run)
                                             .lr = c->rate,
                                             .steps = run->step_count > 0 ? run->step_count : 1,
                                             .epoch_steps = epoch_steps,
-                                            .global_batch = c->batch * c->accumulate * c->workers };
+                                            .global_batch =
+                                                c->batch * c->accumulate * run->data.agents };
     return fast__schedule_new(&options, &run->schedule);
 }
 
@@ -339,8 +370,8 @@ fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loa
                                            .test = run->data.test_loader,
                                            .validation = run->data.validation_loader,
                                            .data = run->data.train,
-                                           .worker = worker,
-                                           .workers = run->config.workers,
+                                           .worker = worker % run->data.agents,
+                                           .workers = run->data.agents,
                                            .batch = run->config.batch,
                                            .accumulate = run->config.accumulate,
                                            .epoch_steps = epoch_steps_of(run),

@@ -131,6 +131,7 @@ typedef struct fast_run_config {
     char transport[32];                /* name; auto */
     char cluster[FAST_PATH_MAX];       /* sim: preset or file; "" */
     char faults[FAST_PATH_MAX];        /* sim: schedule or file; "" */
+    int bind;                          /* transport threads: fast_bind_mode of the workers */
     double timeout;                    /* seconds that a wait takes at most */
     int64_t pool;                      /* sim: threads that compute */
     char trace[FAST_PATH_MAX];         /* a file for the timeline; "" */
@@ -203,14 +204,14 @@ typedef struct fast_run_text {
 
 /* Data sets and their loaders. */
 typedef struct fast_run_data {
-    fast_data *train_own;           /* NULL where the caller's is borrowed */
-    fast_data *test_own;            /* NULL where the caller's is borrowed */
-    fast_data *validation;          /* taken out of the training set; NULL without validation */
-    const fast_data *train;         /* NULL: a learner makes its batches itself */
-    const fast_data *test;          /* NULL: no evaluation */
-    fast_loader *loader;            /* of one worker; NULL without data */
-    fast_loader *test_loader;       /* NULL without a test set */
-    fast_loader *validation_loader; /* NULL without a validation set */
+    int64_t agents; /* workers with data of their own: others repeat their batches */
+    fast_data *train_own, *test_own; /* NULL where the caller's is borrowed */
+    fast_data *validation;           /* taken out of the training set; NULL without validation */
+    const fast_data *train;          /* NULL: a learner makes its batches itself */
+    const fast_data *test;           /* NULL: no evaluation */
+    fast_loader *loader;             /* of one worker; NULL without data */
+    fast_loader *test_loader;        /* NULL without a test set */
+    fast_loader *validation_loader;  /* NULL without a validation set */
     float *predict_x; /* [batch][features]: normalised samples of fast_run_predict() */
     uint64_t hash;    /* of the training set; 0 until it is asked for */
 } fast_run_data;

@@ -211,6 +211,7 @@ static fast_err open_world(fast_team *team)
     config.dedicated = has_dedicated(team);
     config.seed = c->seed;
     config.timeout = c->timeout;
+    config.bind = c->bind;
     config.pool = c->pool;
     FAST_TRY(fast__actors_check(&config));
     FAST_TRY(fast__world_open(&config, roles, role_count, &team->place.world));
@@ -289,19 +290,19 @@ static fast_err check_workers_memory(const fast_team *team)
     return FAST_OK;
 }
 
-/* Refuse snapshots of asynchronous workers in several processes: worker 0 cannot see whether
- * messages between two of the others are in flight. */
+/* Refuse snapshots of asynchronous workers in several processes whose batches are made by other
+ * actors: these take no part in a snapshot, and their messages would be missing in its counts. */
 static fast_err check_cut(const fast_team *team, const char *option)
 {
     for (int64_t i = 0; i < team->phases.count && !team->place.alone; i++) {
         const fast_strategy *s = team->phases.list[i].strategy;
 
-        if (s->resumable && !s->synchronous)
+        if (s->resumable && !s->synchronous && team->run->config.preprocess > 0)
             return fast__fail(FAST_ENOTSUP,
-                              "strategy %s has messages in flight between processes at any moment, "
-                              "and worker 0 cannot see them: leave out %s, or use threads or sim; "
-                              "save=FILE saves the weights, also of a run that is stopped",
-                              s->name, option);
+                              "strategy %s in several processes: batches of preprocess=%lld are in "
+                              "flight at any moment, and no count shows when all have arrived: "
+                              "leave out preprocess or %s",
+                              s->name, (long long)team->run->config.preprocess, option);
     }
     return FAST_OK;
 }

@@ -119,6 +119,7 @@ typedef struct fast_team_actor {
     fast_actor_measures measures;      /* of all calls */
     fast_task asked;           /* a server of another process: answers worker 0's requests */
     fast_service *cut;         /* obeys worker 0 when a snapshot is taken; or NULL */
+    fast_cut_worker cutting;   /* its part in snapshots */
     fast_err err;              /* of a call between steps; FAST_OK: none failed */
     char why[FAST_DETAIL_MAX]; /* detail of err */
     bool over;                 /* its program has ended */

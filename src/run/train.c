@@ -240,7 +240,8 @@ static fast_err write_files(fast_run *run)
             run, FAST_EVENT_NOTE,
             "the run ends where each worker has a replica of its own: the last checkpoint "
             "is of the strategy before");
-    else if (path[0] && run->step != run->progress.step_saved)
+    else if (path[0] && run->step != run->progress.step_saved &&
+             !(run->team->cut.spread && run->team->cut.saved_last))
         err = save(run, path);
     if (err)
         err = save_instead(run, false, err);

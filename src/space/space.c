@@ -237,6 +237,9 @@ static bool is_new_enough(fast_space *space, const fast_space_operation *op, int
     fast_space_store *store = &space->map.owners[op->owner].store;
     /* The clock first: a reader that sees a tick also sees the updates before it. */
     const bool in_time = fast__space_in_time(space, store, op, clock_out);
+    /* An owner waits for announced updates to its own range, as readers of it do. */
+    if (op->owner == space->map.me && op->tensor == 0 && fast__service_awaits(space))
+        return false;
     return fast__space_satisfies(op, in_time, atomic_load(&store->ranges[op->tensor].version));
 }
 
@@ -553,6 +556,17 @@ fast_err fast_space_get(fast_space *space, int64_t tensor, float *x, fast_space_
         read->clock = op.clock_seen;
     }
     return FAST_OK;
+}
+
+int64_t fast__space_read_newest(const fast_space *space, int64_t tensor)
+{
+    int64_t newest = 0;
+    FAST_ASSERT(tensor >= 0 && tensor < space->map.tensor_count);
+    for (int64_t i = 0; i < space->map.owner_count; i++) {
+        const int64_t version = *fast__space_at(space, space->clocks.read, i, tensor);
+        newest = version > newest ? version : newest;
+    }
+    return newest;
 }
 
 fast_err fast__space_peek(fast_space *space, int64_t *newest_out, int64_t deadline)

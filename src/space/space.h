@@ -82,6 +82,9 @@ void fast__space_follow(fast_space *space, const fast_space *leader, int64_t ten
  * older than the one that was read: they hold gradients of another actor's older copy. */
 void fast__space_read_as(fast_space *space, int64_t tensor, int64_t version);
 
+/* Return the largest version over the ranges of a tensor that this actor last read. */
+int64_t fast__space_read_newest(const fast_space *space, int64_t tensor);
+
 /* Set *newest_out to the largest version over the ranges of the first tensor, which includes all of
  * this actor's updates. It reads no values, and does not count as a read. Fails as a get does. */
 fast_err fast__space_peek(fast_space *space, int64_t *newest_out, int64_t deadline);

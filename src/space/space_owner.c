@@ -490,6 +490,13 @@ int64_t fast__service_explain(fast_space *space, int64_t origin)
     return -1;
 }
 
+/* False where no actor is remote. */
+bool fast__service_awaits(fast_space *space)
+{
+    FAST_ASSERT(space->map.me >= 0);
+    return space->owned.service && fast__service_announcer(space, fast_actor_id(space->actor)) >= 0;
+}
+
 /* Actors that have left get no message; a failed send ends the loop, as the owner was stopped. */
 void fast__service_close(fast_space *space)
 {

@@ -56,6 +56,8 @@ fast_err fast__service_gather(fast_space *space);
 void fast__service_touch(fast_space *space);
 /* Return the actor that holds back a get of `origin`; -1 if it has none pending. */
 int64_t fast__service_explain(fast_space *space, int64_t origin);
+/* Return true if an update that was announced to this owner has not arrived. */
+bool fast__service_awaits(fast_space *space);
 /* Tell the actors that are still in that the owner closes. */
 void fast__service_close(fast_space *space);
 /* Return the number of requests that were dropped because they made no sense. */

@@ -27,6 +27,9 @@
  *   softsync k   n = workers / k (k-softsync, Rudra: Gupta et al. 2016)
  *   backup b     with s = 0: the first workers - b gradients of a round are its update, later ones
  *                are dropped, and a late worker continues with the newest model (Chen et al. 2016)
+ *   redundant r  r groups of workers compute the same batches: worker i those of worker i mod P/r.
+ *                The first gradient of a batch counts, the others are dropped, and a worker that is
+ *                behind continues where the first one is (DistBelief's redundant agents)
  *   fetch, push  steps between reads and between writes. Between two reads the worker takes a local
  *                step w_i <- w_i - lr g_i after every gradient; a write is the sum of the gradients
  *                since the last one, to which the server applies its rule (Downpour's client)
@@ -54,6 +57,9 @@
  *   proxies      a server for each group of workers, between the group and the model: ps_proxy.c;
  *                in a tree of `levels`, each with `fanin` others below it. With fetch and push they
  *                are caches of the model, which they read and write back so often
+ *   flows, rate  order in which gradients enter a proxy or the servers, and their rate: ps_flow.c
+ *   mirror       no servers: each proxy has a model, and sends its changes to all others, filtered
+ *                by the codec (Gaia's data centres): ps_mirror.c
  *   free_running workers do not wait for the others of their proxy, and k is at most the workers:
  *                ps_learners.c
  *   tasks        each range of keys is read and written by tasks with dependencies: ps_tasks.c
@@ -84,7 +90,7 @@
  * move P times that. Memory at a server: its range, the rule's state, and with s = 0 a range for
  * each worker.
  */
-#include "strategy/ps.h"
+#include "strategy/ps_mirror.h"
 
 #include "base/err.h"
 #include "base/memory.h"
@@ -117,11 +123,20 @@ static const fast_option options[] = {
         ps_config, tasks, "no",
         "read and write each range of keys by tasks of its own, which depend on the rounds "
         "of the workers on that range"),
+    FAST_OPT_BOOL(
+        ps_config, mirror, "no",
+        "each proxy has a model of its own, as a data centre has, and sends its changes to "
+        "all others; there are no other servers"),
     FAST_OPT_INT(ps_config, levels, "1", 1, 16,
                  "levels of proxies: those of the first write the model, those of the last serve "
                  "the workers"),
     FAST_OPT_INT(ps_config, fanin, "2", 1, 1024,
                  "with levels: proxies of a level for each one above it"),
+    FAST_OPT_CHOICE(ps_config, flows, "shared", "shared|rank|behind",
+                    "gradients on their way to a proxy or server share its link, or enter one at a "
+                    "time: the lowest rank first, or the sender that is furthest behind"),
+    FAST_OPT_REAL(ps_config, rate, "0", 0, 1e15,
+                  "bytes a second at which a worker or proxy sends gradients; 0: any"),
     FAST_OPT_INT(ps_config, slack, "-1", -1, 1e12,
                  "rounds that a worker may be ahead of the slowest; 0: synchronous, -1: unbounded"),
     FAST_OPT_BOOL(ps_config, global, "no",
@@ -135,6 +150,8 @@ static const fast_option options[] = {
                  "N of N-softsync: an update has workers / N gradients; 0: set by aggregate"),
     FAST_OPT_INT(ps_config, backup, "0", 0, 65536,
                  "with slack=0: backup workers, whose gradients a round does not wait for"),
+    FAST_OPT_INT(ps_config, redundant, "1", 1, 64,
+                 "workers that compute each batch, in as many groups; the first result counts"),
     FAST_OPT_INT(ps_config, fetch, "1", 1, 1e12,
                  "steps between reads of the model; a worker takes local steps between them"),
     FAST_OPT_INT(ps_config, push, "1", 1, 1e12,
@@ -206,7 +223,19 @@ static int64_t servers(const void *config, int64_t workers)
     const ps_config *c = config;
 
     FAST_ASSERT(c->replicas >= 0 && c->replicas <= PS_REPLICAS_MAX);
-    return fast__ps_shards(c, workers) * (1 + c->replicas) + fast__ps_proxies(c, workers);
+    return fast__ps_owners(c, workers) + fast__ps_proxies(c, workers);
+}
+
+int64_t fast__ps_spare(const ps_config *c, int64_t writers)
+{
+    FAST_ASSERT(writers > 0);
+    return c->slack == 0 ? c->backup + writers - writers / c->redundant : 0;
+}
+
+bool fast__ps_has_spare(const ps_config *c)
+{
+    FAST_ASSERT(c->redundant > 0);
+    return c->slack == 0 && (c->backup > 0 || c->redundant > 1);
 }
 
 int64_t fast__ps_batch(const ps_config *c, int64_t writers)
@@ -215,7 +244,7 @@ int64_t fast__ps_batch(const ps_config *c, int64_t writers)
     FAST_ASSERT(c->backup < writers);
     if (c->softsync)
         return c->softsync < writers ? writers / c->softsync : 1;
-    return c->aggregate ? c->aggregate : c->slack == 0 ? writers - c->backup : 1;
+    return c->aggregate ? c->aggregate : c->slack == 0 ? writers - fast__ps_spare(c, writers) : 1;
 }
 
 /* Options that do not go together. */
@@ -225,9 +254,13 @@ static const fast_exclusion exclusions[] = {
       "all workers take every round, and a round is one update of all their gradients" },
     { "backup", NULL, "slack=0", "backup workers are those that a round does not wait for" },
     { "groups", NULL, "slack", "the slack bounds the delay inside a group" },
-    { "groups", "slack=0|proxies", NULL,
+    { "groups", "slack=0|proxies|redundant|mirror", NULL,
       "groups share the model without a round of all workers; proxies make groups that are "
       "synchronous inside" },
+    { "redundant",
+      "backup|proxies|softsync|aggregate|value|eager|warm|epochs|fetch|push|send|overlap|priority|"
+      "hybrid|cache_age|path|barrier",
+      NULL, "of the workers that compute a batch the first counts, in every step" },
     { "eager", NULL, "slack", "eager values are as old as the slack allows" },
     { "cache_age", NULL, "slack", "values of an earlier read are as old as the slack allows" },
     { "cache_age", "eager|send|fetch|value|proxies|backup|barrier|priority|factors=yes", NULL,
@@ -251,19 +284,28 @@ static const fast_exclusion exclusions[] = {
     { "factors=yes", "fetch", NULL, "a local step between two reads needs the gradient itself" },
     { "priority", "replicas|proxies|eager|value|backup|barrier", NULL,
       "it reads the model layer by layer from its first copy" },
+    { "flows", "overlap|replicas|path", NULL, "a gradient enters one server at a time, whole" },
+    { "rate", "overlap|path", NULL, "it holds whole gradients back" },
     { "hybrid", "factors|priority|replicas|proxies|eager|backup|value|barrier", "slack=0",
       "every worker updates the layers that workers send each other in each round" },
     { "tasks", "proxies|eager|value|backup|barrier|priority|overlap|hybrid|cache_age", NULL,
       "a step is a pull and a push of each range, which depend on one another" },
-    { "tasks", "factors=yes|send|fetch|push", NULL, "a push is one gradient as it is" },
+    { "tasks", "factors=yes|send|fetch|push|redundant|flows|rate|mirror", NULL,
+      "a push is one gradient as it is" },
     { "hybrid", NULL, "overlap", "layers are sent as they become final" },
     { "priority=tic", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
     { "priority=tac", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
     /* Placement. */
     { "proxies", "send|backup|epochs", NULL,
       "workers of a proxy read and write gradients in every round" },
+    { "mirror",
+      "servers|replicas|levels|free_running|fetch|push|aggregate|softsync|value|eager|stalest|"
+      "compensate|"
+      "momentum|"
+      "l1|staleness|reject|flows|rate|factors=yes|cache_age|cache",
+      "proxies", "each data centre applies its own updates, and adds those of the others" },
     { "free_running", NULL, "proxies", "without proxies no worker waits for another one" },
-    { "free_running", "slack|levels|value|eager|fetch|push|barrier", NULL,
+    { "free_running", "slack|levels|value|eager|fetch|push|barrier|flows|rate", NULL,
       "workers take their proxy's newest weights and send one gradient at a time" },
     { "levels", NULL, "proxies", "it is the depth of the tree of proxies" },
     { "fanin", NULL, "levels", "it is the number of proxies below each one" },
@@ -291,12 +333,27 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
     if (c->groups > workers)
         return fast__fail(FAST_EINVAL, "ps: groups=%lld are more than %lld workers",
                           (long long)c->groups, (long long)workers);
+    if (c->mirror && c->proxies > PS_MIRRORS_MAX)
+        return fast__fail(FAST_EINVAL, "ps: proxies=%lld with mirror: there are at most %d",
+                          (long long)c->proxies, PS_MIRRORS_MAX);
     if (c->proxies > 0 && workers > FAST_SUM_MAX * fast__ps_width(c, workers, c->levels))
         return fast__fail(FAST_EINVAL, "ps: a proxy takes at most %d workers", FAST_SUM_MAX);
     if (c->backup >= writers)
         return fast__fail(FAST_EINVAL, "ps: backup=%lld must be smaller than the %lld workers",
                           (long long)c->backup, (long long)writers);
-    if (c->slack == 0 && fast__ps_batch(c, writers) != writers - c->backup)
+    if (workers % c->redundant != 0 || (c->redundant > 1 && c->slack > 0))
+        return fast__fail(FAST_EINVAL,
+                          c->slack > 0
+                              ? "ps: with redundant=%lld no step waits for the slowest of %lld "
+                                "workers; leave out slack, or set it to 0"
+                              : "ps: redundant=%lld does not divide %lld workers",
+                          (long long)c->redundant, (long long)workers);
+    if (c->redundant > 1 && c->replicas > 0 && !c->chain)
+        return fast__fail(FAST_EINVAL,
+                          "ps: redundant=%lld with replicas=%lld needs chain=yes: copies that "
+                          "workers write to may take different gradients first",
+                          (long long)c->redundant, (long long)c->replicas);
+    if (c->slack == 0 && c->redundant == 1 && fast__ps_batch(c, writers) != writers - c->backup)
         return fast__fail(FAST_EINVAL,
                           "ps: with slack=0 a round is one update of %lld gradients; leave out "
                           "aggregate=%lld",
@@ -394,7 +451,7 @@ static fast_err check_codec(const fast_trainer *t, const ps_config *c)
 static fast_err server(fast_trainer *t, const void *config)
 {
     const ps_config *c = config;
-    const int64_t shards = fast__ps_shards(c, t->workers), owners = shards * (1 + c->replicas);
+    const int64_t shards = fast__ps_shards(c, t->workers), owners = fast__ps_owners(c, t->workers);
 
     FAST_ASSERT(t->rank >= 0 && t->rank < owners + fast__ps_proxies(c, t->workers));
     if (c->path != FAST_VIA_NONE)
@@ -434,7 +491,8 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 static bool by_rounds(const ps_config *c)
 {
     FAST_ASSERT(c->slack >= -1);
-    return c->slack == 0 && c->backup == 0 && c->replicas == 0 && c->proxies == 0 && !c->eager;
+    return c->slack == 0 && !fast__ps_has_spare(c) && c->replicas == 0 && c->proxies == 0 &&
+           !c->eager;
 }
 
 /* Rounds (slack 0): BSP. Each round ends with a read of the model, so that no worker starts the
@@ -477,7 +535,7 @@ static fast_err read_contributions(ps_writer *wr)
     if (!err)
         err = fast__ps_ask_contributions(wr, counts);
     for (int64_t i = 0; !err && i < fast_trainer_share_count(wr->t); i++)
-        w.shares[i] = (double)counts[fast_trainer_share_rank(wr->t, i)];
+        w.shares[i] = (double)counts[fast_trainer_share_rank(wr->t, i) % (n / wr->c->redundant)];
     if (!err)
         fast_trainer_adopt(wr->t, &w);
     fast__free(counts);
@@ -504,7 +562,7 @@ static fast_err train(fast_trainer *t, const ps_config *c, ps_writer *wr)
         FAST_TRY(fast__ps_cache_own(wr));
     }
     FAST_TRY(fast_trainer_end(t));
-    if (c->backup == 0 || wr->round < t->step_count)
+    if (!fast__ps_has_spare(c) || wr->round < t->step_count)
         FAST_TRY(fast__ps_read(wr, true));
     return read_contributions(wr);
 }
@@ -537,7 +595,7 @@ static const char *sends_by(const void *config)
     FAST_ASSERT(c->send >= PS_SEND_GRADIENTS && c->send <= PS_SEND_MEAN);
     if (c->path != FAST_VIA_NONE)
         return "fragments"; /* sums on their way are not encoded */
-    return c->send == PS_SEND_GRADIENTS ? "gradients" : "differences";
+    return c->send == PS_SEND_GRADIENTS && !c->mirror ? "gradients" : "differences";
 }
 
 /* The kind of vector that servers answer with. */
@@ -578,7 +636,7 @@ const fast_strategy fast__strategy_ps = { FAMILY };
 static bool can_be_cut(const ps_config *c)
 {
     FAST_ASSERT(c->slack >= -1);
-    return c->proxies == 0 || c->value == 0;
+    return (c->proxies == 0 || c->value == 0) && c->flows == PS_FLOWS_SHARED && c->redundant == 1;
 }
 
 static const fast_strategy *member_of(const void *config)

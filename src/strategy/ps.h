@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "strategy/compensate.h"
 #include "strategy/factoring.h"
+#include "strategy/ps_flow.h"
 #include "strategy/ps_momentum.h"
 #include "strategy/ps_unseen.h"
 #include "strategy/strategy.h"
@@ -24,7 +25,8 @@
  *   ps_factors.c      dense layers that are sent to the servers as factors
  *   ps_hybrid.c       dense layers that workers send each other as factors, beside the servers
  *   ps_proxy.c        proxies between groups of workers and the servers
- *   ps_tree.c         the tree of the proxies
+ *   ps_tree.h         the tree of the proxies
+ *   ps_flow.h         priorities and rates of gradients on their way
  *   ps_learners.c     workers that do not wait for the others of their proxy
  *   ps_momentum.c     measures the momentum that asynchrony adds
  *   ps_master.c       rounds in which the sum of gradients reaches the server by a collective
@@ -36,6 +38,7 @@ enum { PS_REPLICAS_MAX = 3, PS_TENSORS_MAX = 4 };
 
 enum { PS_SEND_GRADIENTS = 0, PS_SEND_DIFFERENCES, PS_SEND_MEAN };          /* option send */
 enum { PS_STALENESS_NONE = 0, PS_STALENESS_INVERSE, PS_STALENESS_WORKERS }; /* option staleness */
+enum { PS_FLOWS_SHARED = 0, PS_FLOWS_RANK, PS_FLOWS_BEHIND };               /* option flows */
 enum { PS_PRIORITY_NO = 0, PS_PRIORITY_YES, PS_PRIORITY_TIC, PS_PRIORITY_TAC }; /* priority */
 enum { PS_PIECE = 32768 }; /* floats of a piece */
 
@@ -46,16 +49,20 @@ typedef struct ps_config {
     int64_t replicas;  /* copies of the model besides the first */
     bool chain;        /* servers pass updates on from copy to copy */
     int64_t proxies;   /* proxies that write the model, each for its part of the workers; 0: none */
+    bool mirror;       /* each proxy has a model of its own */
     int64_t levels;    /* levels of proxies */
     int64_t fanin;     /* proxies of a level below the first for each one above */
     bool tasks;        /* ranges of keys are read and written by tasks of their own */
     int64_t groups;    /* groups of workers, which do not wait for each other; 0: one group */
+    int flows;         /* PS_FLOWS_*: which gradients enter a proxy or server first */
+    double rate;       /* bytes a second of each flow of gradients; 0: any */
     int64_t slack;     /* rounds ahead of the slowest worker; -1: unbounded */
     bool global;       /* at the bound all wait for all */
     double warm;       /* epochs of worker 0 before the other workers start */
     int64_t aggregate; /* gradients in an update; 0: all workers' if slack is 0, else 1 */
     int64_t softsync;  /* n of n-softsync; 0: by aggregate */
     int64_t backup;    /* workers whose gradients a round does not wait for */
+    int64_t redundant; /* workers that compute each batch, of which the first counts */
     int64_t fetch;     /* steps between reads */
     int64_t push;      /* steps between writes */
     int send;          /* PS_SEND_* */
@@ -84,9 +91,16 @@ typedef struct ps_config {
 
 /* Return the number of owners of one copy of the model: servers, or virtual servers of a ring. */
 int64_t fast__ps_shards(const ps_config *c, int64_t workers);
+/* Return the number of owners of all copies; 0 where proxies hold the model. */
+int64_t fast__ps_owners(const ps_config *c, int64_t workers);
 /* Return the number of writers of the model, which are the workers or the proxies, and their actor
  * numbers by rank. */
 int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_t **ids_out);
+/* Return the number of gradients of a round that is not waited for: of backup workers, or of those
+ * that compute a batch again. 0 without rounds. */
+int64_t fast__ps_spare(const ps_config *c, int64_t writers);
+/* True if a round does not wait for all writers. */
+bool fast__ps_has_spare(const ps_config *c);
 /* Return the number of gradients that make an update, for this number of writers. */
 int64_t fast__ps_batch(const ps_config *c, int64_t writers);
 
@@ -150,6 +164,8 @@ typedef struct ps_owner {
     const float **list;             /* slack 0: [writers] gradients that arrived, by rank */
     _Atomic int64_t *contributions; /* [writers] steps in the model; other threads read it */
     int64_t *written;               /* [writers] steps of the writer at its last write */
+    int64_t *last;                  /* redundant: [agents] the newest step; else NULL */
+    uint64_t *seen;                 /* its bit k: step last - k has been applied; else NULL */
     fast_past past;                 /* the last models, where late gradients are compensated */
     fast_implicit implicit;         /* measures the momentum */
     float *sum;      /* of the gradients that wait for an update; NULL where none does */
@@ -178,6 +194,8 @@ typedef struct ps_copies {
     bool bounded;                            /* a read waits for writers, but not for each */
     fast_space *spaces[PS_REPLICAS_MAX + 1]; /* NULL: that copy is lost */
     ps_tensors tensors;                      /* tensor numbers, equal in all spaces */
+    ps_flow flow;                            /* of its gradients */
+    float *counts; /* redundant: [writers] steps of each agent that the model holds; else NULL */
 } ps_copies;
 
 /* Open all copies for writing. */
@@ -356,29 +374,6 @@ fast_err fast__ps_hybrid_finish(ps_writer *wr);
 /* Update a range of the servers' packed vector, segment by segment. */
 void fast__ps_hybrid_update(const ps_owner *o, const fast_space_update *u, double lr, float *w,
                             const float *x, float scale);
-
-/* ps_tree.c */
-/* A proxy: its workers, and the workers or proxies that it serves. */
-typedef struct ps_node {
-    int64_t level;          /* from 1, whose proxies write the model, to `levels` */
-    int64_t index;          /* of the proxy in its level */
-    int64_t id;             /* its actor */
-    const int64_t *members; /* actors that it serves, of consecutive numbers */
-    int64_t size;           /* number of members */
-    int64_t first;          /* rank of its first worker */
-    int64_t workers;        /* workers below it */
-    double weight; /* of its mean in the round above: 1 where all proxies there have equally
-                               many workers */
-} ps_node;
-
-/* Return the number of proxies of a level, from 1. */
-int64_t fast__ps_width(const ps_config *c, int64_t workers, int64_t level);
-/* Return the number of proxies of all levels. */
-int64_t fast__ps_proxies(const ps_config *c, int64_t workers);
-/* Return proxy `index` of a level. */
-ps_node fast__ps_node(const ps_config *c, const fast_trainer *t, int64_t level, int64_t index);
-/* Return the proxy of a level that worker `rank` is below. */
-ps_node fast__ps_node_above(const ps_config *c, const fast_trainer *t, int64_t level, int64_t rank);
 
 /* Programs with proxies: of a worker, and of proxy number `proxy`. */
 fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c);

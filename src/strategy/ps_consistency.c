@@ -12,6 +12,8 @@
  *     global         it waits for the last multiple of s + 1 rounds instead: all wait for all
  *     backup b       it waits for the next update, whichever workers made it; or until all workers
  *                    that are left have written and that was not enough
+ *     redundant r    a worker whose batches another one computes too waits for neither, and
+ *                    continues at the step of the one that is ahead
  *     warm           worker 0 trains alone for some epochs before the others start
  *     epochs p       a worker skips the rest of an epoch once the workers together have computed
  *                    the fraction p of its gradients, which have equally many samples
@@ -59,9 +61,9 @@ fast_space_read fast__ps_condition(const ps_writer *wr)
     const ps_config *c = wr->c;
 
     FAST_ASSERT(wr->step >= 0 && wr->round >= 0);
-    if (c->backup > 0 && !wr->written)
+    if (fast__ps_has_spare(c) && !wr->written)
         return (fast_space_read){ .version_min = 0 };
-    if (c->backup > 0)
+    if (fast__ps_has_spare(c))
         return (fast_space_read){ .version_min =
                                       (wr->round + 1) * fast__ps_batch(c, wr->writer_count),
                                   .clock_min = wr->round + 1,
@@ -116,7 +118,7 @@ fast_err fast__ps_warm(ps_writer *wr)
  * is complete, and the others would train without effect. */
 fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c)
 {
-    const bool stop = c->slack == 0 && c->backup == 0;
+    const bool stop = c->slack == 0 && !fast__ps_has_spare(c);
     fast_member member;
 
     FAST_ASSERT(t->step >= 0);
@@ -147,7 +149,26 @@ static bool may_come_back(ps_writer *wr)
             wr->losses.lost || (member.down && !member.ended && member.id < t->workers);
     for (int64_t i = 0; i < t->workers; i++)
         ended += i != t->rank && fast__peer(t->actor, t->worker_ids[i])->ended;
-    return wr->losses.lost || ended <= wr->c->backup;
+    return wr->losses.lost || ended <= fast__ps_spare(wr->c, wr->writer_count);
+}
+
+/* Return the first worker whose batches nobody is left to compute; -1 if all can be computed, or
+ * each worker has batches of its own. */
+static int64_t missing_agent(const ps_writer *wr)
+{
+    const fast_trainer *t = wr->t;
+    const int64_t agents = t->workers / wr->c->redundant;
+
+    FAST_ASSERT(agents > 0);
+    for (int64_t k = 0; wr->c->redundant > 1 && k < agents; k++) {
+        bool left = false;
+
+        for (int64_t i = k; i < t->workers; i += agents)
+            left |= i == t->rank || !fast_member_is_down(t->actor, t->worker_ids[i]);
+        if (!left)
+            return k;
+    }
+    return -1;
 }
 
 /* With backup workers, when too few are left for an update and those that are left would wait for
@@ -159,7 +180,7 @@ static fast_err name_missing(const ps_writer *wr)
     int64_t missing = 0, first = -1;
     bool left = false;
 
-    FAST_ASSERT(wr->c->backup > 0);
+    FAST_ASSERT(fast__ps_has_spare(wr->c));
     for (int64_t i = t->workers - 1; i >= 0; i--) {
         if (i == t->rank || !fast_member_is_down(t->actor, t->worker_ids[i]))
             continue;
@@ -167,12 +188,16 @@ static fast_err name_missing(const ps_writer *wr)
 
         if (peer->ended && peer->err == FAST_OK)
             continue;
+        missing++;
+        if (first >= 0 && peer->ended && !left)
+            continue; /* a worker that left may have left because of the one that is down */
         first = i;
         left = peer->ended;
-        missing++;
     }
-    if (missing <= wr->c->backup)
+    const int64_t agent = missing > 0 ? missing_agent(wr) : -1;
+    if (missing <= fast__ps_spare(wr->c, wr->writer_count) && agent < 0)
         return FAST_OK;
+    first = agent >= 0 && left ? agent : first;
     t->actor->culprit = t->worker_ids[first];
     return fast__fail(FAST_ETIMEDOUT,
                       "a round takes the gradients of %lld of %lld workers, and %lld are missing: "
@@ -197,7 +222,7 @@ fast_err fast__ps_end_step(ps_writer *wr)
         return FAST_OK;
     if (wr->c->tasks && wr->written && wr->pushed == wr->step)
         return FAST_OK; /* the push of each range has set its clock */
-    return fast__ps_set_clock(wr, wr->c->backup > 0 ? wr->round + 1 : wr->step);
+    return fast__ps_set_clock(wr, fast__ps_has_spare(wr->c) ? wr->round + 1 : wr->step);
 }
 
 /* Skip to the next epoch, and over it, while workers have computed the fraction `epochs` of the
@@ -224,6 +249,27 @@ static fast_err skip_epochs(ps_writer *wr)
     return FAST_OK;
 }
 
+/* Where another worker computes the same batches and is ahead: continue where it is. Rounds are
+ * counted by the servers; without them a worker asks for the steps that the model holds. */
+static fast_err catch_up(ps_writer *wr)
+{
+    fast_trainer *t = wr->t;
+    int64_t step = wr->round;
+
+    FAST_ASSERT(wr->step == t->step);
+    if (wr->c->redundant == 1)
+        return FAST_OK;
+    if (wr->c->slack < 0) {
+        FAST_TRY(fast__ps_ask_contributions(wr, wr->copies.counts));
+        step = (int64_t)wr->copies.counts[t->rank % (t->workers / wr->c->redundant)];
+    }
+    if (step <= t->step)
+        return FAST_OK;
+    fast_trainer_set_step(t, step < t->step_count ? step : t->step_count);
+    wr->step = wr->pushed = t->step;
+    return fast__ps_end_step(wr);
+}
+
 fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
 {
     fast_trainer *t = wr->t;
@@ -236,15 +282,19 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
     if (t->step >= t->step_count)
         return FAST_OK;
     /* Before its first step every worker has the initial weights. */
-    if (t->step % c->fetch == 0 && !(c->backup > 0 && t->step == 0) && !fast__ps_is_cached(wr)) {
+    if (t->step % c->fetch == 0 && !(fast__ps_has_spare(c) && t->step == 0) &&
+        !fast__ps_is_cached(wr)) {
         const fast_err err = fast__ps_read(wr, false);
 
-        if (err == FAST_ETIMEDOUT && c->backup > 0)
+        if (err == FAST_ETIMEDOUT && fast__ps_has_spare(c))
             FAST_TRY(name_missing(wr));
         FAST_TRY(err);
     }
-    if (c->backup > 0 && wr->round >= t->step_count)
+    if (fast__ps_has_spare(c) && wr->round >= t->step_count)
         return FAST_OK; /* other workers have made all updates; this worker missed some */
+    FAST_TRY(catch_up(wr));
+    if (t->step >= t->step_count)
+        return FAST_OK;
     if (!wr->losses.too_few)
         *out = PS_STEP;
     else if (may_come_back(wr))

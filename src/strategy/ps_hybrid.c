@@ -138,18 +138,15 @@ bool fast__ps_hybrid_report(ps_writer *wr, int64_t *offset, int64_t count, fast_
         *err_out = fast__factoring_start(&h->factors, layer);
     if (layer)
         return true;
-    for (int64_t i = 0; i < h->count; i++) {
-        const ps_segment *s = &h->segments[i];
-
-        if (*offset < s->offset || *offset >= s->offset + s->count)
-            continue;
-        FAST_ASSERT(*offset + count <= s->offset + s->count);
-        const int64_t to = s->packed + *offset - s->offset;
-        fast__vector_copy(count, wr->t->g + *offset, h->g + to);
-        *offset = to;
-        return false;
-    }
-    FAST_ASSERT(!"every range is a layer's or a segment's");
+    /* Every range is a layer's or lies in a segment. */
+    const ps_segment *s = h->segments;
+    while (*offset >= s->offset + s->count)
+        s++;
+    FAST_ASSERT(s < h->segments + h->count && *offset >= s->offset);
+    FAST_ASSERT(*offset + count <= s->offset + s->count);
+    const int64_t to = s->packed + *offset - s->offset;
+    fast__vector_copy(count, wr->t->g + *offset, h->g + to);
+    *offset = to;
     return false;
 }
 

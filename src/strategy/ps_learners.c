@@ -21,7 +21,7 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "space/space.h"
-#include "strategy/ps.h"
+#include "strategy/ps_tree.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"

@@ -21,6 +21,7 @@
  */
 #include "base/memory.h"
 #include "strategy/ps_keys.h"
+#include "strategy/ps_tree.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"
@@ -183,12 +184,35 @@ static bool is_dropped(const ps_owner *o, int64_t late, int64_t from)
            (c->slack == 0 && (late > 0 || o->arrived[from]));
 }
 
+/* Without rounds: true if another worker's gradient of the same batch was here before. The owner
+ * knows the last 64 steps of each agent one by one: where there are several servers, a step may
+ * overtake the one before it. */
+static bool is_repeated(ps_owner *o, const fast_space_update *u, int64_t from)
+{
+    enum { KNOWN = 64 };
+    const int64_t step = u->clock + 1;
+    int64_t *last = &o->last[from];
+
+    FAST_ASSERT(from >= 0 && from < o->writer_count);
+    if (step > *last) {
+        o->seen[from] = step - *last < KNOWN ? o->seen[from] << (step - *last) : 0;
+        *last = step;
+    }
+    const int64_t back = *last - step;
+    if (back >= KNOWN || (o->seen[from] >> back & 1))
+        return true;
+    o->seen[from] |= (uint64_t)1 << back;
+    return false;
+}
+
 /* The space's apply function: the formula at the top of the file. False: the update is dropped. */
 static bool apply(void *ctx, const fast_space_update *u, float *w)
 {
     ps_owner *o = ctx;
     const ps_config *c = o->config;
-    const int64_t n = fast__ps_batch(c, o->writer_count), from = u->from - o->writers[0];
+    const int64_t n = fast__ps_batch(c, o->writer_count);
+    /* Workers that compute the same batches are one writer. */
+    const int64_t from = (u->from - o->writers[0]) % (o->writer_count / c->redundant);
     const int64_t late = u->version / n - u->read / n;
     const float scale = scale_of(o, late);
     const float *x = u->x;
@@ -198,7 +222,7 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
         apply_other(o, u, from, w);
         return true;
     }
-    if (is_dropped(o, late, from))
+    if (is_dropped(o, late, from) || (o->seen && is_repeated(o, u, from)))
         return false;
     /* Before the contributions change: with a value bound they are the step. */
     const int64_t step = step_of(o, u, from);
@@ -326,6 +350,8 @@ static void owner_fini(ps_owner *o)
     fast__free(o->list);
     fast__free(o->contributions);
     fast__free(o->written);
+    fast__free(o->last);
+    fast__free(o->seen);
     fast__vector_free(o->sum);
     fast__vector_free(o->before);
     fast__vector_free(o->state);
@@ -373,11 +399,15 @@ static fast_err owner_init(ps_owner *o)
     FAST_TRY(
         fast__alloc("contributions", o->writer_count, sizeof *o->contributions, &o->contributions));
     FAST_TRY(fast__alloc("writes", o->writer_count, sizeof *o->written, &o->written));
+    if (c->redundant > 1 && c->slack < 0) {
+        FAST_TRY(fast__alloc("steps of agents", o->writer_count, sizeof *o->last, &o->last));
+        FAST_TRY(fast__alloc("steps of agents", o->writer_count, sizeof *o->seen, &o->seen));
+    }
     if (fast__ps_batch(c, o->writer_count) > 1 || c->slack == 0)
         FAST_TRY(fast__vector_new(device, "the sum of gradients", room, &o->sum));
     if (c->slack == 0)
         FAST_TRY(round_init(o, room));
-    if (c->slack == 0 && c->backup == 0 && o->t->state_count > 0)
+    if (c->slack == 0 && !fast__ps_has_spare(c) && o->t->state_count > 0)
         FAST_TRY(fast__vector_new(device, "a round's state",
                                   o->writer_count * room_for(o, o->t->state_count), &o->state));
     if (c->momentum != 0) {
@@ -429,6 +459,8 @@ static fast_err remember(ps_owner *o)
     FAST_TRY(fast__trainer_remember(o->t, 3, o->sum, size));
     FAST_TRY(fast__trainer_remember(o->t, 4, &past->begin, sizeof past->begin));
     FAST_TRY(fast__trainer_remember(o->t, 5, past->square, size));
+    FAST_TRY(fast__trainer_remember(o->t, 9, o->last, counters));
+    FAST_TRY(fast__trainer_remember(o->t, 10, o->seen, counters));
     for (int64_t i = 0; past->models && i < past->room; i++)
         FAST_TRY(fast__trainer_remember(o->t, FIRST_PAST + i, past->models[i], size));
     if (o->round)
@@ -456,6 +488,7 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
 {
     ps_owner o = { .t = t, .config = c, .first = replica == 0, .begun = t->step };
     ps_layers layers = { 0 };
+    ps_flows *flows = NULL;
     fast_space *space = NULL;
     ps_ring ring;
     fast_err err;
@@ -477,11 +510,14 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
         err = fast__ps_layers_new(t, c, &layers);
     if (!err)
         err = fast__ps_open(t, c, replica, &layers, &o, &o.tensors, &space);
+    if (!err && t->rank == 0) /* it grants slots for all servers */
+        err = fast__ps_flows_init(t, c, o.writer_count, &flows);
     if (!err)
         err = fast_space_serve(space, INT64_MAX);
     if (!err && o.first)
         tell_momentum(&o);
     const fast_err last = fast_trainer_space_close(t, space);
+    fast__ps_flows_close(flows);
     owner_fini(&o);
     fast__ps_layers_free(&layers);
     return err ? err : last;

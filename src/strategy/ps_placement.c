@@ -16,6 +16,7 @@
  */
 #include "space/space.h"
 #include "strategy/ps_keys.h"
+#include "strategy/ps_tree.h"
 #include "transport/transport.h"
 
 int64_t fast__ps_shards(const ps_config *c, int64_t workers)
@@ -24,9 +25,15 @@ int64_t fast__ps_shards(const ps_config *c, int64_t workers)
     return (c->servers ? c->servers : workers) * (c->ring ? c->ring : 1);
 }
 
+int64_t fast__ps_owners(const ps_config *c, int64_t workers)
+{
+    FAST_ASSERT(c->replicas >= 0 && c->replicas <= PS_REPLICAS_MAX);
+    return c->mirror ? 0 : fast__ps_shards(c, workers) * (1 + c->replicas);
+}
+
 int64_t fast__ps_writers(const ps_config *c, const fast_trainer *t, const int64_t **ids_out)
 {
-    const int64_t owners = fast__ps_shards(c, t->workers) * (1 + c->replicas);
+    const int64_t owners = fast__ps_owners(c, t->workers);
 
     FAST_ASSERT(owners + c->proxies <= t->servers);
     *ids_out = c->proxies > 0 ? t->server_ids + owners : t->worker_ids;
@@ -69,6 +76,7 @@ fast_err fast__ps_copies_open(fast_trainer *t, const ps_config *c, const ps_laye
     FAST_ASSERT(out->count <= PS_REPLICAS_MAX + 1);
     for (int64_t i = 0; i < out->count; i++)
         FAST_TRY(fast__ps_open(t, c, i, layers, NULL, &out->tensors, &out->spaces[i]));
+    fast__ps_flow_init(t, c, t->server_ids[0], &out->flow);
     return FAST_OK;
 }
 

@@ -24,7 +24,7 @@
  */
 #include "base/memory.h"
 #include "space/space.h"
-#include "strategy/ps.h"
+#include "strategy/ps_mirror.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"
@@ -114,11 +114,15 @@ static fast_err read_group(fast_trainer *t, fast_space *space, int64_t rounds, f
 /* Write this member's gradient and its change of the state, of which each member's counts
  * 1/size. */
 static fast_err write_group(fast_trainer *t, fast_space *space, int64_t size, const float *g,
-                            float *seen)
+                            float *seen, ps_flow *flow, int64_t priority)
 {
     FAST_ASSERT(size > 0);
     fast_actor_at(t->actor, t->step, "gradient");
+    if (flow->actor)
+        FAST_TRY(fast__ps_flow_begin(flow, priority));
     FAST_TRY(fast_space_add(space, GROUP_G, g, FAST_SOON));
+    if (flow->actor)
+        FAST_TRY(fast__ps_flow_end(flow));
     if (seen) {
         fast__vector_difference(t->state_count, 1, t->s, seen);
         fast__vector_divide(t->state_count, (float)size, seen);
@@ -143,12 +147,14 @@ static fast_err read_contributions(fast_trainer *t, const ps_config *c, fast_spa
 }
 
 /* The worker's loop of the formula above. */
-static fast_err work(fast_trainer *t, const ps_config *c, fast_space *space, int64_t size,
+static fast_err work(fast_trainer *t, const ps_config *c, fast_space *space, const ps_node *node,
                      float *seen, float *counts)
 {
     int64_t begin = t->step;
+    ps_flow flow;
 
-    FAST_ASSERT(size > 0);
+    FAST_ASSERT(node->size > 0);
+    fast__ps_flow_init(t, c, node->id, &flow);
     if (begin > 0 && !fast_trainer_resumed(t)) /* clocks continue; those of a snapshot are there */
         FAST_TRY(fast_space_tick(space, begin));
     FAST_TRY(fast__trainer_remember(t, 0, &begin, sizeof begin));
@@ -158,7 +164,7 @@ static fast_err work(fast_trainer *t, const ps_config *c, fast_space *space, int
     while (fast_trainer_next(t)) {
         FAST_TRY(read_group(t, space, t->step - begin, seen));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
-        FAST_TRY(write_group(t, space, size, t->g, seen));
+        FAST_TRY(write_group(t, space, node->size, t->g, seen, &flow, fast__ps_priority(t, c)));
     }
     FAST_TRY(fast_trainer_end(t));
     FAST_TRY(read_group(t, space, t->step - begin, seen));
@@ -179,7 +185,7 @@ fast_err fast__ps_group_worker(fast_trainer *t, const ps_config *c)
     if (!err)
         err = open_group(t, c, &node, NULL, &space);
     if (!err)
-        err = work(t, c, space, node.size, seen, counts);
+        err = work(t, c, space, &node, seen, counts);
     const fast_err last = fast_trainer_space_close(t, space);
     fast__vector_free(seen);
     fast__free(counts);
@@ -214,10 +220,13 @@ typedef struct ps_relay {
     fast_trainer *t;    /* the proxy's */
     const ps_config *c; /* the run's */
     ps_writer wr;       /* level 1: a writer of the model */
+    ps_mirrors mirrors; /* or a data centre with a model of its own */
     fast_space *up;     /* else the space of the proxy above */
     int64_t members;    /* members of that proxy */
     int64_t rounds;     /* writes to that space */
     float *sum;         /* gradients that were not written there; NULL: each round is written */
+    ps_flow flow;       /* of its gradients to that space */
+    ps_flows *flows;    /* of its members' gradients; or NULL */
     float *seen;        /* the state as it was read there; NULL: the model has none */
     int64_t step;       /* of the group */
     int64_t pushed;     /* step of the last write */
@@ -245,7 +254,8 @@ static fast_err write_back(ps_relay *r, bool last)
     }
     if (!due)
         return FAST_OK;
-    FAST_TRY(write_group(r->t, r->up, r->members, r->sum ? r->sum : r->group.mean, r->seen));
+    FAST_TRY(write_group(r->t, r->up, r->members, r->sum ? r->sum : r->group.mean, r->seen,
+                         &r->flow, fast__ps_priority(t, r->c)));
     r->rounds++;
     if (r->sum)
         fast__vector_fill(t->count, 0, r->sum);
@@ -308,18 +318,26 @@ static fast_err relay(ps_relay *r)
     FAST_ASSERT(t->step > 0);
     if (t->state_count > 0)
         FAST_TRY(fast_space_get(r->space, GROUP_S, t->s, NULL, FAST_SOON));
-    if (!r->up)
-        fast__ps_collect(&r->wr);
-    else if (r->sum)
-        fast__vector_add(t->count, r->group.mean, r->sum);
-    FAST_TRY(write_back(r, last));
-    FAST_TRY(refresh(r, last));
+    if (r->c->mirror) {
+        FAST_TRY(fast__ps_mirrors_round(&r->mirrors, r->group.mean, t->step, last));
+    } else {
+        if (!r->up)
+            fast__ps_collect(&r->wr);
+        else if (r->sum)
+            fast__vector_add(t->count, r->group.mean, r->sum);
+        FAST_TRY(write_back(r, last));
+        FAST_TRY(refresh(r, last));
+    }
     if (t->state_count > 0)
         FAST_TRY(fast_space_put(r->space, GROUP_S, t->s, FAST_SOON));
     if (!last)
         return FAST_OK;
-    FAST_TRY(r->up ? fast_space_get(r->up, GROUP_CONTRIBUTIONS, r->counts, NULL, FAST_SOON)
-                   : fast__ps_ask_contributions(&r->wr, r->counts));
+    for (int64_t k = 0; r->c->mirror && k < r->mirrors.count; k++)
+        r->counts[k] = (float)r->mirrors.counts[k];
+    if (r->up)
+        FAST_TRY(fast_space_get(r->up, GROUP_CONTRIBUTIONS, r->counts, NULL, FAST_SOON));
+    else if (!r->c->mirror)
+        FAST_TRY(fast__ps_ask_contributions(&r->wr, r->counts));
     return fast_space_put(r->space, GROUP_CONTRIBUTIONS, r->counts, FAST_SOON);
 }
 
@@ -392,10 +410,12 @@ static fast_err relay_open(ps_relay *r, const ps_node *node)
     FAST_ASSERT(node->level >= 1);
     FAST_TRY(fast__alloc("contributions", r->c->proxies, sizeof *r->counts, &r->counts));
     FAST_TRY(group_init(&r->group, device, t->count));
+    if (r->c->mirror)
+        return fast__ps_mirrors_open(t, r->c, node->index, &r->mirrors);
     if (node->level == 1) {
         FAST_TRY(fast__ps_writer_open(t, r->c, r->group.mean, &r->wr));
         /* It writes before its first read: changes are to the initial state. */
-        if (t->state_count > 0)
+        if (t->state_count > 0 && !fast_trainer_resumed(t))
             fast__vector_copy(t->state_count, t->s, r->wr.state_read);
         return FAST_OK;
     }
@@ -408,6 +428,7 @@ static fast_err relay_open(ps_relay *r, const ps_node *node)
         FAST_TRY(fast__vector_new(device, "the state read", t->state_count, &r->seen));
         fast__vector_copy(t->state_count, t->s, r->seen);
     }
+    fast__ps_flow_init(t, r->c, up.id, &r->flow);
     return open_group(t, r->c, &up, NULL, &r->up);
 }
 
@@ -428,15 +449,19 @@ fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy)
     r.group.weight = (float)node.weight;
     err = relay_open(&r, &node);
     if (!err)
+        err = fast__ps_flows_init(t, c, node.size, &r.flows);
+    if (!err)
         err = open_group(t, c, &node, &r.group, &r.space);
     if (!err)
         err = serve_group(&r);
     const fast_err closed = fast_trainer_space_close(t, r.space);
-    const fast_err above = fast_trainer_space_close(t, r.up);
+    fast__ps_flows_close(r.flows);
+    const fast_err above = r.up ? fast_trainer_space_close(t, r.up) : FAST_OK;
+    const fast_err mirrored = fast__ps_mirrors_close(&r.mirrors);
     const fast_err last = fast__ps_writer_close(&r.wr);
     group_fini(&r.group);
     fast__vector_free(r.sum);
     fast__vector_free(r.seen);
     fast__free(r.counts);
-    return err ? err : closed ? closed : above ? above : last;
+    return err ? err : closed ? closed : above ? above : mirrored ? mirrored : last;
 }

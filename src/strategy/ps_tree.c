@@ -13,8 +13,8 @@
  *
  *     weight = its workers / workers of all members of the round above, times their number
  */
+#include "strategy/ps_tree.h"
 #include "base/err.h"
-#include "strategy/ps.h"
 
 int64_t fast__ps_width(const ps_config *c, int64_t workers, int64_t level)
 {
@@ -55,7 +55,7 @@ static int64_t first_below(const ps_config *c, int64_t workers, int64_t level, i
 ps_node fast__ps_node(const ps_config *c, const fast_trainer *t, int64_t level, int64_t index)
 {
     const int64_t width = fast__ps_width(c, t->workers, level);
-    const int64_t owners = fast__ps_shards(c, t->workers) * (1 + c->replicas);
+    const int64_t owners = fast__ps_owners(c, t->workers);
     const int64_t below = level < c->levels ? fast__ps_width(c, t->workers, level + 1) : t->workers;
     const int64_t from = index * below / width;
     const int64_t *ids = t->server_ids + owners;

@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "space/space.h"
 #include "strategy/ps_keys.h"
+#include "strategy/ps_tree.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"
 
@@ -145,6 +146,21 @@ fast_err fast__ps_arrive(void *writer)
     return FAST_OK;
 }
 
+/* Other workers may end a round while this one reads: read again until all ranges are of one round.
+ * Then all workers of an agent compute the same gradient. */
+static fast_err read_one_round(ps_writer *wr, fast_space_read *read)
+{
+    const int64_t n = fast__ps_batch(wr->c, wr->writer_count);
+    const fast_space *space = wr->copies.spaces[0];
+
+    FAST_ASSERT(wr->copies.count == 1);
+    for (int64_t round; (round = fast__space_read_newest(space, 0) / n) > read->version / n;) {
+        *read = (fast_space_read){ .version_min = round * n };
+        FAST_TRY(fast__ps_copies_get(&wr->copies, 0, wr->t->w, read));
+    }
+    return FAST_OK;
+}
+
 fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
 {
     fast_trainer *t = wr->t;
@@ -156,6 +172,8 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
         read.version = wr->version;
     else
         FAST_TRY(fast__ps_get_or_send(wr, &read));
+    if (wr->c->redundant > 1 && wr->c->slack == 0)
+        FAST_TRY(read_one_round(wr, &read));
     if (fast__ps_recent_lost(wr)) { /* ask: an answer lacks no write */
         read.full_values = true;
         FAST_TRY(fast__ps_copies_get(&wr->copies, 0, t->w, &read));
@@ -186,7 +204,7 @@ fast_err fast__ps_read(ps_writer *wr, bool last)
 {
     fast_space_read condition = fast__ps_condition(wr);
 
-    FAST_ASSERT(condition.clock_min <= wr->step || wr->c->backup > 0);
+    FAST_ASSERT(condition.clock_min <= wr->step || fast__ps_has_spare(wr->c));
     condition.full_values = last;
     wr->visit.fetched = wr->visit.fetched && !last;
     if (wr->losses.too_few && !last) /* a crashed worker has to restart */
@@ -313,7 +331,11 @@ fast_err fast__ps_push(ps_writer *wr)
         fast__ps_layers_take(t, &wr->layers);
     fast__ps_hold_begin(wr);
     fast__ps_recent_begin(wr, x);
+    if (wr->copies.flow.actor)
+        FAST_TRY(fast__ps_flow_begin(&wr->copies.flow, fast__ps_priority(t, wr->c)));
     FAST_TRY(write_model(wr, x));
+    if (wr->copies.flow.actor)
+        FAST_TRY(fast__ps_flow_end(&wr->copies.flow));
     fast__ps_recent_end(wr);
     fast__ps_hold_end(wr);
     wr->pushed = wr->step;
@@ -387,6 +409,9 @@ static fast_err writer_init(ps_writer *wr)
     wr->visit.fused = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
                       c->epochs == 1 && !c->priority && !c->tasks && !wr->pieces.on &&
                       wr->layers.count == 0 && fast__space_is_local(wr->copies.spaces[0]);
+    if (c->redundant > 1)
+        FAST_TRY(fast__alloc("contributions", wr->writer_count, sizeof *wr->copies.counts,
+                             &wr->copies.counts));
     if (c->epochs < 1)
         FAST_TRY(fast__alloc("ends of epochs", wr->copies.tensors.epochs_len, sizeof *wr->ends,
                              &wr->ends));
@@ -475,7 +500,7 @@ fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_
         err = remember(out);
     join_cuts(out);
     /* A run that continues: so do its clocks. Those of a snapshot are there. */
-    if (!err && t->step > 0 && c->backup == 0 && !fast_trainer_resumed(t))
+    if (!err && t->step > 0 && !fast__ps_has_spare(c) && !fast_trainer_resumed(t))
         err = fast__ps_end_step(out);
     if (err)
         (void)!fast__ps_writer_close(out); /* its state is of no use after a failure */
@@ -496,7 +521,8 @@ fast_err fast__ps_writer_close(ps_writer *wr)
     fast__vector_free(wr->base);
     fast__vector_free(wr->unseen);
     fast__free(wr->ends);
+    fast__free(wr->copies.counts);
     fast__vector_free(wr->state_read);
-    wr->sum = wr->base = wr->unseen = wr->ends = wr->state_read = NULL;
+    wr->sum = wr->base = wr->unseen = wr->ends = wr->state_read = wr->copies.counts = NULL;
     return first;
 }

@@ -7,6 +7,13 @@
 
 #include <stddef.h>
 
+/* A build without hwloc cannot bind workers, and refuses to. */
+#ifdef FAST_HAVE_HWLOC
+#define ON_NUMA_NODES " bind=numa"
+#else
+#define ON_NUMA_NODES ""
+#endif
+
 const fast_system fast__systems_elastic[] = {
     /* Springs to a centre variable. */
     {
@@ -108,12 +115,11 @@ const fast_system fast__systems_elastic[] = {
         .title = "Hogwild++: replicas and a token",
         .by = "Zhang et al. 2016",
         .row = 30,
-        .flags = "strategy=hogwild:clusters=2 optimizer=sgd",
+        .flags = "strategy=hogwild:clusters=2 optimizer=sgd" ON_NUMA_NODES,
         FAST_TAXONOMY("DP", "decentral", "async.", "shared memory, ring", "ring of replicas",
                       "asynchronous"),
         .remarks = "One model for each cluster of cores; a token passes the changes around a ring, "
-                   "with decay.",
-        .missing = "placement of clusters on NUMA nodes",
+                   "with decay. On threads the workers of a cluster are bound to one NUMA node.",
     },
     {
         .name = "dogwild",

@@ -12,11 +12,6 @@
     .parallelism = (PARALLELISM), .optimisation = "central", .scheduling = (SCHEDULING), \
     .exchange = (EXCHANGE), .topology = (TOPOLOGY), .consistency = (CONSISTENCY)
 
-/* Parts of Li et al. 2014 that rows 14 and 27 lack. */
-#define PARAMETER_SERVER_MISSING                                                                 \
-    "chain replication: copies are written by the workers, and a server that comes back is not " \
-    "used again"
-
 const fast_system fast__systems_ps[] = {
     {
         .name = "firecaffe",
@@ -68,16 +63,16 @@ const fast_system fast__systems_ps[] = {
         .title = "Parameter Server with bounded delay",
         .by = "Li et al. 2014",
         .row = 14,
-        .flags = "strategy=ps:servers=2,ring=4,slack=8,tasks=yes,replicas=1 "
+        .flags = "strategy=ps:servers=2,ring=4,slack=8,tasks=yes,replicas=1,chain=yes "
                  "codec=significance:threshold=0.001 optimizer=sgd lr=0.05",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
         .remarks = "Ranges of keys are on a hash ring, each with a vector clock. Pulls and pushes "
                    "of ranges are tasks whose dependencies bound the delay; slack 0 is sequential, "
-                   "slack -1 eventual consistency. Insignificant changes wait; every server has a "
-                   "copy. Other filters are the codecs skip and kkt, the option cache, and those "
+                   "slack -1 eventual consistency. Insignificant changes wait; servers pass "
+                   "updates along a chain of copies. Other filters are the codecs skip and kkt, "
+                   "the option cache, and those "
                    "of fast_run_open_filter(). groups=n makes worker groups; each worker has the "
                    "whole model.",
-        .missing = PARAMETER_SERVER_MISSING,
     },
     {
         .name = "kkt-filter",
@@ -127,11 +122,10 @@ const fast_system fast__systems_ps[] = {
         .title = "Li et al.: consistency by choice",
         .by = "Li et al. 2014",
         .row = 27,
-        .flags = "strategy=ps:servers=2,ring=4,slack=8,tasks=yes,replicas=1 "
+        .flags = "strategy=ps:servers=2,ring=4,slack=8,tasks=yes,replicas=1,chain=yes "
                  "codec=significance:threshold=0.001 optimizer=sgd lr=0.05",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
         .remarks = "The same system as row 14, as a point of the synchronisation spectrum.",
-        .missing = PARAMETER_SERVER_MISSING,
         .alias_of = "parameter-server",
         .differs = "nothing, it is the same system",
     },
@@ -450,17 +444,14 @@ const fast_system fast__systems_ps[] = {
         .title = "Approximate synchronous parallel over a WAN",
         .by = "Hsieh et al. 2017",
         .row = 38,
-        .flags = "strategy=ps:proxies=2,slack=1,barrier=100000 codec=significance:threshold=0.01 "
-                 "optimizer=sgd lr=0.2",
+        .flags = "strategy=ps:proxies=2,mirror=yes,slack=1,barrier=100000 "
+                 "codec=significance:threshold=0.01 optimizer=sgd lr=0.2",
         COLUMNS("DP", "bounded", "ad hoc", "hierarchical PS", "bounded"),
         .remarks =
-            "A proxy for each data centre. Only significant updates are sent between data centres, "
-            "packed; the others are used locally and add up until they are significant; the slack "
-            "is the mirror clock. A long update is announced, and other proxies' reads of the "
-            "ranges that it changes wait for it.",
-        .missing = "a model at each data centre: here all read one, which with plain SGD has the "
-                   "same values but is sent whole instead of its changes; --codec-down "
-                   "topk:ratio=0.05 sends changes. A range of keys is a server's",
+            "A server and a model in each data centre. Only significant changes are sent between "
+            "data centres, to each of the others; the rest is used locally and adds up until it is "
+            "significant; the slack is that of the mirror clocks. Many changes are announced, and "
+            "reads at their receiver, which are of the whole model, wait for them.",
     },
     { .name = NULL },
 };

@@ -19,6 +19,8 @@ const fast_option fast__actors_options[] = {
     FAST_OPT_INT(C, pool, "0", 0, 1024, "sim: threads that compute; 0: none besides its own"),
     FAST_OPT_TEXT(C, trace, "", "file", "write a timeline of all actors to this file (Perfetto)"),
     FAST_OPT_BOOL(C, check, "no", "verify the transport's contract while it runs"),
+    FAST_OPT_CHOICE(C, bind, "none", "none|core|numa",
+                    "threads: bind actors to cores, or neighbours to NUMA nodes"),
     FAST_OPT_TEXT(C, record, "", "file",
                   "threads: write the order of all that happens to this file"),
     FAST_OPT_TEXT(C, replay, "", "file", "threads: repeat the run that was recorded in this file"),

@@ -44,6 +44,7 @@ typedef struct fast_actors_config {
     int64_t pool;       /* sim: threads that compute */
     char trace[4096];   /* file for the timeline; "": no timeline */
     bool check;         /* wrap the transport in `check` */
+    int bind;           /* threads: fast_bind_mode of the actors */
     char record[4096];  /* file to record the run to; "": not recorded */
     char replay[4096];  /* file with a recording to replay; "": no replay */
     bool snapshot;      /* no option: other threads watch the actors (snapshot.h) */

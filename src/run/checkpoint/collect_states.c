@@ -74,8 +74,8 @@ static fast_err take_state(fast_team_actor *self, int64_t i, int64_t step)
     if (err == FAST_EPEER)
         return FAST_OK;
     FAST_TRY(err);
-    if (msg->words[0] != step || msg->part_count != 1 || msg->words[1] < 0 ||
-        (size_t)msg->words[1] > msg->parts[0].size)
+    if ((msg->words[0] != step && team->strategy->synchronous) || msg->part_count != 1 ||
+        msg->words[1] < 0 || (size_t)msg->words[1] > msg->parts[0].size)
         err = fast__fail(FAST_EFORMAT, "actor %lld sent its state of step %lld, not %lld",
                          (long long)i, (long long)msg->words[0], (long long)step);
     fast__mutex_lock(&team->mutex);

@@ -33,12 +33,26 @@
  * No cut is opened before all workers are in their loops, or once one has left it. If a worker is
  * lost meanwhile the cut is given up with a note; the run continues, and the older file stays.
  *
+ * Several processes. Workers of one process read the cut in its memory; others cannot. There worker
+ * 0 opens it, asks every worker which round it is in, and tells all where to join; a worker that
+ * was asked stands before its next step until it is told. Messages between the others cannot be
+ * seen by worker 0, so the counts of all actors decide whether any is in flight: as many were
+ * received as were sent. States travel with the answers. Worker 0 hears of workers that have left,
+ * or that are canceled.
+ *
  *     TAG_HERE      worker to worker 0    words[0] number of the cut: it has joined
  *     TAG_COMMAND   worker 0 to all       words[0] COUNT or STATE, words[1] the run's step; to
  *                                         servers START, words[1] the time, or -1 where the cut
  *                                         was given up; it has no answer
+ *                                         Several processes, to workers: OPEN, whose answer is
+ *                                         the worker's round; JOIN, words[1] the round, words[2]
+ *                                         the number of the cut, 0: it is not opened, or -1: worker
+ *                                         0 has left
  *     TAG_DONE      all to worker 0       words[0] messages sent and got, words[1] an error,
- *                                         words[2] it is busy
+ *                                         words[2] it is busy, words[3] messages sent less those
+ *                                         got; of another process part 0: the state of STATE
+ *     TAG_LEFT      worker to worker 0    several processes: it takes no further step
+ *     TAG_CANCEL    worker to worker 0    several processes: its process is canceled
  *     TAG_START     worker 0 to workers   words[0] time, words[1] number of the cut, or minus it
  *                                         where it was given up
  *
@@ -57,7 +71,9 @@
 #define TAG_COMMAND (FAST_TAG_CUT + 2)
 #define TAG_DONE    (FAST_TAG_CUT + 3)
 #define TAG_START   (FAST_TAG_CUT + 4)
-enum { COUNT, STATE, START };
+#define TAG_LEFT    (FAST_TAG_CUT + 5)
+#define TAG_CANCEL  (FAST_TAG_CUT + 6)
+enum { COUNT, STATE, START, OPEN, JOIN };
 enum { ROUNDS_MAX = 10000 }; /* questions before a team that does not come to rest is left alone */
 
 /* Between looks for a message. Waits with a deadline would ask other actors for the reason, and
@@ -77,7 +93,12 @@ void fast__cut_begin(fast_team *team)
 
     *cut = (fast_cut){ .on = !team->strategy->synchronous && team->strategy->resumable &&
                              !team->place.agreeing && team->saved.open,
+                       .spread = !team->place.alone,
                        .dues = fast__run_dues(run, run->config.checkpoint_period, run->step) };
+    for (int64_t i = 0; i < team->workers + team->servers; i++)
+        if (team->actors[i])
+            team->actors[i]->cutting =
+                (fast_cut_worker){ .open = team->actors[i]->context.resumed };
     for (int64_t i = 0; i < team->workers; i++) {
         if (!team->actors[i])
             continue;
@@ -94,13 +115,28 @@ static int64_t activity(const fast_actor *actor)
     return fast__counted(&actor->counters.messages_sent) + (int64_t)actor->mailbox.stamp;
 }
 
+/* Messages that an actor has sent less those that it got, without those of a snapshot. */
+static int64_t balance(const fast_team_actor *self)
+{
+    const fast_actor *actor = self->context.trainer.actor;
+
+    return fast__counted(&actor->counters.messages_sent) -
+           fast__counted(&actor->counters.messages_stale) - (int64_t)actor->mailbox.stamp +
+           self->cutting.uncounted;
+}
+
 /* An actor saves its state, or takes over that of the run that was saved. */
 static fast_err take_state(fast_team_actor *self, int64_t step)
 {
     fast_team *team = self->team;
 
-    if (!team->cut.resuming)
-        return fast__saved_states_pack(team, fast_actor_id(self->context.trainer.actor), step);
+    if (!(team->cut.spread ? self->context.resumed : team->cut.resuming)) {
+        self->cutting.packs = true;
+        const fast_err err =
+            fast__saved_states_pack(team, fast_actor_id(self->context.trainer.actor), step);
+        self->cutting.packs = false;
+        return err;
+    }
     FAST_TRY(fast__saved_states_continue(self));
     self->context.resumed = false;
     return FAST_OK;
@@ -123,6 +159,38 @@ static bool is_busy(const fast_team_actor *self)
     return cut->idle && !cut->idle(cut->idle_ctx);
 }
 
+/* Add the state of an actor of another process to its answer. */
+static fast_err add_state(const fast_team_actor *self, fast_msg *reply)
+{
+    fast_actor *actor = self->context.trainer.actor;
+    const fast_saved *saved = &self->team->saved.states[fast_actor_id(actor)];
+    fast_buffer *buffer = NULL;
+
+    if (self->team->place.first || self->cutting.restores || saved->size == 0)
+        return FAST_OK;
+    FAST_TRY(fast_buffer_new(actor, saved->size, &buffer));
+    memcpy(fast_buffer_data(buffer), saved->bytes, saved->size);
+    fast_msg_add(reply, &buffer);
+    return FAST_OK;
+}
+
+/* Several processes: answer a question for the round, or learn where to join. */
+static void take_invitation(fast_team_actor *self, const fast_msg *msg, fast_msg *reply)
+{
+    fast_cut_worker *w = &self->cutting;
+
+    if (msg->words[0] == OPEN) {
+        w->asked = true;
+        reply->words[0] = self->progress.rounds;
+        reply->words[2] = !self->progress.begun;
+    } else {
+        w->asked = false;
+        w->at = msg->words[1];
+        w->number = msg->words[2];
+    }
+    atomic_store(&w->open, w->asked || w->number != 0);
+}
+
 /* A command of worker 0, in a wait of the actor. */
 static fast_err obey(void *ctx, fast_msg **move)
 {
@@ -132,6 +200,15 @@ static fast_err obey(void *ctx, fast_msg **move)
     fast_msg *reply = NULL;
     fast_err err = FAST_OK;
 
+    if (msg->words[0] == JOIN) {
+        take_invitation(self, msg, NULL);
+        return FAST_OK;
+    }
+    if (msg->words[0] == OPEN) {
+        FAST_TRY(fast_msg_new(actor, TAG_DONE, &reply));
+        take_invitation(self, msg, reply);
+        return fast_send(actor, msg->from, &reply);
+    }
     self->progress.yields = false; /* all have joined */
     self->context.cut.held = msg->words[0] != START;
     if (msg->words[0] == START) {
@@ -139,12 +216,17 @@ static fast_err obey(void *ctx, fast_msg **move)
             continue_at(self, msg->words[1]);
         return FAST_OK;
     }
-    if (msg->words[0] == STATE)
+    if (msg->words[0] == STATE) {
+        self->cutting.restores = self->context.resumed;
         err = take_state(self, msg->words[1]);
+    }
     FAST_TRY(fast_msg_new(actor, TAG_DONE, &reply));
+    if (msg->words[0] == STATE && !err)
+        err = add_state(self, reply);
     reply->words[0] = activity(actor);
     reply->words[1] = err;
     reply->words[2] = is_busy(self);
+    reply->words[3] = balance(self);
     return fast_send(actor, msg->from, &reply);
 }
 
@@ -152,7 +234,7 @@ fast_err fast__cut_serve(fast_team_actor *self)
 {
     if (!self->team->cut.on)
         return FAST_OK;
-    self->context.cut.open = &self->team->cut.open;
+    self->context.cut.open = self->team->cut.spread ? &self->cutting.open : &self->team->cut.open;
     return fast_serve(self->context.trainer.actor, TAG_COMMAND, obey, self, &self->cut);
 }
 
@@ -164,17 +246,23 @@ void fast__cut_end(fast_team_actor *self)
 }
 
 /* Send a message of the protocol; *gone_out: its receiver is gone. */
-static fast_err send_words(fast_actor *actor, int64_t to, uint64_t tag, int64_t a, int64_t b,
+static fast_err send_three(fast_actor *actor, int64_t to, uint64_t tag, const int64_t words[3],
                            bool *gone_out)
 {
     fast_msg *msg = NULL;
 
     FAST_TRY(fast_msg_new(actor, tag, &msg));
-    msg->words[0] = a;
-    msg->words[1] = b;
+    memcpy(msg->words, words, 3 * sizeof *words);
     const fast_err err = fast_send(actor, to, &msg);
     *gone_out = *gone_out || err == FAST_EPEER;
     return err == FAST_EPEER ? FAST_OK : err;
+}
+
+/* Send a message of two words. */
+static fast_err send_words(fast_actor *actor, int64_t to, uint64_t tag, int64_t a, int64_t b,
+                           bool *gone_out)
+{
+    return send_three(actor, to, tag, (const int64_t[3]){ a, b, 0 }, gone_out);
 }
 
 /* Sleep until the next look. */
@@ -196,10 +284,27 @@ static fast_err wait_to_join(fast_team_actor *self)
     return look_later(self);
 }
 
-/* Receive the answer of one actor, however slow it is; *busy_out: it has something to do. */
-static fast_err take_answer(fast_team_actor *self, int64_t from, int64_t *out, bool *busy_out,
-                            bool *gone_out)
+/* Take in the state that the answer of an actor of another process has. */
+static fast_err take_remote_state(fast_team_actor *self, int64_t i, const fast_msg *msg)
 {
+    fast_team *team = self->team;
+
+    if (msg->part_count != 1 || team->actors[i])
+        return FAST_OK;
+    fast__team_lock(self);
+    team->cut.voting = true;
+    const fast_err err = fast__saved_states_take(team, i, team->run->step, fast_msg_data(msg, 0),
+                                                 msg->parts[0].size);
+    team->cut.voting = false;
+    fast__team_unlock(self);
+    return err;
+}
+
+/* Receive the answer of actor i, however slow it is; *busy_out: it has something to do. */
+static fast_err take_answer(fast_team_actor *self, int64_t i, int64_t *out, int64_t *balance_out,
+                            bool *busy_out, bool *gone_out)
+{
+    const int64_t from = self->team->ids[i];
     fast_actor *actor = self->context.trainer.actor;
     fast_msg *msg = NULL;
 
@@ -212,22 +317,28 @@ static fast_err take_answer(fast_team_actor *self, int64_t from, int64_t *out, b
     *out = msg->words[0];
     *gone_out = *gone_out || msg->words[1] != FAST_OK;
     *busy_out = *busy_out || msg->words[2] != 0;
+    *balance_out += msg->words[3];
+    const fast_err err = take_remote_state(self, i, msg);
     fast_msg_free(msg);
-    return FAST_OK;
+    return err;
 }
 
-/* Worker 0 commands all other actors and receives their answers. *busy_out: one has something to
- * do; *gone_out: one is gone, or failed to do it. */
-static fast_err command(fast_team_actor *self, int64_t what, int64_t *answers, bool *busy_out,
-                        bool *gone_out)
+/* Worker 0 commands the first `count` actors and receives their answers. *balance_out: messages of
+ * all that were sent and not received, with this one's; *busy_out: one has something to do;
+ * *gone_out: one is gone, or failed to do it. */
+static fast_err command(fast_team_actor *self, int64_t what, int64_t count, int64_t *answers,
+                        int64_t *balance_out, bool *busy_out, bool *gone_out)
 {
     const fast_team *team = self->team;
     fast_actor *actor = self->context.trainer.actor;
 
-    for (int64_t i = 1; i < actor_count(team); i++)
+    *balance_out = 0;
+    for (int64_t i = 1; i < count; i++)
         FAST_TRY(send_words(actor, team->ids[i], TAG_COMMAND, what, team->run->step, gone_out));
-    for (int64_t i = 1; i < actor_count(team) && !*gone_out; i++)
-        FAST_TRY(take_answer(self, team->ids[i], &answers[i], busy_out, gone_out));
+    for (int64_t i = 1; i < count && !*gone_out; i++)
+        FAST_TRY(take_answer(self, i, &answers[i], balance_out, busy_out, gone_out));
+    /* Each answer was counted by its receiver, and not by its sender. */
+    *balance_out += balance(self) + count - 1;
     return FAST_OK;
 }
 
@@ -243,11 +354,13 @@ static fast_err find_quiet(fast_team_actor *self, int64_t *answers, bool *gone_o
 
     for (int round = 0; round < ROUNDS_MAX && !quiet && !*gone_out; round++) {
         bool busy = false;
+        int64_t missing = 0;
 
-        FAST_TRY(command(self, COUNT, answers, &busy, gone_out));
+        FAST_TRY(command(self, COUNT, count, answers, &missing, &busy, gone_out));
         answers[0] = activity(actor);
-        quiet = round > 0 && !busy && fast__pool_in_flight(actor->world->pool) == 0 &&
-                answers[0] - before[0] == 2 * (count - 1);
+        if (!team->cut.spread)
+            missing = fast__pool_in_flight(actor->world->pool);
+        quiet = round > 0 && !busy && missing == 0 && answers[0] - before[0] == 2 * (count - 1);
         for (int64_t i = 1; i < count; i++)
             quiet = quiet && answers[i] - before[i] == 2;
         memcpy(before, answers, (size_t)count * sizeof *before);
@@ -264,10 +377,10 @@ static void save(fast_team_actor *self)
     fast_saved_states *o = &team->saved;
     const char *path = run->config.checkpoint[0] ? run->config.checkpoint : run->config.resume;
 
-    o->step = o->whole = run->step;
-    fast__vote_clear(team, &o->vote, run->step);
+    o->whole = run->step;
     for (int64_t i = 0; i < team->workers; i++)
-        fast__monitor_cast(&o->vote, team->actors[i]);
+        if (team->actors[i])
+            fast__monitor_cast(&o->vote, team->actors[i]);
     fast__vote_count(team, &o->vote);
     if (!run->clock.is_virtual)
         fast__world_hold(team->place.world, INT64_MAX);
@@ -277,6 +390,20 @@ static void save(fast_team_actor *self)
     run->clock.actor = NULL;
     if (!run->clock.is_virtual)
         fast__world_hold(team->place.world, fast_now(self->context.trainer.actor) + 1);
+}
+
+/* Several processes: worker 0 counts the workers of other processes that have left. */
+static void hear_of_leaving(fast_team_actor *self)
+{
+    fast_msg *msg;
+
+    while (self->team->cut.spread &&
+           (msg = fast__take(self->context.trainer.actor, FAST_ANY, TAG_LEFT)) != NULL) {
+        fast__team_lock(self);
+        self->team->cut.left++;
+        fast__team_unlock(self);
+        fast_msg_free(msg);
+    }
 }
 
 /* Worker 0 waits for all others to join. *gone_out: one never will. */
@@ -293,8 +420,9 @@ static fast_err wait_for_all(fast_team_actor *self, bool *gone_out)
         if (!msg)
             FAST_TRY(wait_to_join(self));
         fast_msg_free(msg);
+        hear_of_leaving(self);
         fast__team_lock(self);
-        *gone_out = team->cut.left > 0 || team->progress.workers_up < team->workers;
+        *gone_out = team->cut.left > 0 || team->progress.workers_up < team->place.here;
         fast__team_unlock(self);
     }
     return FAST_OK;
@@ -329,6 +457,7 @@ static fast_err start(fast_team_actor *self, int64_t trip, bool gone)
     else if (!team->cut.resuming && team->run->step < team->run->step_count)
         save(self); /* the end is saved when the programs have ended */
     team->cut.open = team->cut.resuming = false;
+    team->cut.saved_last = team->cut.last && !gone;
     fast__team_unlock(self);
     for (int64_t i = team->workers; i < actor_count(team); i++)
         FAST_TRY(send_words(actor, team->ids[i], TAG_COMMAND, START, gone ? -1 : time,
@@ -346,20 +475,26 @@ static fast_err lead(fast_team_actor *self)
 {
     fast_team *team = self->team;
     fast_actor *actor = self->context.trainer.actor;
-    int64_t *answers = NULL;
+    const int64_t count = actor_count(team);
+    int64_t *answers = NULL, missing = 0;
     bool gone = false;
     fast_err err;
 
-    FAST_TRY(fast__alloc("a cut", 2 * actor_count(team), sizeof *answers, &answers));
+    FAST_TRY(fast__alloc("a cut", 2 * count, sizeof *answers, &answers));
     err = wait_for_all(self, &gone);
     if (!err && !gone)
         err = find_quiet(self, answers, &gone);
+    fast__team_lock(self);
+    team->saved.step = team->run->step;
+    team->saved.whole = -1;
+    fast__vote_clear(team, &team->saved.vote, team->run->step);
+    fast__team_unlock(self);
     if (!err && !gone)
         err = take_state(self, team->run->step);
     /* From here on a resumed run draws the same random numbers: the trip is the same too. */
     const int64_t begin = fast_now(actor);
     if (!err && !gone)
-        err = command(self, STATE, answers, &(bool){ false }, &gone);
+        err = command(self, STATE, count, answers, &missing, &(bool){ false }, &gone);
     fast__free(answers);
     self->context.resumed = false;
     FAST_TRY(err);
@@ -409,8 +544,9 @@ static fast_err follow(fast_team_actor *self, int64_t number)
 }
 
 /* Return the step or round at which workers join: the next one, or where a worker may wait for the
- * steps of others, one that nobody has passed. The mutex is held. */
-static int64_t common_round(const fast_team_actor *self)
+ * steps of others, one that nobody has passed. `others` are the rounds that workers answered; NULL:
+ * all are in this process, and the mutex is held. */
+static int64_t common_round(const fast_team_actor *self, const int64_t *others)
 {
     const fast_team *team = self->team;
     const fast_trainer *t = &self->context.trainer;
@@ -421,9 +557,105 @@ static int64_t common_round(const fast_team_actor *self)
         team->strategy->cost(team->config, t, &cost);
     if (self->context.cut.at_once || (!(cost.barrier > 0) && !self->context.cut.rounds))
         return 0;
-    for (int64_t i = 0; i < team->workers; i++)
-        most = team->actors[i]->progress.rounds > most ? team->actors[i]->progress.rounds : most;
+    for (int64_t i = 0; i < team->workers; i++) {
+        const int64_t rounds = !others ? team->actors[i]->progress.rounds
+                               : i > 0 ? others[i]
+                                       : self->progress.rounds;
+
+        most = rounds > most ? rounds : most;
+    }
     return most + 1 < t->step_count ? most + 1 : t->step_count;
+}
+
+/* Several processes: worker 0 asks all workers for their rounds, and tells them where to join; not
+ * if one has not begun or is gone. */
+static fast_err invite(fast_team_actor *self, bool last)
+{
+    fast_team *team = self->team;
+    fast_actor *actor = self->context.trainer.actor;
+    fast_cut_worker *w = &self->cutting;
+    int64_t *rounds = NULL, unused = 0;
+    bool early = false, gone = false;
+
+    FAST_TRY(fast__alloc("a cut", team->workers, sizeof *rounds, &rounds));
+    fast_err err = command(self, OPEN, team->workers, rounds, &unused, &early, &gone);
+    early = early || gone;
+    if (!err && !early) {
+        team->cut.last = last;
+        w->at = common_round(self, rounds);
+        w->number = ++team->cut.number;
+        atomic_store(&w->open, true);
+    }
+    fast__free(rounds);
+    for (int64_t i = 1; i < team->workers && !err; i++)
+        err = send_three(actor, team->ids[i], TAG_COMMAND,
+                         (const int64_t[3]){ JOIN, w->at, early ? 0 : w->number }, &gone);
+    return err;
+}
+
+/* Several processes: is a checkpoint due, or a process canceled? Worker 0 invites to a cut. */
+static fast_err invite_if_due(fast_team_actor *self, bool canceled)
+{
+    fast_team *team = self->team;
+    const fast_run *run = team->run;
+    fast_cut *cut = &team->cut;
+    fast_msg *msg;
+
+    hear_of_leaving(self);
+    while ((msg = fast__take(self->context.trainer.actor, FAST_ANY, TAG_CANCEL)) != NULL) {
+        atomic_store(&team->run->cancel, true);
+        canceled = true;
+        fast_msg_free(msg);
+    }
+    fast__team_lock(self);
+    const int64_t dues = fast__run_dues(run, run->config.checkpoint_period, run->step);
+    const bool due = run->config.checkpoint[0] && dues > cut->dues && run->step < run->step_count;
+    const bool wanted = (due || (canceled && !cut->last)) && cut->left == 0 &&
+                        team->progress.workers_up == team->place.here;
+
+    fast__team_unlock(self);
+    if (!wanted || self->cutting.number > 0)
+        return FAST_OK;
+    FAST_TRY(invite(self, canceled));
+    if (self->cutting.number > 0)
+        cut->dues = dues;
+    return FAST_OK;
+}
+
+/* Before the next step of a worker of several processes. */
+static fast_err next_spread(fast_team_actor *self, bool canceled)
+{
+    const fast_team *team = self->team;
+    fast_actor *actor = self->context.trainer.actor;
+    const bool leads = self->context.trainer.rank == 0;
+    fast_cut_worker *w = &self->cutting;
+
+    fast__progress(actor); /* a command may be here */
+    if (self->context.resumed) {
+        w->number = 1;
+        w->at = 0;
+    } else if (leads) {
+        FAST_TRY(invite_if_due(self, canceled));
+    } else if (canceled && !w->told && !fast_member_is_down(actor, team->ids[0])) {
+        w->told = true;
+        FAST_TRY(send_words(actor, team->ids[0], TAG_CANCEL, 0, 0, &(bool){ false }));
+    }
+    while (w->asked && !fast_member_is_down(actor, team->ids[0]))
+        FAST_TRY(look_later(self));
+    if (w->number < 0) { /* worker 0 has left */
+        w->number = 0;
+        atomic_store(&w->open, false);
+    }
+    if (w->number == 0 || self->progress.rounds < w->at)
+        return FAST_OK;
+    const int64_t number = w->number;
+    self->progress.yields = !self->context.resumed;
+    self->preprocess.next = -1;
+    const fast_err err = leads ? lead(self) : follow(self, number);
+    w->number = 0;
+    w->asked = false;
+    atomic_store(&w->open, false);
+    return err;
 }
 
 fast_err fast__cut_next(fast_team_actor *self, bool canceled)
@@ -439,6 +671,10 @@ fast_err fast__cut_next(fast_team_actor *self, bool canceled)
     cut->begun += !self->progress.begun;
     self->progress.begun = true;
     self->progress.rounds = self->context.cut.rounds ? *self->context.cut.rounds : t->step;
+    if (cut->spread) {
+        fast__team_unlock(self);
+        return next_spread(self, canceled);
+    }
     const int64_t dues = fast__run_dues(run, run->config.checkpoint_period, run->step);
     const bool due = run->config.checkpoint[0] && dues > cut->dues && run->step < run->step_count;
 
@@ -446,7 +682,7 @@ fast_err fast__cut_next(fast_team_actor *self, bool canceled)
         cut->begun == team->workers && team->progress.workers_up == team->workers) {
         cut->open = true;
         cut->last = canceled;
-        cut->at = common_round(self);
+        cut->at = common_round(self, NULL);
         cut->number++;
     }
     if (cut->begun == team->workers)
@@ -468,6 +704,10 @@ bool fast__cut_waits(fast_team_actor *self)
 
     if (!self->team->cut.on)
         return false;
+    if (self->team->cut.spread) /* worker 0 stops all once it has saved, or cannot */
+        return atomic_load(&self->cutting.open) ||
+               (self->context.trainer.rank > 0 &&
+                !fast_member_is_down(self->context.trainer.actor, self->team->ids[0]));
     fast__team_lock(self);
     waits = self->team->cut.open;
     fast__team_unlock(self);
@@ -476,9 +716,20 @@ bool fast__cut_waits(fast_team_actor *self)
 
 void fast__cut_leave(fast_team_actor *self)
 {
+    fast_actor *actor = self->context.trainer.actor;
+
     if (!self->team->cut.on)
         return;
     fast__team_lock(self);
     self->team->cut.left++;
     fast__team_unlock(self);
+    if (!self->team->cut.spread || self->cutting.left)
+        return;
+    self->cutting.left = true;
+    if (!self->team->place.first)
+        (void)!send_words(actor, self->team->ids[0], TAG_LEFT, 0, 0, &(bool){ false });
+    /* A worker that waits long between two steps looks now whether all stop. */
+    for (int64_t i = 1; i < self->team->workers && self->context.trainer.rank == 0; i++)
+        (void)!send_three(actor, self->team->ids[i], TAG_COMMAND, (const int64_t[3]){ JOIN, 0, -1 },
+                          &(bool){ false });
 }

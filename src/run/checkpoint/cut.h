@@ -16,7 +16,10 @@ typedef struct fast_cut {
     bool on;          /* the actors of this world can be cut; constant while they run */
     atomic_bool open; /* workers join before their next step; written under the mutex */
     bool resuming;    /* the first one of a resumed run: actors take over their state */
+    bool spread;      /* its actors are in several processes; constant */
     bool last;        /* a canceled run was cut, and stops */
+    bool saved_last;  /* that cut is saved */
+    bool voting;      /* a state that arrives is that of a voter */
     bool failed;      /* a note has said that a cut was given up */
     int64_t at;       /* steps that a worker has taken when it joins, at least */
     int64_t dues;     /* checkpoints that were due so far */
@@ -24,6 +27,19 @@ typedef struct fast_cut {
     int64_t begun;    /* workers that have come to their first step */
     int64_t left;     /* workers that take no further step */
 } fast_cut;
+
+/* A worker's own part, used by its thread. */
+typedef struct fast_cut_worker {
+    atomic_bool open;  /* several processes: it was asked, or told where to join */
+    bool asked;        /* it was asked for its round, and not told where to join */
+    bool told;         /* it told worker 0 that its process is canceled */
+    bool left;         /* it told worker 0 that it takes no further step */
+    bool packs;        /* its state is being packed */
+    bool restores;     /* its state was loaded by the last command */
+    int64_t at;        /* round at which it joins */
+    int64_t number;    /* of the cut that it joins; 0: none is open */
+    int64_t uncounted; /* messages that were sent before, or came from a file */
+} fast_cut_worker;
 
 /* The actors of a world are about to start. */
 void fast__cut_begin(struct fast_team *team);

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -109,6 +110,8 @@ static const job jobs[] = {
     { "strategy=ps:slack=0,proxies=2,levels=2", "optimizer=momentum", SUM_NONE },
     { "strategy=ps:slack=-1,proxies=2,fetch=2,push=2", "optimizer=sgd", SUM_NONE },
     { "strategy=ps:slack=1,replicas=1,chain=yes", "optimizer=sgd", SUM_NONE },
+    { "strategy=ps:slack=1,proxies=2,mirror=yes", "codec=significance", SUM_NONE },
+    { "strategy=ps:slack=0,proxies=4,mirror=yes", "optimizer=momentum", SUM_NONE },
     { "strategy=ps:slack=-1,cache=yes", "codec=significance", SUM_NONE },
     { "strategy=federated:period=3", "seed=1", SUM_NONE },
     { "strategy=federated:period=2,part=0.5,window=0.05", "optimizer=momentum", SUM_NONE },
@@ -123,10 +126,14 @@ static const job jobs[] = {
     { "strategy=quorum:backup=1,lag=2,servers=0", "codec_down=qsgd", SUM_NONE },
 };
 
+static unsigned pause_us; /* of a gradient: over processes a run must last longer than a message */
+
 /* A gradient that counts, and that depends on the worker, the step and all earlier values. */
 static fast_err gradient(void *ctx, fast_learner_request *r)
 {
     (void)ctx;
+    if (pause_us > 0)
+        usleep(pause_us);
     for (int64_t i = 0; i < COUNT; i++)
         r->g[i] = i < WORKERS ? (i == r->worker ? -1.0f : 0.0f)
                               : 0.1f * (r->w[i] - sinf((float)(i + 7 * r->worker + 3 * r->step)));
@@ -246,9 +253,12 @@ static void count(watcher *v)
     }
 }
 
+static int64_t first_file; /* number of a job's first copy, where processes must not mix them */
+
 static void path_of(const char *option, const char *name, int64_t number, char path[PATH])
 {
-    snprintf(path, PATH, "%s%s/%s%lld.safetensors", option, folder, name, (long long)number);
+    snprintf(path, PATH, "%s%s/%s%lld.safetensors", option, folder, name,
+             (long long)(first_file + number));
 }
 
 static void look(void *ctx, const fast_event *event)
@@ -411,6 +421,34 @@ static void transports_change(void **state)
     }
 }
 
+/* Over processes, under mpirun: every snapshot adds up, also after a resume and a cancel. The first
+ * process saves; the others see by its copy that there was a snapshot. Workers of hogwild share
+ * memory. */
+static void snapshots_over_processes_add_up(void **state)
+{
+    int64_t found = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        watcher whole = { .copies = true }, resumed = { 0 }, canceled = { .cancel = 2 };
+        char copy[PATH];
+
+        if (strstr(jobs[i].strategy, "=hogwild") || !strstr(jobs[i].strategy, only))
+            continue;
+        first_file = (int64_t)i * COPIES;
+        path_of("", "copy", 0, copy);
+        (void)train(&jobs[i], "transport=mpi", 3, -1, &whole);
+        const bool saved = access(copy, R_OK) == 0;
+        found += saved;
+        if (saved && i % 2 == 0)
+            (void)train(&jobs[i], "transport=mpi", 4, 0, &resumed);
+        if (i % 6 == 0)
+            (void)train(&jobs[i], "transport=mpi", 3, -1, &canceled);
+    }
+    assert_true(found > 0);
+    print_message("snapshots of %lld strategies over processes\n", (long long)found);
+}
+
 /* Copy the first snapshot of a run. */
 static void copy_first(void *ctx, const fast_event *event)
 {
@@ -510,12 +548,23 @@ int main(int argc, char **argv)
         cmocka_unit_test(preprocessed_batches_change_no_bits),
         cmocka_unit_test(the_model_is_enough_for_others),
     };
+    const struct CMUnitTest over_processes[] = {
+        cmocka_unit_test(snapshots_over_processes_add_up),
+    };
     char command[128];
 
-    if (argc > 1)
-        wanted = strtoll(argv[1], NULL, 10);
     if (argc > 2)
         only = argv[2];
+    if (argc > 1 && strcmp(argv[1], "mpi") == 0) { /* all ranks have the same parent */
+        snprintf(folder, sizeof folder, "/dev/shm/cut_test.%d", (int)getppid());
+        (void)!mkdir(folder, 0777);
+        pause_us = 1000;
+        const int failed = cmocka_run_group_tests(over_processes, NULL, NULL);
+        snprintf(command, sizeof command, "rm -rf %s", folder);
+        return failed || system(command);
+    }
+    if (argc > 1)
+        wanted = strtoll(argv[1], NULL, 10);
     if (!mkdtemp(folder) && !mkdtemp(strcpy(folder, "cut_test.XXXXXX")))
         return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -179,8 +179,8 @@ static void save_actor(const fast_team_actor *self, fast_saved_extent extent, fa
 fast_err fast__saved_states_pack(fast_team *team, int64_t i, int64_t step)
 {
     fast_saved *saved = &team->saved.states[i];
-    /* A cut that was open when the programs ended was given up. */
-    const bool cut = part_at(team, step) == FAST_SAVE_ALL && team->cut.open && team->place.world;
+    const bool cut =
+        part_at(team, step) == FAST_SAVE_ALL && team->actors[i] && team->actors[i]->cutting.packs;
     const fast_saved_extent part = cut ? FAST_SAVE_CUT : part_at(team, step);
     fast_pack pack = { 0 };
 
@@ -258,6 +258,7 @@ fast_err fast__saved_states_take(fast_team *team, int64_t i, int64_t step, const
     saved->step = step;
     /* A run that stops at the step of a checkpoint sends the states again: they have voted. */
     if (i < team->workers && o->votes && o->step == step && o->whole != step &&
+        (team->strategy->synchronous || team->cut.voting) &&
         find_record(saved, FAST_SAVED_WEIGHTS, &w) && find_record(saved, FAST_SAVED_STATE, &s) &&
         w.size == (size_t)learner->params.count * sizeof(float) &&
         s.size == (size_t)learner->state.count * sizeof(float))
@@ -278,15 +279,12 @@ static fast_err take_all(fast_team *team)
     for (int64_t i = 0; i < count; i++)
         begun = begun || team->actors[i];
     for (int64_t i = 0; i < count; i++) {
+        /* Asynchronous workers of other processes end at steps of their own. */
+        if (!team->actors[i] && o->states[i].step >= 0 && !team->strategy->synchronous)
+            o->states[i].step = team->run->step;
         if (o->states[i].step == team->run->step && !team->actors[i])
             continue;
         name_of(team, i, ' ', name);
-        if (begun && !team->actors[i] && !team->strategy->synchronous)
-            return fast__fail(FAST_ENOTSUP,
-                              "strategy %s cannot be checkpointed in several processes: give "
-                              "save=FILE, which saves the weights also of a run that is stopped, "
-                              "or use threads or sim",
-                              team->strategy->name);
         if (begun && !team->actors[i])
             return fast__fail(FAST_EINVAL,
                               "%s is in another process, which did not send its state: give "
@@ -461,8 +459,10 @@ fast_err fast__saved_states_continue(fast_team_actor *self)
     for (size_t at = 0; saved && fast__pack_next(saved->bytes, saved->size, &at, &record);)
         if (record.kind == FAST_SAVED_STREAM)
             FAST_TRY(fast__actor_load_stream(actor, &record));
-        else if (record.kind == FAST_SAVED_MESSAGE)
+        else if (record.kind == FAST_SAVED_MESSAGE) {
             FAST_TRY(fast__actor_load_message(actor, &record));
+            self->cutting.uncounted++;
+        }
     return FAST_OK;
 }
 

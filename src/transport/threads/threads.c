@@ -9,6 +9,7 @@
  * sleeps, and the next sender wakes it. The time of polling adapts to how often it avoided a sleep.
  * With more actors than cores no actor polls: that would only keep other actors from computing.
  */
+#include "base/binding.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "transport/inbox.h"
@@ -54,6 +55,7 @@ typedef struct threads_world {
     atomic_llong awake;    /* number of actors whose programs run */
     fast_mutex mutex;      /* guards the shares */
     fast_share *shares;    /* memory that the actors share */
+    fast_binding *binding; /* of actors to cores or NUMA nodes; or NULL */
 } threads_world;
 
 static threads_world *world_of(const fast_actor *actor)
@@ -278,6 +280,7 @@ static void threads_close(fast_world *base)
     for (int64_t i = 0; world->actors && i < base->count; i++)
         fast__actor_fini(&world->actors[i].actor);
     fast__share_free(&world->shares);
+    fast__binding_free(world->binding);
     fast__mutex_fini(&world->mutex);
     fast__free(world->actors);
     fast__free(world->lanes);
@@ -316,6 +319,8 @@ static fast_err threads_open(const fast_actors_config *config, const fast_role *
     const int64_t count = world->world.count;
     world->world.spins = count <= world->cores ? SPIN_MAX : 0;
     err = fast__alloc("actors", count, sizeof *world->actors, &world->actors);
+    if (!err && config->bind != FAST_BIND_NONE)
+        err = fast__binding_new((fast_bind_mode)config->bind, NULL, &world->binding);
     if (!err)
         err = make_lanes(world);
     for (int64_t i = 0; !err && i < count; i++) {
@@ -342,11 +347,27 @@ static void run_actor(threads_actor *c)
     atomic_fetch_sub(&world->awake, 1);
 }
 
+/* Bind the thread of an actor, by its number in its role: workers are placed as if they were
+ * alone, and servers beside them. Where the system does not let it, the thread stays free. */
+static void bind_actor(const threads_world *world, int64_t id)
+{
+    int64_t first = 0, role = 0;
+    while (id >= first + world->world.roles[role].count)
+        first += world->world.roles[role++].count;
+    FAST_ASSERT(role < world->world.role_count);
+    const int64_t count = world->world.roles[role].count;
+    (void)fast__binding_apply(world->binding,
+                              fast__binding_place(world->binding, id - first, count));
+}
+
 /* The thread of an actor, on a core of its own. */
 static void *thread_main(void *ctx)
 {
     threads_actor *c = ctx;
-    fast__cpu_go(world_of(&c->actor)->core_first, c->actor.id);
+    const threads_world *world = world_of(&c->actor);
+    fast__cpu_go(world->core_first, c->actor.id);
+    if (world->binding)
+        bind_actor(world, c->actor.id);
     atomic_store(&c->core, fast__cpu_number());
     run_actor(c);
     return NULL;

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "transport/transport.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -64,6 +65,35 @@ static fast_err ping_pong(fast_actor *actor, void *ctx)
     }
     return FAST_OK;
 }
+
+#ifdef FAST_HAVE_HWLOC
+/* With bind=core an actor runs on the processors of one core, two actors on different ones if the
+ * machine has two cores. */
+static fast_err note_core(fast_actor *actor, void *ctx)
+{
+    cpu_set_t *sets = ctx;
+    if (sched_getaffinity(0, sizeof *sets, &sets[fast_actor_id(actor)]) != 0)
+        return fast__fail(FAST_EIO, "no affinity");
+    return ping_pong(actor, NULL);
+}
+
+static void actors_are_bound(void **state)
+{
+    cpu_set_t sets[2], here, both;
+    const fast_role roles[] = { { "worker", 2, note_core, sets } };
+    const char *const options[] = { "transport=threads", "bind=core", NULL };
+    (void)state;
+    run(options, roles, 1);
+    assert_int_equal(sched_getaffinity(0, sizeof here, &here), 0);
+    CPU_AND(&both, &sets[0], &sets[1]);
+    for (int i = 0; i < 2; i++)
+        assert_true(CPU_COUNT(&sets[i]) >= 1 && CPU_COUNT(&sets[i]) <= CPU_COUNT(&here));
+    if (CPU_COUNT(&here) > 8) /* at most 8 processors a core: there are two cores */
+        assert_int_equal(CPU_COUNT(&both), 0);
+    else if (!CPU_EQUAL(&sets[0], &here))
+        assert_true(CPU_COUNT(&both) == 0 || CPU_EQUAL(&sets[0], &sets[1]));
+}
+#endif
 
 static void two_actors_take_turns(void **state)
 {
@@ -389,6 +419,9 @@ static void messages_to_the_gone_are_freed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+#ifdef FAST_HAVE_HWLOC
+        cmocka_unit_test(actors_are_bound),
+#endif
         cmocka_unit_test(two_actors_take_turns),
         cmocka_unit_test(payloads_are_not_copied),
         cmocka_unit_test(frozen_buffers_are_shared),
