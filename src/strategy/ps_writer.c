@@ -27,6 +27,8 @@
 
 /* Number of persistent memory with slack 0: checkpoints include it. */
 enum { PERSIST_MODEL_STEP };
+/* Number of the speed of gradients in snapshots, beyond all others. */
+enum { PERSIST_SPEED = 1 << 20 };
 
 /* Add x to a tensor of every copy. */
 static fast_err add(ps_writer *wr, int64_t tensor, const float *x)
@@ -459,8 +461,8 @@ static fast_err remember(ps_writer *wr)
     FAST_TRY(fast__trainer_remember(t, 6, wr->unseen, size));
     FAST_TRY(fast__trainer_remember(t, 7, &wr->hold.complete, sizeof wr->hold.complete));
     FAST_TRY(fast__trainer_remember_flags(t, 8, &wr->losses.too_few, 1));
-    FAST_TRY(fast__trainer_remember(t, 9, wr->c->tasks || wr->c->priority ? speed : NULL,
-                                    sizeof *speed));
+    FAST_TRY(fast__trainer_remember(t, PERSIST_SPEED,
+                                    wr->c->tasks || wr->c->priority ? speed : NULL, sizeof *speed));
     FAST_TRY(remember_recent(wr));
     return fast__trainer_check_saved(
         t, (wr->c->proxies > 0 ? wr->step <= t->step_count : wr->step == t->step) &&
