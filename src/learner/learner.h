@@ -86,6 +86,9 @@ typedef struct fast_learner_ops {
     bool (*reads)(const fast_learner *learner, int64_t i, fast_reading *out);
     /* Operator i in the order of the forward pass; false past the last. May be NULL: not known. */
     bool (*node)(const fast_learner *learner, int64_t i, fast_learner_node *out);
+    /* Call `mark` with each range of w that the gradient of batch `step` reads; nothing is
+     * computed. May be NULL: it reads all of w. */
+    fast_err (*rows)(fast_learner *learner, int64_t step, fast_learner_report_fn *mark, void *ctx);
     void (*free)(fast_learner *learner); /* NULL is allowed */
 } fast_learner_ops;
 

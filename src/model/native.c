@@ -24,6 +24,9 @@
  * vectors. They are unmapped around callbacks, so that a strategy that sums or updates a reported
  * range has the values of the pass, and the pass those of the strategy.
  *
+ * Rows. A gradient reads of an embedding only the rows of its batch's tokens. Batches are a
+ * function of their number, so that the rows of any later batch can be told without computing.
+ *
  * Workspaces. Learners of one process may share them: a pass takes a free one and returns it. There
  * are as many as threads that compute at once, so one is always free.
  */
@@ -480,6 +483,56 @@ static bool native_node(const fast_learner *learner, int64_t i, fast_learner_nod
     return true;
 }
 
+/* Mark the rows of an embedding that a batch names; tokens are clamped to the table as the engines
+ * do. */
+static void mark_rows(const fast_segment *table, int64_t width, const fast_batch *batch,
+                      int64_t tokens, fast_learner_report_fn *mark, void *ctx)
+{
+    const int64_t rows = table->count / width;
+
+    for (int64_t i = 0; i < batch->count * tokens; i++) {
+        const float x = batch->x[i];
+        const int64_t row = !(x >= 0) ? 0 : x < (float)rows ? (int64_t)x : rows - 1;
+
+        mark(ctx, table->offset + row * width, width);
+    }
+}
+
+/* The contract's rows(): of an embedding of the input the rows of its tokens, of any other layer
+ * all parameters. The batches are loaded as for a pass, and nothing is computed: a virtual
+ * iteration. Rows that occur several times are marked several times. Positions, and embeddings of
+ * computed values, are read whole: their rows are not known before the pass. */
+static fast_err native_rows(fast_learner *learner, int64_t step, fast_learner_report_fn *mark,
+                            void *ctx)
+{
+    native_learner *self = (native_learner *)learner;
+    const fast_graph *graph = self->options.graph;
+
+    for (int64_t i = 0; i < learner->parts; i++) {
+        const fast_batch *batch = NULL;
+
+        FAST_TRY(fast__loader_get(self->options.loader, step * learner->parts + i, &batch));
+        for (int n = 0; n < graph->node_count; n++) {
+            const fast_node *node = &graph->nodes[n];
+            const bool embeds = node->op == FAST_OP_EMBED && node->inputs[0] == 0;
+            int64_t offset, count;
+
+            for (int k = 0; embeds && k < FAST_WEIGHTS_MAX; k++) {
+                const fast_segment *s =
+                    node->weight[k] < 0 ? NULL : &graph->params.segments[node->weight[k]];
+
+                if (s && k == FAST_W_WEIGHT)
+                    mark_rows(s, node->shape[1], batch, node->shape[0], mark, ctx);
+                else if (s)
+                    mark(ctx, s->offset, s->count);
+            }
+            if (!embeds && fast__node_params(graph, n, &offset, &count))
+                mark(ctx, offset, count);
+        }
+    }
+    return FAST_OK;
+}
+
 /* The contract's evaluate(). */
 static fast_err native_evaluate(fast_learner *learner, fast_evaluation *inout)
 {
@@ -544,6 +597,7 @@ static const fast_learner_ops native_ops = {
     .factorable = native_factorable,
     .reads = native_reads,
     .node = native_node,
+    .rows = native_rows,
     .free = native_free,
 };
 

@@ -254,8 +254,8 @@ static fast_err check_answers(const fast_run *run, const fast_strategy *strategy
         return check_peers(run, strategy, what);
     if (strcmp(answers, "slices") == 0 && !fast__chain_is_none(run->codecs.down))
         return fast__fail(FAST_EINVAL,
-                          "strategy %s: priority reads the weights in slices as they are; leave "
-                          "out codec_down=%s, or priority",
+                          "strategy %s: priority and rows read the weights in slices as they are; "
+                          "leave out codec_down=%s, or these options",
                           strategy->name, fast__chain_text(run->codecs.down));
     if (what && strcmp(what, "weights") == 0) {
         FAST_TRY(fast__shadow_check(run->codecs.up, "codec"));

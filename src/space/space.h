@@ -56,8 +56,9 @@ typedef struct fast_space_stretch {
     int64_t offset; /* its first float */
     int64_t count;  /* its floats */
 } fast_space_stretch;
-/* Have slices of later gets arrive in this order of ranges, which cover the first tensor exactly
- * once. No get is under way. FAST_EPEER, FAST_ENOMEM. */
+/* Have slices of later gets arrive in this order of ranges of the first tensor, which do not
+ * overlap; floats that are in none of them do not arrive. No get is under way. FAST_EPEER,
+ * FAST_ENOMEM. */
 fast_err fast__space_set_order(fast_space *space, const fast_space_stretch *list, int64_t count);
 
 /*

@@ -111,19 +111,47 @@ int64_t fast__service_announcer(fast_space *space, int64_t reader)
     return -1;
 }
 
+/* Gather n floats of an answer from a position on in *out. On failure *move is freed. */
+static fast_err pack_rows(fast_space *space, const fast_space_operation *get,
+                          const fast_space_snapshot *shot, int64_t position, int64_t n,
+                          fast_msg **move, fast_buffer **out)
+{
+    FAST_ASSERT(n > 0);
+    const fast_err err = fast_buffer_new(space->actor, (size_t)n * sizeof(float), out);
+    if (err) {
+        fast_msg_free(*move);
+        *move = NULL;
+        return err;
+    }
+    fast__space_order_pack(&space->owned.service->callers[get->from].order, get->offset, get->count,
+                           position, n, fast_buffer_data(shot->buffer), fast_buffer_data(*out));
+    return fast_charge(space->actor, 0, 8.0 * (double)n);
+}
+
 /* Send the slices of an answer, which precede its end. */
 static fast_err send_slices(fast_space *space, const fast_space_operation *get,
                             const fast_space_snapshot *shot)
 {
     FAST_ASSERT(get->tensor == 0 && shot);
     const fast_space_order *order = &space->owned.service->callers[get->from].order;
-    for (int64_t position = 0, n; position < get->count; position += n) {
+    const int64_t size = fast__space_order_size(order, get->offset, get->count);
+    for (int64_t position = 0, n; position < size; position += n) {
         const int64_t at = fast__space_order_at(order, get->offset, get->count, position, &n);
+        const int64_t left = size - position;
+        fast_buffer *rows = NULL;
+        /* Of a part of the tensor many short ranges are one slice. */
+        n = size < get->count ? left : n;
         n = n < FAST_SPACE_SLICE ? n : FAST_SPACE_SLICE;
         const int64_t words[3] = { get->id, at, 0 };
         fast_msg *msg;
         FAST_TRY(fast__space_message(space, FAST_SPACE_SLICED, 0, space->map.me, words, &msg));
-        fast_msg_add_view(msg, shot->buffer, (size_t)at * sizeof(float), (size_t)n * sizeof(float));
+        if (size < get->count)
+            FAST_TRY(pack_rows(space, get, shot, position, n, &msg, &rows));
+        if (rows)
+            fast_msg_add(msg, &rows);
+        else
+            fast_msg_add_view(msg, shot->buffer, (size_t)at * sizeof(float),
+                              (size_t)n * sizeof(float));
         const fast_err err = fast_send(space->actor, get->from, &msg);
         if (err)
             return err == FAST_EPEER ? FAST_OK : err;

@@ -480,18 +480,21 @@ const fast_space_form fast__space_form_encoded = {
     .cost = encoded_cost,
 };
 
+/* Set with the shadows: other codecs of answers bring every element. */
 bool fast__space_limits(const fast_space *space)
 {
     FAST_ASSERT(space->map.owner_count > 0);
     return space->codec && space->codec->limits;
 }
 
+/* Set before each answer, since readers are of different ages. */
 void fast__space_send_all(fast_space *space, bool all)
 {
     FAST_ASSERT(fast__space_limits(space));
     space->codec->all = all;
 }
 
+/* Without a budget every answer is complete. */
 bool fast__space_is_complete(const fast_space *space, int64_t reader)
 {
     FAST_ASSERT(reader >= 0 && reader < fast_actor_count(space->actor));
@@ -587,6 +590,7 @@ bool fast__space_take(fast_space *space, int64_t owner, const void *in, size_t s
     return true;
 }
 
+/* Lent until the next message of this owner. */
 const float *fast__space_changed_part(const fast_space *space, int64_t owner)
 {
     FAST_ASSERT(space->codec && space->codec->shadows && space->codec->shadows[owner]);

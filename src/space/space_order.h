@@ -9,6 +9,14 @@
  * answer, and in *count_out the floats that follow it without a gap. */
 int64_t fast__space_order_at(const fast_space_order *order, int64_t low, int64_t size,
                              int64_t position, int64_t *count_out);
+/* Return the number of floats of that answer. */
+int64_t fast__space_order_size(const fast_space_order *order, int64_t low, int64_t size);
+/* Copy `floats` of that answer, from a position on, between the owner's range and memory where they
+ * lie one after the other. */
+void fast__space_order_pack(const fast_space_order *order, int64_t low, int64_t size,
+                            int64_t position, int64_t floats, const float *range, float *packed);
+void fast__space_order_unpack(const fast_space_order *order, int64_t low, int64_t size,
+                              int64_t position, int64_t floats, const float *packed, float *range);
 /* Return the position in that answer by which all floats of [offset, offset + count) that the owner
  * holds have arrived; 0: it holds none of them. */
 int64_t fast__space_order_end(const fast_space_order *order, int64_t low, int64_t size,

@@ -347,17 +347,22 @@ static fast_err take_slice(fast_space *space, int64_t owner, const fast_msg *msg
 {
     fast_space_owner *o = &space->map.owners[owner];
     const fast_space_operation *get = &o->get;
+    const fast_space_order *order = &space->reader.order;
     int64_t most;
+    const int64_t size = fast__space_order_size(order, get->offset, get->count);
     if (!(get->flags & FAST_SPACE_SLICES) || !answers_get(space, owner, msg) ||
-        o->received >= get->count || msg->part_count != 1 ||
+        o->received >= size || msg->part_count != 1 ||
         msg->parts[0].size % sizeof *get->result != 0)
         return FAST_OK;
     const int64_t floats = (int64_t)(msg->parts[0].size / sizeof *get->result);
-    const int64_t at =
-        fast__space_order_at(&space->reader.order, get->offset, get->count, o->received, &most);
-    if (msg->words[FAST_SPACE_W_B] != at || floats > most)
+    const int64_t at = fast__space_order_at(order, get->offset, get->count, o->received, &most);
+    if (msg->words[FAST_SPACE_W_B] != at || floats > size - o->received)
         return FAST_OK;
-    fast__vector_copy(floats, fast_msg_data(msg, 0), get->result + at);
+    if (floats <= most)
+        fast__vector_copy(floats, fast_msg_data(msg, 0), get->result + at);
+    else
+        fast__space_order_unpack(order, get->offset, get->count, o->received, floats,
+                                 fast_msg_data(msg, 0), get->result);
     o->received += floats;
     return FAST_OK;
 }
@@ -372,8 +377,9 @@ static fast_err take_value(fast_space *space, int64_t owner, const fast_msg *msg
     if (!answers_get(space, owner, msg))
         return FAST_OK;
     const bool unpacked = unpack_answer(space, owner, msg, &part);
-    const bool ends_slices = (get->flags & FAST_SPACE_SLICES) && msg->part_count == 0 &&
-                             msg->declared == 0 && o->received == part.count;
+    const bool ends_slices =
+        (get->flags & FAST_SPACE_SLICES) && msg->part_count == 0 && msg->declared == 0 &&
+        o->received == fast__space_order_size(&space->reader.order, part.offset, part.count);
     /* The end of a sliced answer has no values: they arrived before it. */
     if (!ends_slices && (!unpacked || (!part.x && get->result)))
         return FAST_OK;
@@ -454,6 +460,7 @@ static fast_err take(fast_space *space, const fast_msg *msg)
     return answers[kind](space, owner, msg);
 }
 
+/* Called before the message counts as read: a program may look at parts that no get asked for. */
 void fast__space_on_arrival(fast_space *space, fast_space_arrival_fn *arrival, void *ctx)
 {
     FAST_ASSERT(space);

@@ -212,7 +212,7 @@ static fast_err send_nonsense(fast_actor *actor, void *ctx)
     return err;
 }
 
-/* Orders that leave out, repeat or exceed floats of the tensor. */
+/* Orders that repeat or exceed floats of the tensor. */
 static fast_err send_orders(fast_actor *actor, void *ctx)
 {
     static const fast_space_stretch bad[][2] = {
@@ -351,6 +351,58 @@ static void slices_come_in_order(void **state)
     for (int64_t owners = 1; owners <= 2; owners++)
         for (int backwards = 0; backwards < 2; backwards++)
             run(read_slices, &(slices){ owners, backwards == 1 });
+}
+
+/* An order of some ranges: these arrive, in slices of many ranges, and no others; a get of another
+ * kind brings all. */
+static fast_err read_rows(fast_actor *actor, void *ctx)
+{
+    enum { ROW = 7, ROWS = LARGE / (3 * ROW) };
+    static float x[LARGE], y[LARGE];
+    static fast_space_stretch rows[ROWS];
+    static const fast_space_tensor tensors[] = { { "a", LARGE, NULL } };
+    const int64_t me = fast_actor_id(actor), owners = *(const int64_t *)ctx;
+    fast_space_options options = options_of();
+    fast_space_read read = { .version_min = 1 };
+    fast_space *space;
+    options.tensors = tensors;
+    options.owner_count = owners;
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    fast_err err = me < owners ? fast_space_serve(space, FAST_SOON) : FAST_OK;
+    if (me == 2) {
+        for (int64_t i = 0; i < LARGE; i++)
+            x[i] = (float)(1 + i % 1000);
+        for (int64_t i = 0; i < ROWS; i++) /* the last row first */
+            rows[i] = (fast_space_stretch){ (ROWS - 1 - i) * 3 * ROW, ROW };
+        memset(y, 0, sizeof y);
+        err = fast_space_add(space, 0, x, FAST_SOON);
+        if (!err)
+            err = fast__space_set_order(space, rows, ROWS);
+        if (!err)
+            err = fast__space_get_start(space, y, &read, FAST_SOON);
+        if (!err)
+            err = fast__space_get_need(space, 0, 1);
+        if (!err && y[0] != x[0])
+            err = fast__fail(FAST_EFORMAT, "row 0 is not there");
+        if (!err)
+            err = fast__space_get_end(space, &read);
+        for (int64_t i = 0; i < LARGE && !err; i++)
+            if (y[i] != (i / ROW % 3 == 0 && i / (3 * ROW) < ROWS ? x[i] : 0))
+                err = fast__fail(FAST_EFORMAT, "float %lld is %g", (long long)i, (double)y[i]);
+        if (!err)
+            err = fast_space_get(space, 0, y, NULL, FAST_SOON);
+        if (!err && memcmp(x, y, sizeof y) != 0)
+            err = fast__fail(FAST_EFORMAT, "not all values");
+    }
+    fast_space_close(space);
+    return err;
+}
+
+static void rows_come_alone(void **state)
+{
+    (void)state;
+    for (int64_t owners = 1; owners <= 2; owners++)
+        run(read_rows, &owners);
 }
 
 /* Owner 1 reads, and owner 0, whose range is longer by one, answers by hand with entries: nobody
@@ -619,6 +671,7 @@ int main(void)
         cmocka_unit_test(places_are_sent_once),
         cmocka_unit_test(cached_messages_are_compressed),
         cmocka_unit_test(slices_come_in_order),
+        cmocka_unit_test(rows_come_alone),
         cmocka_unit_test(reads_wait_for_what_is_announced),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(the_stalest_is_first),

@@ -55,7 +55,7 @@ enum {
     LIFE_SHIFT = 40,      /* numbers of a restarted worker start above those of its earlier life */
     LABEL_MAX = 250       /* largest label: one byte holds it */
 };
-static const int64_t LOOK_NS = 100000; /* between looks for messages */
+static const int64_t LOOK_NS = 100000; /* between looks for messages, at least */
 
 static const fast_option options[] = {
     FAST_OPT_CHOICE(fast_broadcast_config, how, "tree", "tree|gossip",
@@ -81,6 +81,12 @@ static const fast_option options[] = {
     FAST_OPT_END,
 };
 
+int64_t fast__broadcast_kind(const fast_broadcaster *b, int64_t kind)
+{
+    FAST_ASSERT(kind >= 0 && kind < FAST_BROADCAST_KINDS);
+    return b->program * FAST_BROADCAST_KINDS + kind;
+}
+
 fast_err fast__broadcast_tell(fast_broadcaster *b, int64_t rank, const int64_t *words)
 {
     fast_msg *msg = NULL;
@@ -88,6 +94,7 @@ fast_err fast__broadcast_tell(fast_broadcaster *b, int64_t rank, const int64_t *
     FAST_ASSERT(rank != b->t->rank);
     FAST_TRY(fast_msg_new(b->t->actor, FAST_TAG_MODEL, &msg));
     memcpy(msg->words, words, sizeof msg->words);
+    msg->words[FAST_BROADCAST_KIND] = fast__broadcast_kind(b, words[FAST_BROADCAST_KIND]);
     const fast_err err = fast_send(b->t->actor, b->t->worker_ids[rank], &msg);
     return fast__is_peers(err) ? FAST_OK : err;
 }
@@ -99,6 +106,7 @@ fast_err fast__broadcast_send(fast_broadcaster *b, int64_t rank, const fast_broa
     FAST_ASSERT(rank != b->t->rank && item->buffer != NULL);
     FAST_TRY(fast_msg_new(b->t->actor, FAST_TAG_MODEL, &msg));
     memcpy(msg->words, item->words, sizeof msg->words);
+    msg->words[FAST_BROADCAST_KIND] = fast__broadcast_kind(b, FAST_BROADCAST_UPDATE);
     fast_msg_add_view(msg, item->buffer, item->offset, (size_t)b->t->count * sizeof(float));
     const fast_err err = fast_send(b->t->actor, b->t->worker_ids[rank], &msg);
     return fast__is_peers(err) ? FAST_OK : err;
@@ -271,9 +279,16 @@ static fast_err serve(void *ctx, fast_msg **move)
     fast_msg *msg = *move;
     const int64_t rank = fast_actor_index(b->t->actor, msg->from);
 
+    const int64_t program = msg->words[FAST_BROADCAST_KIND] / FAST_BROADCAST_KINDS;
+
     FAST_ASSERT(rank >= 0 && rank < b->t->workers);
     b->heard_ns = fast_now(b->t->actor);
     b->silent[rank] = false;
+    if (program < b->program) /* a copy that was in flight when the run was canceled */
+        return FAST_OK;
+    if (fast_actor_life(b->t->actor) > 0) /* a restarted worker does not know the number */
+        b->program = program;
+    msg->words[FAST_BROADCAST_KIND] %= FAST_BROADCAST_KINDS;
     switch (msg->words[FAST_BROADCAST_KIND]) {
     case FAST_BROADCAST_UPDATE:
         return take_update(b, msg);
@@ -348,11 +363,14 @@ static bool is_complete(const fast_broadcaster *b, bool all)
     return true;
 }
 
-/* Sleep for a moment, in which messages are handled, and look after the tree. */
+/* Sleep for a moment, in which messages are handled, and look after the tree. The longer nobody was
+ * heard of, the longer is the moment. */
 static fast_err wait_a_little(fast_broadcaster *b, fast_service *service)
 {
+    const int64_t now = fast_now(b->t->actor), quiet = (now - b->heard_ns) / 8;
+
     FAST_ASSERT(service != NULL);
-    FAST_TRY(fast_sleep_until(b->t->actor, fast_now(b->t->actor) + LOOK_NS));
+    FAST_TRY(fast_sleep_until(b->t->actor, now + (quiet > LOOK_NS ? quiet : LOOK_NS)));
     FAST_TRY(fast_service_poll(service));
     return b->tree.parent ? fast__tree_look(b) : FAST_OK;
 }
@@ -490,7 +508,11 @@ static fast_err broadcaster_init(fast_trainer *t, const fast_broadcast_config *c
 {
     const int64_t n = t->workers, shares = fast_trainer_share_count(t);
 
+    int64_t *programs = NULL;
+
     *b = (fast_broadcaster){ .t = t, .c = c };
+    FAST_TRY(fast_trainer_persist(t, 0, sizeof *programs, (void **)&programs));
+    b->program = fast_actor_life(t->actor) > 0 ? 0 : ++*programs;
     b->rounds = c->rounds > 0 ? c->rounds : fast__spread_rounds(n, c->sure);
     FAST_ASSERT(b->rounds <= LABEL_MAX);
     b->window = t->step_count - t->step + 2;

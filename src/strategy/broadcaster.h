@@ -23,7 +23,8 @@ typedef struct fast_broadcast_config {
 
 enum { FAST_BROADCAST_TREE, FAST_BROADCAST_GOSSIP };
 
-/* Kinds of messages, in their first word. */
+/* Kinds of messages. Their first word is the number of the sender's program times KINDS, plus the
+ * kind: a run that is canceled and continued starts its programs again. */
 enum {
     FAST_BROADCAST_UPDATE, /* a sum of gradients; words as below */
     FAST_BROADCAST_ECHO,   /* answer to a neighbour's own update: its words */
@@ -31,7 +32,8 @@ enum {
     FAST_BROADCAST_AVOID,  /* to the coordinator: the link to the rank of word 1 is slow; -1: the
                               sender needs a tree. Word 2 is the version of its own */
     FAST_BROADCAST_TOTAL,  /* worker 1 has ended, after as many updates as word 2 says */
-    FAST_BROADCAST_DONE    /* worker 1 has all updates of all workers */
+    FAST_BROADCAST_DONE,   /* worker 1 has all updates of all workers */
+    FAST_BROADCAST_KINDS
 };
 /* Words of an update. */
 enum {
@@ -71,6 +73,7 @@ typedef struct fast_broadcast_tree {
 typedef struct fast_broadcaster {
     fast_trainer *t;                /* the worker */
     const fast_broadcast_config *c; /* its options */
+    int64_t program;                /* number of this program: calls of the run so far */
     fast_broadcast_tree tree;       /* how=tree */
     fast_broadcast_item *log;       /* [retain] ring of the last updates; NULL: none are */
     int64_t log_next;               /* next slot of the ring */
@@ -92,6 +95,8 @@ typedef struct fast_broadcaster {
     int64_t heard_ns;               /* time of the last message */
 } fast_broadcaster;
 
+/* Return the first word of a message of a kind. */
+int64_t fast__broadcast_kind(const fast_broadcaster *b, int64_t kind);
 /* Send a message of words alone to a worker; one that is down gets none. */
 fast_err fast__broadcast_tell(fast_broadcaster *b, int64_t rank, const int64_t *words);
 /* Send an update to a worker; one that is down gets none. */

@@ -120,7 +120,7 @@ static fast_err send_plan(fast_broadcaster *b, int64_t rank, fast_buffer *plan, 
 
     FAST_ASSERT(rank != b->t->rank);
     FAST_TRY(fast_msg_new(b->t->actor, FAST_TAG_MODEL, &msg));
-    msg->words[FAST_BROADCAST_KIND] = FAST_BROADCAST_PLAN;
+    msg->words[FAST_BROADCAST_KIND] = fast__broadcast_kind(b, FAST_BROADCAST_PLAN);
     msg->words[1] = version;
     fast_msg_add_view(msg, plan, offset, (size_t)b->t->workers * sizeof *b->tree.parent);
     const fast_err err = fast_send(b->t->actor, b->t->worker_ids[rank], &msg);

@@ -527,9 +527,11 @@ static void survivors_finish(void **state)
 /* Whichever allocation fails, the run says so, and nothing is lost (sanitizers look for that). */
 static void memory_may_run_out(void **state)
 {
-    static const char *const members[] = { "gossip:drop=0.1",       "gossip_async",
-                                           "gossip_async:how=push", "partial",
-                                           "partial:how=scatter",   "partial:how=states" };
+    static const char *const members[] = {
+        "gossip:drop=0.1", "gossip_async",         "gossip_async:how=push",
+        "partial",         "partial:how=scatter",  "partial:how=states",
+        "broadcast",       "broadcast:how=gossip", "gossip_async:edges=best"
+    };
 
     (void)state;
     for (size_t m = 0; m < sizeof members / sizeof *members; m++)

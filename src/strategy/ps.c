@@ -57,6 +57,9 @@
  *   proxies      a server for each group of workers, between the group and the model: ps_proxy.c;
  *                in a tree of `levels`, each with `fanin` others below it. With fetch and push they
  *                are caches of the model, which they read and write back so often
+ *   rows         with proxies: before each epoch a worker learns which rows its batches will read,
+ *                and reads these from its proxy, ahead of the pass (LazyTable: Cui et al. 2014;
+ *                ps_rows.c)
  *   flows, rate  order in which gradients enter a proxy or the servers, and their rate: ps_flow.c
  *   mirror       no servers: each proxy has a model, and sends its changes to all others, filtered
  *                by the codec (Gaia's data centres): ps_mirror.c
@@ -172,6 +175,9 @@ static const fast_option options[] = {
                   "them"),
     FAST_OPT_BOOL(ps_config, eager, "no",
                   "servers send new values unasked whenever the slowest worker ends a round"),
+    FAST_OPT_BOOL(ps_config, rows, "no",
+                  "with proxies: before each epoch a worker learns which rows of embeddings its "
+                  "batches will read, and reads these and the other layers only"),
     FAST_OPT_INT(ps_config, cache_age, "0", 0, 1e12,
                  "with slack: a worker uses the values of a read again for up to this many rounds, "
                  "within the slack; 0: every step asks the servers"),
@@ -263,8 +269,10 @@ static const fast_exclusion exclusions[] = {
       NULL, "of the workers that compute a batch the first counts, in every step" },
     { "eager", NULL, "slack", "eager values are as old as the slack allows" },
     { "cache_age", NULL, "slack", "values of an earlier read are as old as the slack allows" },
-    { "cache_age", "eager|send|fetch|value|proxies|backup|barrier|priority|factors=yes", NULL,
+    { "cache_age", "eager|send|fetch|value|backup|barrier|priority|factors=yes", NULL,
       "a worker adds the gradients of its own steps to the values that it read" },
+    { "rows", NULL, "proxies", "workers read rows from the cache of their proxy" },
+    { "rows", "free_running|mirror", NULL, "rows are those of the rounds of a group" },
     { "global", NULL, "slack", "workers wait for all others where the slack ends" },
     { "weak", NULL, "value", "it weakens the value bound" },
     { "value", "slack", NULL, "a bound on values and one on rounds may wait for each other" },
@@ -604,7 +612,7 @@ static const char *answers_by(const void *config)
     const ps_config *c = config;
 
     FAST_ASSERT(c != NULL);
-    return c->priority ? "slices" : "weights";
+    return c->priority || c->rows ? "slices" : "weights";
 }
 
 /* True if servers live on nodes of their own. */
@@ -636,7 +644,8 @@ const fast_strategy fast__strategy_ps = { FAMILY };
 static bool can_be_cut(const ps_config *c)
 {
     FAST_ASSERT(c->slack >= -1);
-    return (c->proxies == 0 || c->value == 0) && c->flows == PS_FLOWS_SHARED && c->redundant == 1;
+    return !c->rows && (c->proxies == 0 || c->value == 0) && c->flows == PS_FLOWS_SHARED &&
+           c->redundant == 1;
 }
 
 static const fast_strategy *member_of(const void *config)

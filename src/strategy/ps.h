@@ -28,6 +28,7 @@
  *   ps_tree.h         the tree of the proxies
  *   ps_flow.h         priorities and rates of gradients on their way
  *   ps_learners.c     workers that do not wait for the others of their proxy
+ *   ps_rows.c         rows that a worker reads from its proxy
  *   ps_momentum.c     measures the momentum that asynchrony adds
  *   ps_master.c       rounds in which the sum of gradients reaches the server by a collective
  *
@@ -72,6 +73,7 @@ typedef struct ps_config {
     bool weak;         /* each worker bounds its own, after it has sent them */
     bool eager;        /* servers send new values without being asked */
     bool stalest;      /* servers answer the worker that is furthest behind first */
+    bool rows;         /* workers read the rows that their batches need from their proxy */
     int64_t cache_age; /* rounds for which a worker uses the values of a read; 0: one read a step */
     double epochs;     /* fraction of the samples of an epoch after which it ends for all */
     int64_t barrier;   /* bytes above which a write is announced; 0: none is */

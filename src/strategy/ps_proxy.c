@@ -25,6 +25,7 @@
 #include "base/memory.h"
 #include "space/space.h"
 #include "strategy/ps_mirror.h"
+#include "strategy/ps_rows.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"
@@ -146,6 +147,24 @@ static fast_err read_contributions(fast_trainer *t, const ps_config *c, fast_spa
     return FAST_OK;
 }
 
+/* The loop below, with reads of rows. A model with a state that is not trained is read whole. */
+static fast_err work_by_rows(fast_trainer *t, const ps_config *c, fast_space *space,
+                             const ps_node *node, ps_flow *flow, int64_t begin)
+{
+    ps_rows rows;
+
+    FAST_ASSERT(t->state_count == 0);
+    FAST_TRY(fast__ps_rows_open(t, space, begin, &rows));
+    fast_err err = FAST_OK;
+    while (!err && fast_trainer_next(t)) {
+        err = fast__ps_rows_gradient(&rows);
+        if (!err)
+            err = write_group(t, space, node->size, t->g, NULL, flow, fast__ps_priority(t, c));
+    }
+    fast__ps_rows_close(&rows);
+    return err;
+}
+
 /* The worker's loop of the formula above. */
 static fast_err work(fast_trainer *t, const ps_config *c, fast_space *space, const ps_node *node,
                      float *seen, float *counts)
@@ -161,7 +180,10 @@ static fast_err work(fast_trainer *t, const ps_config *c, fast_space *space, con
     FAST_TRY(fast__trainer_remember(t, 1, seen, seen ? (size_t)t->state_count * sizeof *seen : 0));
     FAST_TRY(fast__trainer_check_saved(t, begin >= 0 && begin <= t->step));
     fast__trainer_cut_at(t, &t->step); /* a group is synchronous, whatever the slack */
-    while (fast_trainer_next(t)) {
+    const bool by_rows = c->rows && t->state_count == 0;
+    if (by_rows)
+        FAST_TRY(work_by_rows(t, c, space, node, &flow, begin));
+    while (!by_rows && fast_trainer_next(t)) {
         FAST_TRY(read_group(t, space, t->step - begin, seen));
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         FAST_TRY(write_group(t, space, node->size, t->g, seen, &flow, fast__ps_priority(t, c)));
@@ -269,7 +291,9 @@ static fast_err refresh(ps_relay *r, bool last)
     const float rate = (float)fast_trainer_lr(t, t->step - 1);
 
     FAST_ASSERT(t->step >= r->read);
-    if (!last && (r->pending || t->step - r->read < r->c->fetch)) {
+    const bool cached = !r->up && fast__ps_is_cached(&r->wr); /* the cache of a process */
+
+    if (!last && (r->pending || cached || t->step - r->read < r->c->fetch)) {
         fast__vector_axpy(t->count, -rate, r->group.mean, t->w);
         return fast_charge(t->actor, 2 * (double)t->count, 12 * (double)t->count);
     }

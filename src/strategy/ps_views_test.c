@@ -201,7 +201,7 @@ static void servers_have_a_budget(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        for (int k = 0; k < CLUSTERS; k++) {
+        for (int k = 0; k < 2; k++) {
             codec_down = cases[i].down;
             faults =
                 k % 2 ? "slow 3 at 0s by 1.1" : "slow 3 at 0s by 20"; /* no reads at the bound */

@@ -435,7 +435,7 @@ static fast_err remember_recent(ps_writer *wr)
     FAST_TRY(fast__trainer_remember(wr->t, 9, &r->count, sizeof r->count));
     FAST_TRY(fast__trainer_remember(wr->t, 10, r->sent, (size_t)r->room * row));
     FAST_TRY(fast__trainer_remember(wr->t, 11, r->dropped, row));
-    FAST_TRY(fast__trainer_remember_flags(wr->t, 12, &r->mixed, 1));
+    FAST_TRY(fast__trainer_remember_flags(wr->t, 25, &r->mixed, 1));
     for (int64_t i = 0; i < r->room; i++)
         FAST_TRY(fast__trainer_remember(wr->t, FIRST + i, r->x[i],
                                         (size_t)wr->t->count * sizeof(float)));

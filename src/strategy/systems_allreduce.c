@@ -150,8 +150,8 @@ const fast_system fast__systems_allreduce[] = {
         FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
         .remarks =
             "ImageNet in 15 minutes on 1,024 GPUs: RMSProp warm-up with a transition to SGD. "
-            "Its slow-start schedule of 90 epochs is --schedule pieces.",
-        .missing = "batch normalisation without moving averages",
+            "Its slow-start schedule of 90 epochs is --schedule pieces. Batch normalisation has "
+            "moving averages here; the paper's has none.",
     },
     {
         .name = "powerai-ddl",
@@ -172,9 +172,8 @@ const fast_system fast__systems_allreduce[] = {
         .flags = "strategy=allreduce:algorithm=chain lr=0.1",
         FAST_TAXONOMY("DP", "central", "sync.", "chain", "line", "synchronous"),
         .remarks = "Gradients are passed along a line of workers in chunks, each of which adds its "
-                   "own, and their sum is passed back.",
-        .missing = "model parallelism of its convolutional networks; its cluster of CPUs for "
-                   "speech",
+                   "own, and their sum is passed back. Its split of convolutional networks and its "
+                   "cluster of CPUs for speech are not here.",
     },
     { .name = NULL },
 };

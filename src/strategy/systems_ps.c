@@ -178,14 +178,13 @@ const fast_system fast__systems_ps[] = {
         .title = "LazyTable: SSP with caches and prefetch",
         .by = "Cui et al. 2014",
         .row = 26,
-        .flags = "strategy=ps:slack=3,cache_age=3 optimizer=sgd lr=0.05",
-        COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
-        .remarks = "Reads within a bound of staleness, of the whole model.",
-        .missing =
-            "thread and process caches, prefetch, a virtual iteration that learns which rows "
-            "will be read",
-        .alias_of = "ssp",
-        .differs = "caches and prefetch in the client",
+        .flags = "strategy=ps:proxies=2,slack=3,cache_age=3,rows=yes optimizer=sgd lr=0.1",
+        COLUMNS("DP", "bounded", "ad hoc", "distributed PS, proxies", "bounded"),
+        .remarks =
+            "A proxy is the cache of a process: it writes the mean of its workers' gradients "
+            "and asks the servers when its values reach the bound. A worker's weights are the "
+            "cache of a thread: before each epoch a virtual iteration learns which rows its "
+            "batches read, and these are fetched ahead of the pass.",
     },
     {
         .name = "essp",
@@ -334,7 +333,8 @@ const fast_system fast__systems_ps[] = {
                  "codec_down=budget:bandwidth=1.6e8 optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Bösen with a scheduler of model-parallel work.",
-        .missing = "STRADS",
+        .missing = "STRADS, a scheduler that gives workers blocks of nearly independent variables "
+                   "to update, those of high priority first: it needs split models",
         .alias_of = "bosen",
         .differs = "the scheduler STRADS",
     },

@@ -264,6 +264,18 @@ bool fast__trainer_node(const fast_trainer *t, int64_t i, fast_learner_node *out
     return learner && learner->ops->node && learner->ops->node(learner, i, out);
 }
 
+fast_err fast__trainer_rows(const fast_trainer *t, int64_t step, fast_learner_report_fn *mark,
+                            void *ctx)
+{
+    fast_learner *learner = fast__context_of(t)->learner;
+
+    FAST_ASSERT(learner != NULL && step >= 0);
+    if (learner->ops->rows)
+        return learner->ops->rows(learner, step, mark, ctx);
+    mark(ctx, 0, t->count);
+    return FAST_OK;
+}
+
 fast_err fast_trainer_micro_gradient(fast_trainer *t, int64_t number)
 {
     fast_context *c = fast__context_of(t);

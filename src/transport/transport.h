@@ -49,8 +49,7 @@ typedef struct fast_actors_config {
     char replay[4096];  /* file with a recording to replay; "": no replay */
     bool snapshot;      /* no option: other threads watch the actors (snapshot.h) */
     bool in_flight;     /* no option: messages in flight are counted (message_pool.h) */
-    bool dedicated;     /* no option: actors of the second role live on nodes of their own, which
-                           follow those of the first role */
+    bool dedicated;     /* no option: nodes of the second role follow those of the first role */
     const char *job;    /* no option: further lines of name=value that a recording belongs to, lent
                            while the world is open; NULL: no such lines */
 } fast_actors_config;

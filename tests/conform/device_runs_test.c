@@ -160,6 +160,8 @@ static void every_part_of_a_run(void **state)
         "transport=sim workers=3 model=mlp:hidden=8 strategy=ps:slack=2,eager=yes "
         "codec=budget:bytes=900 "
         "codec_down=budget:bytes=900",
+        "transport=sim workers=4 data=words:train=64,test=16 model=mlp:hidden=8 "
+        "strategy=ps:slack=0,proxies=2,rows=yes",
         "workers=1 model=mlp:hidden=8 validation=0.2 best=yes evaluate=2steps",
         "workers=2 engine=ref model=resnet8:width=4 validation=0.2 best=yes evaluate=2steps",
         "transport=threads workers=2 engine=ref model=lenet strategy=allreduce",

@@ -38,6 +38,7 @@ static const char *const specs[] = {
     "ps:servers=0,slack=0,backup=2,overlap=yes",
     "ps:servers=0,proxies=2",
     "ps:proxies=2,slack=1",
+    "ps:proxies=2,slack=3,cache_age=3,rows=yes",
     "ps:proxies=2,slack=0",
     "ps:servers=2,slack=8,replicas=1",
     "ps:slack=0,replicas=1",
