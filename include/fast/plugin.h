@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * plugin.h - networks, data sets and operators of your own. The rules of fast.h hold.
+ * plugin.h - networks, data sets, operators and filters of your own. The rules of fast.h hold.
  */
 
 #include "fast/fast.h"
@@ -94,6 +94,42 @@ typedef struct fast_shards_result {
  * build without zstd, FAST_EIO, and the errors of opening the set. */
 FAST_API FAST_MUST_CHECK fast_err fast_shards_write(const char *const *options,
                                                     fast_shards_result *out);
+
+/* An update that a filter selects from. */
+typedef struct fast_filter_update {
+    int64_t count; /* elements */
+    const float
+        *w;       /* [count] weights that the update changes; NULL: the sender does not know them */
+    float rate;   /* x changes its weight by rate |x|: the learning rate if gradients are sent */
+    int64_t step; /* steps that the sender has taken, from 1 */
+    uint64_t key; /* for random numbers: another one in each call, the same in a repeated run */
+} fast_filter_update;
+
+/*
+ * A filter of your own between a sender and a receiver (Li et al. 2014, "user-defined filters"). It
+ * is either a selection, which decides the elements of an update that are sent now, or a packing of
+ * the bytes of messages. The options codec and codec_down name it like a codec of FAST, with its
+ * options: "mine:share=0.1+lz4". Its functions are pure, and called by several threads at once.
+ */
+typedef struct fast_filter {
+    size_t size;                /* bytes of this struct, as in fast.h; 0 means sizeof */
+    const char *name;           /* as it is typed; no name of a codec */
+    const fast_option *options; /* table of its configuration; NULL if it has no options */
+    size_t config_size;         /* bytes of its configuration */
+
+    /* A selection: of each element send[i] that waits for a later update, do wait[i] = send[i] and
+     * send[i] = 0. Elements that waited are in the next update's. It is not called where all have
+     * to be sent: in the last update, and where a bound of staleness is reached. NULL: a packing */
+    void (*select)(const void *config, const fast_filter_update *update, float *send, float *wait);
+
+    /* A packing: return the bytes that `size` bytes take at most; pack to out[bound()] and return
+     * the bytes written. NULL: a selection */
+    size_t (*bound)(const void *config, size_t size);
+    size_t (*pack)(const void *config, const uint8_t *in, size_t size, uint8_t *out);
+    /* Undo it to out[room], the bytes written to *size_out. Any bytes may arrive: FAST_EFORMAT. */
+    fast_err (*unpack)(const void *config, const uint8_t *in, size_t size, uint8_t *out,
+                       size_t room, size_t *size_out);
+} fast_filter;
 
 #ifdef __cplusplus
 }

@@ -166,6 +166,12 @@ FAST_API FAST_MUST_CHECK fast_err fast_run_open_with(const char *const *options,
                                                      const fast_data *train, const fast_data *test,
                                                      fast_run **out);
 
+/* The same with a filter of your own, which the options codec and codec_down may name. It is
+ * borrowed until close. FAST_EINVAL if it is neither a selection nor a packing, or has the name of
+ * a codec. */
+FAST_API FAST_MUST_CHECK fast_err fast_run_open_filter(const char *const *options,
+                                                       const fast_filter *filter, fast_run **out);
+
 /* Call `watch` during the run, never twice at once, on a thread that trains, or, on `sim`, on
  * one of its own; NULL stops that. */
 FAST_API void fast_run_watch(fast_run *run, fast_event_fn *watch, void *ctx);

@@ -68,22 +68,27 @@ typedef struct fast_space_options {
     const char *name;                 /* of the space; the same at all actors */
     const fast_space_tensor *tensors; /* the same list at all actors */
     int64_t tensor_count;             /* at least 1 */
-    const int64_t *owners;  /* actors that own it; each tensor is cut into as many ranges */
-    int64_t owner_count;    /* at least 1 */
-    const int64_t *copies;  /* [copy_count][owner_count]: actors that own further copies of the
+    const int64_t *owners; /* actors that own it; each tensor is cut into as many ranges */
+    int64_t owner_count;   /* at least 1 */
+    const int64_t *copies; /* [copy_count][owner_count]: actors that own further copies of the
                                owners' ranges. Updates pass along the chain of a range's copies, and
                                the last one answers. An owner that is down loses nothing: the next
                                one takes its place, and one that restarts gets the state of the
                                last and is the last then. Memory is not shared. Not
                                with eager, stalest_first, cache_indices, announce, pieces, watches,
                                or codec_down of differences */
-    int64_t copy_count;     /* further copies; 0: an owner that is down is lost */
-    bool whole_tensors;     /* tensors are not cut: tensor i lives at owner i mod count */
+    int64_t copy_count;    /* further copies; 0: an owner that is down is lost */
+    const double *ends;    /* [owner_count] where each owner's range of a tensor ends, as a fraction
+                               of it: ascending, the last 1 (fast_space_ring()); NULL: ranges are
+                               as equal as possible */
+    bool whole_tensors;    /* tensors are not cut: tensor i lives at owner i mod count */
     const int64_t *writers; /* actors whose clocks count; NULL: all that are not owners, or all
                                actors where all are owners */
     int64_t writer_count;   /* number of writers */
-    bool eager; /* owners send the first tensor to remote actors that have read it, whenever the
+    bool eager;  /* owners send the first tensor to remote actors that have read it, whenever the
                      smallest clock rises; a get uses it if it is new enough */
+    bool causal; /* an update returns when its owners have applied it: a message that its writer
+                      sends later, and all that follows from it, comes after the update */
     bool stalest_first; /* owners handle remote requests of the smallest clock first */
     bool sparse; /* remote updates with many zeros travel without them: 8 bytes for each entry */
     bool cache_indices; /* sparse: both ends store the indices of the last update of the first
@@ -93,6 +98,8 @@ typedef struct fast_space_options {
     bool replica;       /* a replica of another space, which may be behind its readers' versions */
     const char *codec;  /* codec of adds to the first tensor, by name with its options; NULL:
                                floats */
+    const struct fast_filter *filter; /* a filter of your own (plugin.h) that codec and codec_down
+                               may name; NULL: none. Borrowed until the space is closed */
     const char *codec_down; /* codec of reads of the first tensor: of values where the codec is
                                fit for them (fp16, bf16, int8), else of differences to the values
                                that a reader holds; an owner then has a copy of its range for
@@ -120,6 +127,13 @@ typedef struct fast_space_options {
     bool apply_on_device; /* apply computes by kernels alone, so that w and x may stay on the
                              run's device */
 } fast_space_options;
+
+/* Cut the keys of a space by a consistent-hash ring: `servers` servers are at `virtual_servers`
+ * points each, and range i ends at ends[i] and belongs to number[i] = v * servers + s, virtual
+ * server v of server s. Both lists have servers * virtual_servers entries. One more server takes
+ * about 1 / (servers + 1) of the keys; all others stay where they are. FAST_EINVAL, FAST_ENOMEM. */
+FAST_API FAST_MUST_CHECK fast_err fast_space_ring(int64_t servers, int64_t virtual_servers,
+                                                  int64_t *numbers, double *ends);
 
 /* Open a space. Every actor that uses it opens it with the same options, in any order, once in a
  * run. Does not wait. On transports without shared memory its owners answer in their waits, or in
@@ -157,18 +171,69 @@ FAST_API FAST_MUST_CHECK fast_err fast_space_tick(fast_space *space, int64_t clo
 
 /* The conditions of a read, and what it saw. */
 typedef struct fast_space_read {
-    int64_t version_min; /* in: wait until this many updates are applied */
-    int64_t clock_min;   /* in: wait until every writer has finished this many rounds */
-    bool either;         /* in: one of the two suffices; else both are waited for */
-    bool full_values;    /* in: all values, not differences, where codec_down sends those */
-    int64_t version;     /* out: smallest version over the ranges of the tensor */
-    int64_t clock;       /* out: smallest clock over their owners */
+    int64_t version_min;  /* in: wait until this many updates are applied */
+    int64_t clock_min;    /* in: wait until every writer has finished this many rounds */
+    bool either;          /* in: one of the two suffices; else both are waited for */
+    int64_t writer;       /* in: first of the writers whose clocks clock_min is about, by its place
+                            among them in the order of actors */
+    int64_t writer_count; /* in: number of those writers, a group; 0: all. Not with version_min */
+    bool full_values;     /* in: all values, not differences, where codec_down sends those */
+    int64_t version;      /* out: smallest version over the ranges of the tensor */
+    int64_t clock;        /* out: smallest clock over their owners */
 } fast_space_read;
 
 /* Copy a tensor to x: of each range one version, never parts of two. read NULL: without conditions.
  * FAST_ETIMEDOUT names the slowest writer; FAST_EPEER: no writer is left. */
 FAST_API FAST_MUST_CHECK fast_err fast_space_get(fast_space *space, int64_t tensor, float *x,
                                                  fast_space_read *read, int64_t deadline);
+
+/*
+ * Tasks: pushes and pulls of ranges of keys, which are in progress at the same time unless one
+ * depends on another (Li et al. 2014, sections 3.4 and 3.5). The keys of a tensor are its floats; a
+ * range of keys is that of one owner. It has a vector clock: the rounds that each writer has
+ * finished on it, set by that writer's tasks. A task depends on tasks of its own actor (`after`)
+ * and on rounds of any writers (`when`), so that the tasks of all actors are one graph without
+ * cycles. In a pull of round t a when.clock_min of t is sequential consistency: every writer has
+ * finished the rounds before; t - tau is a bounded delay: none is more than tau rounds behind; 0 is
+ * eventual consistency.
+ *
+ * Tasks start in fast_space_submit() and fast_space_wait(). A range has one pull at a time.
+ */
+typedef struct fast_space_task {
+    size_t size;          /* bytes of this struct, as in fast.h; 0 means sizeof */
+    int64_t tensor;       /* number of the tensor */
+    int64_t range;        /* first range of keys, by the order of the owners */
+    int64_t range_count;  /* number of ranges; 0: all */
+    const float *push;    /* the tensor's values, of which those of the ranges are added; NULL:
+                             none. Lent until the task starts: in submit, if it waits for nothing */
+    float *pull;          /* the tensor's values, of which those of the ranges are read; NULL:
+                             none. Not with push. Lent until the task has finished */
+    int64_t clock;        /* rounds that this actor has finished on the ranges when the task has;
+                             0: its clock stays as it is */
+    fast_space_read when; /* conditions of the ranges' versions and clocks; full_values */
+    const int64_t *after; /* tasks of this actor that must have finished; NULL: none */
+    int64_t after_count;  /* length of `after`, at most FAST_SPACE_AFTER_MAX */
+    int64_t *clock_seen;  /* out, when it has finished: the smallest clock over the ranges and the
+                             writers of `when`, one writer's of one range: its entry of the vector
+                             clock. NULL: not wanted */
+} fast_space_task;
+enum { FAST_SPACE_AFTER_MAX = 8 };
+
+/* Return the number of ranges that tensors are cut into, and the floats of one of them. */
+FAST_API int64_t fast_space_range_count(const fast_space *space);
+FAST_API void fast_space_keys(const fast_space *space, int64_t tensor, int64_t range,
+                              int64_t *offset_out, int64_t *count_out);
+/* Submit a task; *number_out, from 1, is its number for `after` and for wait. It may wait for room
+ * among the unfinished tasks, or for an owner, for the run's timeout. FAST_EINVAL; else the error
+ * of the first task that fails, which is then dropped. */
+FAST_API FAST_MUST_CHECK fast_err fast_space_submit(fast_space *space, const fast_space_task *task,
+                                                    int64_t *number_out);
+/* Wait until a task has finished, 0: all tasks; a push has when its owners have applied it. Fails
+ * as fast_space_get() does, and as submit does with a task's error. */
+FAST_API FAST_MUST_CHECK fast_err fast_space_wait(fast_space *space, int64_t task,
+                                                  int64_t deadline);
+/* Return true if a task has finished; waits for nothing. */
+FAST_API bool fast_space_finished(const fast_space *space, int64_t task);
 
 /* Watch a tensor: the function is called in this actor's waits after the tensor changed, perhaps
  * once for several changes. It must not wait. A NULL function ends the watch. */

@@ -59,6 +59,16 @@ static fast_err configure(const char *name, const fast_option *options, size_t s
     return err;
 }
 
+/* Make the configuration of a codec or stage, which may be the caller's filter. */
+static fast_err configure_part(const fast_chain *chain, const char *name,
+                               const fast_option *options, size_t size, const char *text,
+                               void **out)
+{
+    if (chain->filter && strcmp(name, chain->filter->name) == 0)
+        return fast__filter_configure(chain->filter, text, out);
+    return configure(name, options, size, text, out);
+}
+
 /* Append a selection. FAST_EINVAL beyond FAST_SELECTIONS_MAX, and behind anything else. */
 static fast_err add_selection(fast_chain *chain, const fast_codec *codec, const char *text)
 {
@@ -69,8 +79,8 @@ static fast_err add_selection(fast_chain *chain, const fast_codec *codec, const 
     if (chain->select_count == FAST_SELECTIONS_MAX)
         return fast__fail(FAST_EINVAL, "codec %s: more than %d selections", chain->text,
                           FAST_SELECTIONS_MAX);
-    FAST_TRY(configure(codec->name, codec->options, codec->config_size, text,
-                       &chain->select_configs[chain->select_count]));
+    FAST_TRY(configure_part(chain, codec->name, codec->options, codec->config_size, text,
+                            &chain->select_configs[chain->select_count]));
     chain->selects[chain->select_count++] = codec;
     return FAST_OK;
 }
@@ -103,8 +113,8 @@ static fast_err add_stage(fast_chain *chain, const fast_stage *stage, const char
     if (chain->stage_count == FAST_STAGES_MAX)
         return fast__fail(FAST_EINVAL, "codec %s: more than %d stages", chain->text,
                           FAST_STAGES_MAX);
-    FAST_TRY(configure(stage->name, stage->options, stage->config_size, text,
-                       &chain->stage_configs[chain->stage_count]));
+    FAST_TRY(configure_part(chain, stage->name, stage->options, stage->config_size, text,
+                            &chain->stage_configs[chain->stage_count]));
     chain->stages[chain->stage_count++] = stage;
     return FAST_OK;
 }
@@ -124,10 +134,33 @@ static fast_err add_part(fast_chain *chain, const char *part)
     for (int i = 0; fast__stages[i]; i++)
         if (strcmp(fast__stages[i]->name, name) == 0)
             return add_stage(chain, fast__stages[i], text);
+    if (chain->filter && strcmp(chain->filter->name, name) == 0)
+        return chain->filter->select ? add_codec(chain, &chain->own_select, text)
+                                     : add_stage(chain, &chain->own_stage, text);
     return unknown(name);
 }
 
+/* Take over a filter of the caller. */
+static fast_err take_filter(fast_chain *chain, const fast_filter *filter)
+{
+    bool taken = false;
+
+    for (int i = 0; filter->name && fast__codecs[i]; i++)
+        taken |= strcmp(fast__codecs[i]->name, filter->name) == 0;
+    for (int i = 0; filter->name && fast__stages[i]; i++)
+        taken |= strcmp(fast__stages[i]->name, filter->name) == 0;
+    FAST_TRY(fast__filter_check(filter, taken));
+    chain->filter = filter;
+    fast__filter_wrap(filter, &chain->own_select, &chain->own_stage);
+    return FAST_OK;
+}
+
 fast_err fast__chain_open(const char *spec, fast_chain **out)
+{
+    return fast__chain_open_with(spec, NULL, out);
+}
+
+fast_err fast__chain_open_with(const char *spec, const fast_filter *filter, fast_chain **out)
 {
     char parts[FAST_CHAIN_TEXT_MAX];
     fast_chain *chain = NULL;
@@ -138,6 +171,8 @@ fast_err fast__chain_open(const char *spec, fast_chain **out)
     FAST_TRY(fast__alloc("codec", 1, sizeof *chain, &chain));
     memcpy(chain->text, spec, strlen(spec) + 1);
     memcpy(parts, spec, strlen(spec) + 1);
+    if (filter)
+        err = take_filter(chain, filter);
     for (char *part = parts, *next; part && !err; part = next) {
         next = strchr(part, '+');
         /* 1e+5 is a number, not two parts. */

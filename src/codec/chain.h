@@ -15,7 +15,19 @@ struct fast_chain {
     int stage_count;                           /* number of stages */
     const fast_stage *stages[FAST_STAGES_MAX]; /* in the order in which they pack */
     void *stage_configs[FAST_STAGES_MAX];      /* of each stage; NULL if it has no options */
+    const fast_filter *filter;                 /* of the caller; NULL: none */
+    fast_codec own_select;                     /* the filter, if it is a selection */
+    fast_stage own_stage;                      /* the filter, if it is a packing */
 };
+
+/* filter.c: filters of users. */
+/* FAST_EINVAL, with the reason, if it is no filter, or `taken`, the name of a codec or stage. */
+fast_err fast__filter_check(const fast_filter *filter, bool taken);
+/* Make a selection or a stage of a filter; the one that it is not has no functions. */
+void fast__filter_wrap(const fast_filter *filter, fast_codec *select, fast_stage *stage);
+/* Return the configuration of a filter's codec or stage, which holds the filter's own behind a
+ * pointer to the filter; parsed from the text. The caller frees it. */
+fast_err fast__filter_configure(const fast_filter *filter, const char *text, void **out);
 
 /* Return the traits of the codec alone, whatever is selected before it. */
 unsigned fast__chain_codec_traits(const fast_chain *chain);

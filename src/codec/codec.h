@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/option.h"
+#include "fast/plugin.h"
 #include "tensor/device.h"
 #include "tensor/segment.h"
 
@@ -181,6 +182,9 @@ enum { FAST_SELECTIONS_MAX = 4, FAST_STAGES_MAX = 4, FAST_CHAIN_TEXT_MAX = 512 }
  * as they are, selections alone are followed by `nonzero`. FAST_EINVAL for unknown names and
  * options, for two codecs, for parts in another order, and for a codec that needs every element. */
 fast_err fast__chain_open(const char *spec, fast_chain **out);
+/* The same with a filter of the caller's that the text may name; NULL: none. It is borrowed until
+ * close. FAST_EINVAL too if it is no filter. */
+fast_err fast__chain_open_with(const char *spec, const fast_filter *filter, fast_chain **out);
 void fast__chain_close(fast_chain *chain);                    /* NULL is allowed */
 const fast_codec *fast__chain_codec(const fast_chain *chain); /* NULL: the chain has no codec */
 /* Return the traits of the codec with its options; without a codec LOSSLESS and RAW. */

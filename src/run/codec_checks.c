@@ -101,8 +101,9 @@ fast_err fast__run_codec_open(fast_run *run)
 {
     FAST_ASSERT(run->codecs.chains[0] == NULL && run->codecs.chains[1] == NULL);
     FAST_TRY(check_file_codec(run->config.save_codec));
-    FAST_TRY(fast__chain_open(run->config.codec, &run->codecs.chains[0]));
-    FAST_TRY(fast__chain_open(run->config.codec_down, &run->codecs.chains[1]));
+    FAST_TRY(fast__chain_open_with(run->config.codec, run->codecs.filter, &run->codecs.chains[0]));
+    FAST_TRY(
+        fast__chain_open_with(run->config.codec_down, run->codecs.filter, &run->codecs.chains[1]));
     run->codecs.up = run->codecs.chains[0];
     run->codecs.down = run->codecs.chains[1];
     return fast__codec_check(run);

@@ -104,9 +104,9 @@ static fast_err open_codecs(fast_team *team, const when *w, fast_phase *phase)
                                                        : "";
 
     if (w->codec[0])
-        FAST_TRY(fast__chain_open(w->codec, &phase->own[0]));
+        FAST_TRY(fast__chain_open_with(w->codec, run->codecs.filter, &phase->own[0]));
     if (down[0])
-        FAST_TRY(fast__chain_open(down, &phase->own[1]));
+        FAST_TRY(fast__chain_open_with(down, run->codecs.filter, &phase->own[1]));
     phase->codec = phase->own[0] ? phase->own[0] : first ? run->codecs.chains[0] : phase[-1].codec;
     phase->codec_down = phase->own[1] ? phase->own[1]
                         : first       ? run->codecs.chains[1]

@@ -442,6 +442,7 @@ typedef struct own_parts {
     const fast_data *test;         /* its test set; may be NULL with train */
     const fast_learner_kind *kind; /* without a network and data */
     const fast_strategy *strategy; /* that `strategy` may name */
+    const fast_filter *filter;     /* that `codec` may name */
 } own_parts;
 
 /* A run that is opened inside the opening of another: codec=auto. */
@@ -499,7 +500,8 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
     FAST_TRY(open_learner(run));
     FAST_TRY(open_predict(run));
     if (fast__codec_is_auto(run)) {
-        const own_parts same = { own->network, run->data.train, NULL, NULL, own->strategy };
+        const own_parts same = { own->network, run->data.train, NULL,
+                                 NULL,         own->strategy,   own->filter };
         FAST_TRY(fast__run_codec_auto(run, options, open_like, (void *)(uintptr_t)&same));
     }
     sweep_files(&run->config);
@@ -539,6 +541,7 @@ static fast_err open_run(const char *const *options, const own_parts *own, fast_
     run->result.bytes_per_step = run->result.waited_share = run->result.step_s = NAN;
     run->result.stop = "";
     run->strategy = own->strategy;
+    run->codecs.filter = own->filter;
     atomic_init(&run->cancel, false);
     const fast_err err = open_parts(run, options, own);
     if (err) {
@@ -568,6 +571,12 @@ fast_err fast_run_open_strategy(const char *const *options, const fast_strategy 
     FAST_TRY(fast__check_size("fast_strategy", strategy->size, sizeof *strategy));
     FAST_ASSERT(strategy->worker != NULL && strategy->name != NULL && strategy->name[0] != '\0');
     return open_run(options, &(own_parts){ .strategy = strategy }, out);
+}
+
+fast_err fast_run_open_filter(const char *const *options, const fast_filter *filter, fast_run **out)
+{
+    FAST_ASSERT(filter != NULL);
+    return open_run(options, &(own_parts){ .filter = filter }, out);
 }
 
 fast_err fast_run_open_learner(const char *const *options, const fast_learner_kind *kind,

@@ -240,6 +240,7 @@ typedef struct fast_run_codecs {
     struct fast_chain *chains[2];  /* of the options codec and codec_down */
     const struct fast_chain *up;   /* of messages that workers send, in the current phase */
     const struct fast_chain *down; /* of answers, in the current phase */
+    const fast_filter *filter;     /* of the caller, that codecs may name; NULL: none */
 } fast_run_codecs;
 
 /* The run's clock. */

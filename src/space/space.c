@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Spaces: get, put and add on named tensors that some actors own and all can reach. A tensor is cut
- * into one range for each owner, as equal as possible, or lives whole at one owner. Each call fills
+ * into one range for each owner, as equal as possible or where the options say (space_ring.c), or
+ * lives whole at one owner. Each call fills
  * in one fast_space_operation; fast__space_execute() carries it out range by range: local ranges in
  * memory (space_store.c), remote ones by messages (space_remote.c). A get asks all remote owners
  * first and copies from the local ones while the answers travel.
@@ -15,6 +16,8 @@
  *     fast_space_tick   TICK                      store the clock            message, acknowledged
  *     fast_space_get    GET                       wait, lock, copy, unlock   message, answer
  *
+ * With `causal` an update waits for its acknowledgements (fast__remote_settle()).
+ *
  * An update is atomic for each range, not for a tensor: a reader may see an add in one owner's
  * range and not yet in another's. version_seen and clock_seen are the smallest over the ranges,
  * so that a condition on them holds for all.
@@ -27,7 +30,18 @@
 
 #include <string.h>
 
-/* The first owners have one float more where the count does not divide evenly. */
+/* Return the first float behind an owner's range, by the fractions of the options. */
+static int64_t end_of(const fast_space_map *map, int64_t owner, int64_t tensor)
+{
+    FAST_ASSERT(map->ends && owner >= -1 && owner < map->owner_count);
+    if (owner < 0)
+        return 0;
+    return owner == map->owner_count - 1
+               ? map->counts[tensor]
+               : (int64_t)(map->ends[owner] * (double)map->counts[tensor]);
+}
+
+/* Of equal ranges the first have one float more where the count does not divide evenly. */
 void fast__space_range(const fast_space *space, int64_t owner, int64_t tensor, int64_t *offset_out,
                        int64_t *count_out)
 {
@@ -35,6 +49,11 @@ void fast__space_range(const fast_space *space, int64_t owner, int64_t tensor, i
     const fast_space_map *map = &space->map;
     FAST_ASSERT(owner >= 0 && owner < map->owner_count);
     FAST_ASSERT(tensor >= 0 && tensor < map->tensor_count);
+    if (map->ends && !map->whole) {
+        *offset_out = end_of(map, owner - 1, tensor);
+        *count_out = end_of(map, owner, tensor) - *offset_out;
+        return;
+    }
     if (!map->whole) {
         fast__range(map->counts[tensor], map->owner_count, owner, offset_out, count_out);
         return;
@@ -89,7 +108,7 @@ int64_t fast_space_find(const fast_space *space, const char *tensor)
 
 /* Every operation starts by handling what has arrived: an actor that only uses local memory would
  * never wait, and not learn that an owner ended or that the run was canceled. */
-static fast_err check_open(fast_space *space, int64_t tensor)
+fast_err fast__space_check_open(fast_space *space, int64_t tensor)
 {
     FAST_ASSERT(space);
     fast__progress(space->actor);
@@ -153,36 +172,51 @@ static fast_err execute_update(fast_space *space, fast_space_operation *op)
 {
     FAST_ASSERT(op->from == fast_actor_id(space->actor));
     const fast_space_map *map = &space->map;
-    op->clock = space->clocks.own;
     if (op->kind == FAST_SPACE_ADD && op->tensor == 0)
         fast__space_select(space, &op->x);
     for (int64_t i = 0; i < map->owner_count; i++) {
         const int64_t owner = (map->first + i) % map->owner_count;
         fast_space_operation part = fast__space_part(space, op, owner);
-        if (part.count > 0)
+        part.clock = map->owners[owner].ticked;
+        if (part.count > 0 && fast__space_covers(op, owner))
             FAST_TRY(map->owners[owner].store.head ? update_local(space, &part)
                                                    : fast__remote_update(space, &part));
     }
     if (space->announce > 0 && op->kind == FAST_SPACE_ADD && op->tensor == 0)
         FAST_TRY(fast__remote_flush(space));
+    if (map->causal && map->remote_count > 0)
+        FAST_TRY(fast__remote_settle(space, op->deadline));
     return answer_remote(space);
+}
+
+/* Only writers have clocks, and clocks only rise. */
+fast_err fast__space_check_tick(const fast_space *space, const fast_space_operation *op)
+{
+    FAST_ASSERT(space->map.owner_count > 0);
+    if (space->clocks.rank < 0)
+        return fast__fail(FAST_EINVAL,
+                          "this actor is not a writer of space \"%s\": it has no clock",
+                          space->name);
+    for (int64_t i = 0; i < space->map.owner_count; i++)
+        if (fast__space_covers(op, i) && op->clock < space->map.owners[i].ticked)
+            return fast__fail(FAST_EINVAL, "a clock does not go back from %lld to %lld",
+                              (long long)space->map.owners[i].ticked, (long long)op->clock);
+    return FAST_OK;
 }
 
 /* TICK: this actor has finished op->clock rounds. */
 static fast_err execute_tick(fast_space *space, fast_space_operation *op)
 {
     FAST_ASSERT(op->tensor == 0);
-    if (!space->clocks.writer)
-        return fast__fail(FAST_EINVAL,
-                          "this actor is not a writer of space \"%s\": it has no clock",
-                          space->name);
-    if (op->clock < space->clocks.own)
-        return fast__fail(FAST_EINVAL, "a clock does not go back from %lld to %lld",
-                          (long long)space->clocks.own, (long long)op->clock);
-    space->clocks.own = op->clock;
+    FAST_TRY(fast__space_check_tick(space, op));
+    if (op->clock > space->clocks.own)
+        space->clocks.own = op->clock;
     for (int64_t i = 0; i < space->map.owner_count; i++) {
         const int64_t owner = (space->map.first + i) % space->map.owner_count;
         fast_space_store *store = &space->map.owners[owner].store;
+        if (!fast__space_covers(op, owner))
+            continue;
+        space->map.owners[owner].ticked = op->clock;
         if (!store->head) {
             fast_space_operation part = fast__space_part(space, op, owner);
             FAST_TRY(fast__remote_update(space, &part));
@@ -202,7 +236,7 @@ static bool is_new_enough(fast_space *space, const fast_space_operation *op, int
     FAST_ASSERT(space->map.owners[op->owner].store.head != NULL);
     fast_space_store *store = &space->map.owners[op->owner].store;
     /* The clock first: a reader that sees a tick also sees the updates before it. */
-    const bool in_time = fast__space_clock(space, store, op->clock_min, clock_out);
+    const bool in_time = fast__space_in_time(space, store, op, clock_out);
     /* An owner waits for announced updates to its own range, as readers of it do. */
     if (op->owner == space->map.me && op->tensor == 0 && fast__service_awaits(space))
         return false;
@@ -224,7 +258,7 @@ static fast_err wait_local(fast_space *space, const fast_space_operation *op, in
         const bool done = is_new_enough(space, op, clock_out);
         /* For the error of a timeout: the slowest writer, else any actor that could still write. */
         if (!done)
-            wait.whom = fast__space_slowest(space, store, op->from);
+            wait.whom = fast__space_slowest(space, store, op);
         if (!done && wait.whom < 0)
             wait.whom = fast__space_active(space, store, op->from);
         fast__space_end(space);
@@ -243,18 +277,11 @@ static fast_err wait_local(fast_space *space, const fast_space_operation *op, in
     }
 }
 
-/* Copy a local range to op->result, once it is new enough. */
-static fast_err get_local(fast_space *space, const fast_space_operation *op)
+/* Copy a local range, which is new enough, to op->result, and note in `seen` that it was read. */
+static fast_err read_local(fast_space *space, const fast_space_operation *op, int64_t clock,
+                           fast_space_operation *seen)
 {
     FAST_ASSERT(op->count > 0);
-    int64_t clock;
-    FAST_TRY(fast__space_ready(space, op->owner, op->deadline));
-    /* The common case first: no wait, and no arming of the slot. */
-    fast__space_begin(space, op->owner);
-    const bool ready = is_new_enough(space, op, &clock);
-    fast__space_end(space);
-    if (!ready)
-        FAST_TRY(wait_local(space, op, &clock));
     fast__space_begin(space, op->owner);
     const fast_err err = fast__space_lock(space, op->owner, op->tensor, false, op->deadline);
     if (!err) {
@@ -263,8 +290,7 @@ static fast_err get_local(fast_space *space, const fast_space_operation *op)
     }
     fast__space_end(space);
     FAST_TRY(err);
-    fast__space_saw(&space->reader.get,
-                    *fast__space_at(space, space->clocks.read, op->owner, op->tensor), clock);
+    fast__space_saw(seen, *fast__space_at(space, space->clocks.read, op->owner, op->tensor), clock);
     if (op->result && fast__space_is_coded(space, FAST_SPACE_DOWN, op->tensor)) {
         const float *coded;
         if (op->flags & FAST_SPACE_WHOLE)
@@ -275,30 +301,90 @@ static fast_err get_local(fast_space *space, const fast_space_operation *op)
     return fast_charge(space->actor, 0, 8.0 * (double)op->count);
 }
 
+/* Return true if a local range is new enough now, and its clock. */
+static fast_err look_local(fast_space *space, const fast_space_operation *op, bool *ready_out,
+                           int64_t *clock_out)
+{
+    FAST_ASSERT(op->count > 0);
+    FAST_TRY(fast__space_ready(space, op->owner, op->deadline));
+    fast__space_begin(space, op->owner);
+    *ready_out = is_new_enough(space, op, clock_out);
+    fast__space_end(space);
+    return FAST_OK;
+}
+
+/* Copy a local range to op->result, once it is new enough. */
+static fast_err get_local(fast_space *space, const fast_space_operation *op)
+{
+    FAST_ASSERT(op->kind == FAST_SPACE_GET);
+    int64_t clock;
+    bool ready;
+    /* The common case first: no wait, and no arming of the slot. */
+    FAST_TRY(look_local(space, op, &ready, &clock));
+    if (!ready)
+        FAST_TRY(wait_local(space, op, &clock));
+    return read_local(space, op, clock, &space->reader.get);
+}
+
+/* For tasks, which wait for many ranges at once. */
+fast_err fast__space_try_local(fast_space *space, fast_space_operation *op, bool *done_out)
+{
+    FAST_ASSERT(op->kind == FAST_SPACE_GET && done_out);
+    int64_t clock;
+    FAST_TRY(look_local(space, op, done_out, &clock));
+    return *done_out ? read_local(space, op, clock, op) : FAST_OK;
+}
+
+/* Its own clock is the smallest of its clocks on the ranges that are read. */
+fast_err fast__space_check_get(const fast_space *space, const fast_space_operation *op)
+{
+    FAST_ASSERT(op->kind == FAST_SPACE_GET);
+    const fast_space_clocks *c = &space->clocks;
+    const bool grouped = (op->flags & FAST_SPACE_GROUP) != 0;
+    if (grouped && (op->group < 0 || op->group_count < 1 ||
+                    op->group_count > c->writer_count - op->group || op->version_min > 0))
+        return fast__fail(FAST_EINVAL,
+                          "a get in space \"%s\" waits for the clocks of writers %lld to %lld of "
+                          "%lld, or for a version as well",
+                          space->name, (long long)op->group,
+                          (long long)(op->group + op->group_count - 1), (long long)c->writer_count);
+    const bool awaits_itself =
+        grouped ? c->rank >= op->group && c->rank < op->group + op->group_count : c->rank >= 0;
+    for (int64_t i = 0; awaits_itself && i < space->map.owner_count; i++)
+        if (fast__space_covers(op, i) && op->clock_min > space->map.owners[i].ticked)
+            return fast__fail(FAST_EINVAL,
+                              "a get in space \"%s\" asks for clock %lld, but this actor, a "
+                              "writer, is at %lld: it would wait for itself",
+                              space->name, (long long)op->clock_min,
+                              (long long)space->map.owners[i].ticked);
+    return FAST_OK;
+}
+
 /* First half of a get: ask remote owners, copy from local ones. */
 static fast_err start_get(fast_space *space, const fast_space_operation *op)
 {
     FAST_ASSERT(op->kind == FAST_SPACE_GET);
     const fast_space_map *map = &space->map;
     fast_space_operation *get = &space->reader.get;
-    const int64_t id = get->id + 1;
-    if (space->clocks.writer && op->clock_min > space->clocks.own)
-        return fast__fail(FAST_EINVAL,
-                          "a get in space \"%s\" asks for clock %lld, but this actor, a writer, is "
-                          "at %lld: it would wait for itself",
-                          space->name, (long long)op->clock_min, (long long)space->clocks.own);
+    FAST_TRY(fast__space_check_get(space, op));
+    for (int64_t i = 0; space->tasks && i < map->owner_count; i++)
+        if (map->owners[i].asked)
+            return fast__fail(FAST_EINVAL,
+                              "a task pulls from space \"%s\": wait for it before a get",
+                              space->name);
     *get = *op;
-    get->id = id;
+    get->id = ++space->reader.ids;
     get->version_seen = get->clock_seen = INT64_MAX;
     space->reader.missing = 0;
-    space->reader.never = false;
     /* Remote owners first: their answers travel while local ranges are copied. */
     for (int64_t i = 0; map->remote_count > 0 && i < map->owner_count; i++) {
         const int64_t owner = (map->first + i) % map->owner_count;
         int64_t offset, count;
         fast__space_range(space, owner, get->tensor, &offset, &count);
-        if (count > 0 && !map->owners[owner].store.head)
-            FAST_TRY(fast__remote_get_start(space, owner));
+        if (count == 0 || map->owners[owner].store.head)
+            continue;
+        FAST_TRY(fast__remote_get_start(space, owner, get));
+        space->reader.missing += map->owners[owner].asked != 0;
     }
     for (int64_t i = 0; i < map->owner_count; i++) {
         const int64_t owner = (map->first + i) % map->owner_count;
@@ -328,6 +414,9 @@ static fast_err end_get(fast_space *space)
 static void leave_get(fast_space *space)
 {
     FAST_ASSERT(space->reader.missing >= 0);
+    for (int64_t i = 0; space->reader.missing > 0 && i < space->map.owner_count; i++)
+        if (space->map.owners[i].asked == space->reader.get.id)
+            space->map.owners[i].asked = 0;
     space->reader.missing = 0;
     space->reader.get.result = NULL;
 }
@@ -357,7 +446,7 @@ static fast_err (*const executors[FAST_SPACE_KINDS])(fast_space *, fast_space_op
 static fast_err begin_operation(fast_space *space, fast_space_operation *op)
 {
     FAST_ASSERT(op->kind < FAST_SPACE_KINDS);
-    FAST_TRY(check_open(space, op->tensor));
+    FAST_TRY(fast__space_check_open(space, op->tensor));
     op->from = fast_actor_id(space->actor);
     op->deadline = fast__deadline(space->actor, op->deadline);
     return FAST_OK;
@@ -437,15 +526,18 @@ fast_err fast__space_add_get(fast_space *space, const float *x, float *w, int64_
     return FAST_OK;
 }
 
-/* The get of these conditions. */
-static fast_space_operation get_of(int64_t tensor, float *x, const fast_space_read *read,
-                                   int64_t deadline)
+/* Without conditions: as it is. */
+fast_space_operation fast__space_get_of(int64_t tensor, float *x, const fast_space_read *read,
+                                        int64_t deadline)
 {
     return (fast_space_operation){ .kind = FAST_SPACE_GET,
                                    .flags = (x ? 0u : FAST_SPACE_SIZES) |
                                             (read && read->full_values ? FAST_SPACE_WHOLE : 0u) |
-                                            (read && read->either ? FAST_SPACE_EITHER : 0u),
+                                            (read && read->either ? FAST_SPACE_EITHER : 0u) |
+                                            (read && read->writer_count ? FAST_SPACE_GROUP : 0u),
                                    .tensor = tensor,
+                                   .group = read ? read->writer : 0,
+                                   .group_count = read ? read->writer_count : 0,
                                    .version_min = read ? read->version_min : 0,
                                    .clock_min = read ? read->clock_min : 0,
                                    .result = x,
@@ -457,7 +549,7 @@ fast_err fast_space_get(fast_space *space, int64_t tensor, float *x, fast_space_
                         int64_t deadline)
 {
     FAST_ASSERT(space);
-    fast_space_operation op = get_of(tensor, x, read, deadline);
+    fast_space_operation op = fast__space_get_of(tensor, x, read, deadline);
     FAST_TRY(fast__space_execute(space, &op));
     if (read) {
         read->version = op.version_seen;
@@ -495,7 +587,7 @@ fast_err fast__space_get_start(fast_space *space, float *x, const fast_space_rea
                                int64_t deadline)
 {
     FAST_ASSERT(read);
-    fast_space_operation op = get_of(0, x, read, deadline);
+    fast_space_operation op = fast__space_get_of(0, x, read, deadline);
     FAST_ASSERT(x != NULL);
     if (fast__space_is_coded(space, FAST_SPACE_DOWN, 0))
         return fast__fail(FAST_EINVAL,
@@ -530,6 +622,8 @@ fast_err fast__space_get_end(fast_space *space, fast_space_read *read)
     *read = (fast_space_read){ .version_min = get->version_min,
                                .clock_min = get->clock_min,
                                .either = (get->flags & FAST_SPACE_EITHER) != 0,
+                               .writer = get->group,
+                               .writer_count = get->group_count,
                                .full_values = (get->flags & FAST_SPACE_WHOLE) != 0,
                                .version = get->version_seen,
                                .clock = get->clock_seen };
@@ -540,7 +634,7 @@ fast_err fast__space_get_end(fast_space *space, fast_space_read *read)
 fast_err fast_space_watch(fast_space *space, int64_t tensor, fast_space_watch_fn *watch, void *ctx)
 {
     FAST_ASSERT(space);
-    FAST_TRY(check_open(space, tensor));
+    FAST_TRY(fast__space_check_open(space, tensor));
     if (space->copies.count > 0)
         return fast__fail(FAST_EINVAL,
                           "space \"%s\" has copies, and none of them notifies watchers",

@@ -10,7 +10,8 @@
  *
  *   space_state.h       the parts of a space, and the operation that everything works on
  *   space.c             operations: get, put, add, tick, watch
- *   space_open.c        open, serve, close
+ *   space_open.c        open, serve, close; space_ring.c ranges by a consistent-hash ring
+ *   space_task.c        pushes and pulls of ranges with dependencies
  *   space_store.c       memory that local actors share; space_lock.c its lock
  *   space_remote.c      requests to remote owners and their answers, from the reader's side
  *   space_order.c       the order of answers in slices
@@ -100,6 +101,8 @@ const float *fast__space_residual(const fast_space *space, int64_t owner);
 /* y += scale times the elements of the first tensor that this writer's codec holds back by its
  * selections. */
 void fast__space_add_waiting(const fast_space *space, float scale, float *y);
+/* Return true if a codec selects elements of whole updates of the first tensor. */
+bool fast__space_selects(const fast_space *space);
 /* Return true if the codec of adds holds elements back for a while, until they are due. */
 bool fast__space_defers(const fast_space *space);
 /* Let the next adds to the first tensor send all elements that have waited, or not. */

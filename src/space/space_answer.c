@@ -238,7 +238,7 @@ static fast_err try_pending(fast_space *space, fast_space_operation *op, bool *d
     fast_space_store *store = fast__space_own_store(space);
     fast_space_range *range = fast__service_range(space, op->tensor);
     int64_t clock;
-    const bool in_time = fast__space_clock(space, store, op->clock_min, &clock);
+    const bool in_time = fast__space_in_time(space, store, op, &clock);
     const int64_t version = atomic_load(&range->version);
     *done_out = fast__space_satisfies(op, in_time, version);
     /* Values that are about to be overwritten are not worth sending: wait for the announced

@@ -712,7 +712,7 @@ static fast_err catch_up(fast_space *space, int64_t owner, int64_t from, bool kn
         FAST_TRY(fast__space_tell(space, o->id, FAST_SPACE_HELLO, 0, owner, hello));
     if (first)
         FAST_TRY(send_again(space, owner, known ? from : 0));
-    if (o->asked != 0 && o->asked == space->reader.get.id)
+    if (o->asked != 0) /* by a get or a task */
         FAST_TRY(fast__remote_ask(space, owner));
     return o->leaving && !o->left ? fast__space_tell(space, o->id, FAST_SPACE_LEAVE, 0, owner, none)
                                   : FAST_OK;

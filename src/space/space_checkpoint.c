@@ -226,7 +226,7 @@ void fast__space_save(const fast_space *space, bool clocks, fast_pack *pack)
         for (int64_t i = 0; flows.coders[way] && i < space->map.owner_count; i++) {
             fast_coder *coder = flows.coders[way][i];
 
-            if (!coder || (way == FAST_SPACE_UP && !space->clocks.writer))
+            if (!coder || (way == FAST_SPACE_UP && space->clocks.rank < 0))
                 continue; /* an actor that only decodes has no residual */
             put_coder(space, pack, way * space->map.owner_count + i, clocks && way == FAST_SPACE_UP,
                       coder);
@@ -349,7 +349,7 @@ static fast_err take_clocks(fast_space *space, const fast_pack_record *record)
         if (!own)
             atomic_store(&fast__space_own_store(space)->ranges[i].version, value);
         else if (i == 0)
-            space->clocks.own = space->clocks.writer ? value : 0;
+            space->clocks.own = space->clocks.rank >= 0 ? value : 0;
         else
             space->clocks.read[i - 1] = value;
     }

@@ -87,6 +87,13 @@ bool fast__space_is_coded(const fast_space *space, fast_space_way way, int64_t t
            !(way == FAST_SPACE_UP && space->codec->selects);
 }
 
+/* Only chains that name nothing but selections. */
+bool fast__space_selects(const fast_space *space)
+{
+    FAST_ASSERT(space != NULL);
+    return space->codec && space->codec->selects;
+}
+
 /* One flow for all owners, so that elements are compared over the whole tensor. */
 void fast__space_select(fast_space *space, const float **x)
 {
@@ -150,7 +157,7 @@ static fast_err open_chains(fast_space_codec *codec, const fast_space_options *o
     const char *const names[FAST_SPACE_WAYS] = { o->codec, o->codec_down };
     for (int way = 0; way < FAST_SPACE_WAYS; way++) {
         if (!chains && names[way])
-            FAST_TRY(fast__chain_open(names[way], &codec->opened[way]));
+            FAST_TRY(fast__chain_open_with(names[way], o->filter, &codec->opened[way]));
         const fast_chain *chain = chains ? chains->way[way] : codec->opened[way];
         codec->chains[way] = chain && !fast__chain_is_none(chain) ? chain : NULL;
     }

@@ -140,6 +140,8 @@ static uint64_t sign(const fast_space_options *o, const fast_space_chains *chain
     }
     h = fast__hash(o->owners, (size_t)o->owner_count * sizeof *o->owners,
                    h + o->whole_tensors + 2 * (uint64_t)o->eager + 4 * (uint64_t)o->cache_indices);
+    if (o->ends)
+        h = fast__hash(o->ends, (size_t)o->owner_count * sizeof *o->ends, h + 9);
     if (codec)
         h = fast__hash(codec, strlen(codec), h + 3);
     if (down)
@@ -167,9 +169,11 @@ static fast_err list_writers(fast_space *space, const fast_space_options *option
     for (int64_t id = 0; id < actors; id++) {
         if (!options->writers && (all || !(marks[id] & IS_OWNER)))
             marks[id] |= IS_WRITER;
+        if (id == me)
+            space->clocks.rank = marks[id] & IS_WRITER ? count : -1;
         count += (marks[id] & IS_WRITER) != 0;
     }
-    space->clocks.writer = (marks[me] & IS_WRITER) != 0;
+    space->clocks.writer_count = count;
     if (space->map.remote_count == space->map.owner_count)
         return FAST_OK; /* Only actors that use a store need the list. */
     FAST_TRY(fast__alloc("the writers of a space", count, sizeof *space->clocks.writers,
@@ -178,12 +182,12 @@ static fast_err list_writers(fast_space *space, const fast_space_options *option
                          &space->clocks.expected));
     FAST_TRY(fast__alloc("the actors of a space", actors, sizeof *space->clocks.excused,
                          &space->clocks.excused));
-    for (int64_t id = 0; id < actors; id++) {
+    for (int64_t id = 0, i = 0; id < actors; id++) {
         /* Owners of copies neither read nor write. */
         space->clocks.expected[id] =
             (marks[id] & (space->copies.count > 0 ? IS_WRITER : IS_OWNER | IS_WRITER)) != 0;
         if (marks[id] & IS_WRITER)
-            space->clocks.writers[space->clocks.writer_count++] = id;
+            space->clocks.writers[i++] = id;
     }
     return FAST_OK;
 }
@@ -223,6 +227,26 @@ static void find_neighbours(const fast_actor *actor, bool *local_out, bool *remo
         *local_out |= local;
         *remote_out |= !local;
     }
+}
+
+/* Copy the fractions where ranges end. FAST_EINVAL if they do not ascend to 1. */
+static fast_err list_ends(fast_space *space, const fast_space_options *options)
+{
+    FAST_ASSERT(!space->map.ends && options->owner_count > 0);
+    double last = 0;
+    for (int64_t i = 0; i < options->owner_count; i++) {
+        if (!(options->ends[i] >= last) || options->ends[i] > 1)
+            return fast__fail(FAST_EINVAL, "ends of space \"%s\": %g after %g do not ascend to 1",
+                              options->name, options->ends[i], last);
+        last = options->ends[i];
+    }
+    if (last < 1)
+        return fast__fail(FAST_EINVAL, "the last range of space \"%s\" ends at %g, not at 1",
+                          options->name, last);
+    FAST_TRY(fast__alloc("the ends of ranges", options->owner_count, sizeof *space->map.ends,
+                         &space->map.ends));
+    memcpy(space->map.ends, options->ends, (size_t)options->owner_count * sizeof *options->ends);
+    return FAST_OK;
 }
 
 /* List the actors of all copies, the owners first. */
@@ -395,6 +419,8 @@ static fast_err build(fast_space *space, const fast_space_options *options,
     FAST_TRY(mark(actor, "copy", options->copies, options->copy_count * options->owner_count,
                   IS_OWNER, marks));
     FAST_TRY(list_owners(space, options));
+    if (options->ends)
+        FAST_TRY(list_ends(space, options));
     FAST_TRY(list_writers(space, options, marks));
     FAST_TRY(list_tensors(space, options));
     if (chains || options->codec || options->codec_down)
@@ -423,6 +449,8 @@ static fast_err build(fast_space *space, const fast_space_options *options,
         fast__space_store_fill(space, options);
     if (first)
         FAST_TRY(first(ctx, space));
+    for (int64_t i = 0; i < space->map.owner_count; i++)
+        space->map.owners[i].ticked = space->clocks.own; /* 0, or a snapshot's */
     FAST_TRY(enter(space));
     if (space->map.me >= 0) {
         fast__space_store_open(space);
@@ -439,6 +467,7 @@ static void destroy(fast_space *space)
     FAST_ASSERT(space->actor);
     FAST_ASSERT(space);
     fast__service_free(space);
+    fast__space_tasks_free(space);
     fast__copies_free(space);
     for (int64_t i = 0; i < space->map.owner_count; i++) {
         fast_msg_free(space->map.owners[i].pushed);
@@ -452,6 +481,7 @@ static void destroy(fast_space *space)
     fast__free(space->map.counts);
     fast__free(space->map.names);
     fast__free(space->map.owners);
+    fast__free(space->map.ends);
     fast__free(space->clocks.writers);
     fast__free(space->clocks.expected);
     fast__free(space->clocks.excused);
@@ -489,6 +519,7 @@ fast_err fast__space_open(fast_actor *actor, const fast_space_options *options,
     space->key = key;
     space->map.me = -1;
     space->map.whole = options->whole_tensors;
+    space->map.causal = options->causal;
     space->reader.eager = options->eager;
     space->owned.stalest = options->stalest_first;
     space->sparse.enabled = options->sparse;
@@ -648,6 +679,9 @@ void fast_space_close(fast_space *space)
 {
     if (!space)
         return;
+    if (space->tasks && fast_space_wait(space, 0, FAST_SOON) != FAST_OK) {
+        /* Tasks that cannot finish any more are dropped, as if they had not been submitted. */
+    }
     if (space->map.me >= 0) {
         /* That other actors stay too long, or that this one was stopped, is no error of close. */
         const fast_err err = fast_space_serve(space, FAST_SOON);

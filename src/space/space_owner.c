@@ -218,7 +218,15 @@ static bool get_is_valid(fast_space *space, const fast_msg *msg, fast_space_oper
     const unsigned asked = (unsigned)msg->declared;
     op->version_min = msg->words[FAST_SPACE_W_B];
     op->clock_min = msg->words[FAST_SPACE_W_C];
-    op->flags = asked & (FAST_SPACE_SIZES | FAST_SPACE_EITHER);
+    op->flags = asked & (FAST_SPACE_SIZES | FAST_SPACE_EITHER | FAST_SPACE_GROUP);
+    if (op->flags & FAST_SPACE_GROUP) {
+        op->group = op->version_min >> 32;
+        op->group_count = op->version_min & UINT32_MAX;
+        op->version_min = 0;
+        if (op->group < 0 || op->group_count < 1 ||
+            op->group_count > space->clocks.writer_count - op->group)
+            return false;
+    }
     if (op->tensor == 0)
         op->flags |= asked & FAST_SPACE_WHOLE;
     if (op->tensor == 0 && !(asked & FAST_SPACE_SIZES) &&
@@ -475,7 +483,9 @@ int64_t fast__service_explain(fast_space *space, int64_t origin)
     for (int64_t i = 0; i < s->pending.count; i++)
         if (s->pending.list[i].from == origin && s->pending.list[i].id != 0) {
             const int64_t id = fast__service_announcer(space, origin);
-            return id >= 0 ? id : fast__space_slowest(space, fast__space_own_store(space), origin);
+            return id >= 0 ? id
+                           : fast__space_slowest(space, fast__space_own_store(space),
+                                                 &s->pending.list[i]);
         }
     return -1;
 }

@@ -101,6 +101,31 @@ fast_err fast__remote_update(fast_space *space, fast_space_operation *op)
     return send_update(space, op->owner, &msg);
 }
 
+/*
+ * Causal order by construction. Without it an update and a later message of the same writer take
+ * different ways, and the message may be the faster one:
+ *
+ *     writer   add(x) - - - - - - - - slow link - - - - - - - -> owner
+ *       |                                                          ^
+ *       +- message --> reader --- get(x), without the update ------+
+ *
+ * All owners have been sent their parts before the first wait, so that it costs one round trip.
+ */
+fast_err fast__remote_settle(fast_space *space, int64_t deadline)
+{
+    FAST_ASSERT(space->map.causal);
+    for (int64_t owner = 0; owner < space->map.owner_count; owner++) {
+        const fast_space_owner *o = &space->map.owners[owner];
+        fast_wait wait = fast__space_wait(space, o->id, "space update", deadline);
+        while (!o->store.head && o->acked < o->sent) {
+            wait.whom = fast__copies_whom(space, owner);
+            FAST_TRY(fast__copies_excuse(space, owner, fast__wait_once(space->actor, &wait)));
+            FAST_TRY(check_owner(space, owner));
+        }
+    }
+    return FAST_OK;
+}
+
 /* Only remote owners: local ranges are changed at once. */
 fast_err fast__space_announce(fast_space *space)
 {
@@ -137,15 +162,17 @@ fast_err fast__remote_flush(fast_space *space)
     return FAST_OK;
 }
 
-/* Record the range of the get under way that an answer brings; `seen`: this actor's updates and
- * ticks that it holds. */
+/* Record the range that an answer brings, in its get and in the one that waits for all ranges;
+ * `seen`: this actor's updates and ticks that it holds. */
 static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg, int64_t seen)
 {
     FAST_ASSERT(msg->words[FAST_SPACE_W_B] >= 0);
-    fast_space_operation *get = &space->reader.get;
     const int64_t version = msg->words[FAST_SPACE_W_B];
     fast_space_owner *o = &space->map.owners[owner];
-    fast__space_saw(get, version, msg->words[FAST_SPACE_W_C]);
+    const fast_space_operation *get = &o->get;
+    fast__space_saw(&o->get, version, msg->words[FAST_SPACE_W_C]);
+    if (get->id == space->reader.get.id)
+        fast__space_saw(&space->reader.get, version, msg->words[FAST_SPACE_W_C]);
     space->reader.newest = version > space->reader.newest ? version : space->reader.newest;
     if (space->reader.peeks)
         return;
@@ -157,13 +184,13 @@ static void saw_answer(fast_space *space, int64_t owner, const fast_msg *msg, in
         o->seen = seen < o->sent ? seen : o->sent;
 }
 
-/* Unpack an owner's range of the get under way from an answer; part->x is NULL if only its size
+/* Unpack the range that an owner was asked for from its answer; part->x is NULL if only its size
  * travelled. */
 static bool unpack_answer(fast_space *space, int64_t owner, const fast_msg *msg,
                           fast_space_operation *part)
 {
-    FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
-    *part = fast__space_part(space, &space->reader.get, owner);
+    FAST_ASSERT(space->map.owners[owner].get.kind == FAST_SPACE_GET);
+    *part = space->map.owners[owner].get;
     part->kind = FAST_SPACE_VALUE;
     return fast__space_unpack(space, msg, part);
 }
@@ -186,8 +213,8 @@ bool fast__space_has_pushed(const fast_space *space, const fast_space_read *read
 /* Use the values that an eager owner sent, if they satisfy the get. */
 static bool take_pushed(fast_space *space, int64_t owner)
 {
-    FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
-    const fast_space_operation *get = &space->reader.get;
+    const fast_space_operation *get = &space->map.owners[owner].get;
+    FAST_ASSERT(get->kind == FAST_SPACE_GET);
     const fast_msg *msg = get->tensor == 0 ? space->map.owners[owner].pushed : NULL;
     fast_space_operation part;
     if (!msg || !fast__space_satisfies(get, msg->words[FAST_SPACE_W_C] >= get->clock_min,
@@ -218,25 +245,31 @@ static bool retain_pushed(fast_space *space, fast_msg *msg)
 /* The flags travel as declared bytes. */
 fast_err fast__remote_ask(fast_space *space, int64_t owner)
 {
-    FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
-    const fast_space_operation *get = &space->reader.get;
+    const fast_space_operation *get = &space->map.owners[owner].get;
+    FAST_ASSERT(get->kind == FAST_SPACE_GET);
     fast_msg *msg;
-    const int64_t words[3] = { get->id, get->version_min, get->clock_min };
+    const bool grouped = (get->flags & FAST_SPACE_GROUP) != 0;
+    const int64_t words[3] = { get->id,
+                               grouped ? get->group << 32 | get->group_count : get->version_min,
+                               get->clock_min };
     FAST_TRY(fast__space_message(space, FAST_SPACE_GET, get->tensor, owner, words, &msg));
-    msg->declared =
-        get->flags & (FAST_SPACE_SIZES | FAST_SPACE_WHOLE | FAST_SPACE_EITHER | FAST_SPACE_SLICES);
+    msg->declared = get->flags & (FAST_SPACE_SIZES | FAST_SPACE_WHOLE | FAST_SPACE_EITHER |
+                                  FAST_SPACE_SLICES | FAST_SPACE_GROUP);
     if (get->flags & FAST_SPACE_SIZES) /* without values there are no differences */
         msg->declared &= ~(size_t)FAST_SPACE_WHOLE;
     return fast_send(space->actor, space->map.owners[owner].id, &msg);
 }
 
 /* Values that an eager owner sent before answer the get without a message. */
-fast_err fast__remote_get_start(fast_space *space, int64_t owner)
+fast_err fast__remote_get_start(fast_space *space, int64_t owner, const fast_space_operation *get)
 {
-    FAST_ASSERT(space->reader.get.kind == FAST_SPACE_GET);
-    const fast_space_operation *get = &space->reader.get;
+    FAST_ASSERT(get->kind == FAST_SPACE_GET);
     fast_space_owner *o = &space->map.owners[owner];
     FAST_TRY(check_owner(space, owner));
+    o->get = fast__space_part(space, get, owner);
+    o->get.version_seen = o->get.clock_seen = INT64_MAX;
+    o->asked = 0;
+    o->never = false;
     if (!(get->flags & FAST_SPACE_WHOLE) && take_pushed(space, owner))
         return FAST_OK;
     FAST_TRY(fast__copies_excuse(space, owner, fast__remote_ask(space, owner)));
@@ -244,7 +277,6 @@ fast_err fast__remote_get_start(fast_space *space, int64_t owner)
         o->asked_after = o->sent;
     o->asked = get->id;
     o->received = 0;
-    space->reader.missing++;
     return FAST_OK;
 }
 
@@ -259,7 +291,7 @@ static fast_err wait_for_part(fast_space *space, int64_t owner, int64_t floats)
         wait.whom = fast__copies_whom(space, owner);
         FAST_TRY(fast__copies_excuse(space, owner, fast__wait_once(space->actor, &wait)));
         FAST_TRY(check_owner(space, owner));
-        if (space->reader.never)
+        if (o->never)
             return fast__fail(FAST_EPEER,
                               "nobody is left in space \"%s\" who could bring tensor %lld to "
                               "the version that is waited for",
@@ -301,37 +333,36 @@ fast_err fast__remote_watch(fast_space *space, int64_t owner, int64_t tensor)
                             words);
 }
 
-/* Return true if a message answers this owner's part of the get under way. */
+/* Return true if a message answers the get that this owner was asked for. */
 static bool answers_get(const fast_space *space, int64_t owner, const fast_msg *msg)
 {
     FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
-    const fast_space_operation *get = &space->reader.get;
-    return space->map.owners[owner].asked == get->id && msg->words[FAST_SPACE_W_A] == get->id &&
-           msg->words[FAST_SPACE_W_TENSOR] == get->tensor && space->reader.missing > 0;
+    const fast_space_owner *o = &space->map.owners[owner];
+    return o->asked != 0 && msg->words[FAST_SPACE_W_A] == o->asked &&
+           msg->words[FAST_SPACE_W_TENSOR] == o->get.tensor;
 }
 
 /* SLICED: the next slice of an owner's part of the get. */
 static fast_err take_slice(fast_space *space, int64_t owner, const fast_msg *msg)
 {
     fast_space_owner *o = &space->map.owners[owner];
-    const fast_space_operation *get = &space->reader.get;
-    int64_t offset, count, most;
-    fast__space_range(space, owner, 0, &offset, &count);
+    const fast_space_operation *get = &o->get;
+    const fast_space_order *order = &space->reader.order;
+    int64_t most;
+    const int64_t size = fast__space_order_size(order, get->offset, get->count);
     if (!(get->flags & FAST_SPACE_SLICES) || !answers_get(space, owner, msg) ||
-        o->received >= fast__space_order_size(&space->reader.order, offset, count) ||
-        msg->part_count != 1 || msg->parts[0].size % sizeof *get->result != 0)
+        o->received >= size || msg->part_count != 1 ||
+        msg->parts[0].size % sizeof *get->result != 0)
         return FAST_OK;
     const int64_t floats = (int64_t)(msg->parts[0].size / sizeof *get->result);
-    const int64_t at =
-        fast__space_order_at(&space->reader.order, offset, count, o->received, &most);
-    const int64_t size = fast__space_order_size(&space->reader.order, offset, count);
+    const int64_t at = fast__space_order_at(order, get->offset, get->count, o->received, &most);
     if (msg->words[FAST_SPACE_W_B] != at || floats > size - o->received)
         return FAST_OK;
     if (floats <= most)
-        fast__vector_copy(floats, fast_msg_data(msg, 0), get->result + offset + at);
+        fast__vector_copy(floats, fast_msg_data(msg, 0), get->result + at);
     else
-        fast__space_order_unpack(&space->reader.order, offset, count, o->received, floats,
-                                 fast_msg_data(msg, 0), get->result + offset);
+        fast__space_order_unpack(order, get->offset, get->count, o->received, floats,
+                                 fast_msg_data(msg, 0), get->result);
     o->received += floats;
     return FAST_OK;
 }
@@ -341,7 +372,7 @@ static fast_err take_value(fast_space *space, int64_t owner, const fast_msg *msg
 {
     FAST_ASSERT(owner >= 0 && owner < space->map.owner_count);
     fast_space_owner *o = &space->map.owners[owner];
-    const fast_space_operation *get = &space->reader.get;
+    const fast_space_operation *get = &o->get;
     fast_space_operation part;
     if (!answers_get(space, owner, msg))
         return FAST_OK;
@@ -358,7 +389,7 @@ static fast_err take_value(fast_space *space, int64_t owner, const fast_msg *msg
         fast__vector_copy(part.count, part.x, part.result);
     /* It holds all of this actor's updates, since an owner handles requests in order. */
     saw_answer(space, owner, msg, o->sent);
-    space->reader.missing--;
+    space->reader.missing -= o->asked == space->reader.get.id;
     o->asked = 0;
     return FAST_OK;
 }
@@ -390,15 +421,14 @@ static fast_err take_ack(fast_space *space, int64_t owner, const fast_msg *msg)
     return FAST_OK;
 }
 
-/* Answers without values: NEVER to the get under way, and LEFT, GONE and REFUSED, after which the
- * owner sends nothing more. */
+/* Answers without values: NEVER to the get that the owner was asked for, and LEFT, GONE and
+ * REFUSED, after which the owner sends nothing more. */
 static fast_err take_end(fast_space *space, int64_t owner, const fast_msg *msg)
 {
     FAST_ASSERT(fast__copies_owns(space, owner, msg->from));
     fast_space_owner *o = &space->map.owners[owner];
     const int64_t kind = msg->words[FAST_SPACE_W_KIND];
-    space->reader.never |=
-        kind == FAST_SPACE_NEVER && msg->words[FAST_SPACE_W_A] == space->reader.get.id;
+    o->never |= kind == FAST_SPACE_NEVER && o->asked != 0 && msg->words[FAST_SPACE_W_A] == o->asked;
     o->left |= kind == FAST_SPACE_LEFT;
     o->gone |= kind == FAST_SPACE_GONE && space->copies.count == 0;
     o->refused |= kind == FAST_SPACE_REFUSED;

@@ -33,7 +33,8 @@ typedef enum fast_space_kind {
     FAST_SPACE_ADD,       /* request: sequence, clock, version read; the range's values */
     FAST_SPACE_PIECE,     /* request: offset, count; those floats of the next ADD, which has none */
     FAST_SPACE_TICK,      /* request: sequence, clock */
-    FAST_SPACE_GET,       /* request: id, version_min, clock_min; flags as declared bytes */
+    FAST_SPACE_GET,       /* request: id, version_min, clock_min; flags as declared bytes. With
+                             GROUP instead of version_min: first writer * 2^32 + their number */
     FAST_SPACE_WATCH,     /* request: notify this actor once, of a version past this one */
     FAST_SPACE_ANNOUNCE,  /* request: an ADD to tensor 0 follows; other actors' gets wait for it */
     FAST_SPACE_ORDER,     /* request: sliced answers to this actor come in this order */
@@ -59,15 +60,16 @@ typedef enum fast_space_kind {
     FAST_SPACE_KINDS      /* number of kinds */
 } fast_space_kind;
 
-/* Flags of an operation. The first four travel with a GET, as declared bytes: their number is the
+/* Flags of an operation. The first five travel with a GET, as declared bytes: their number is the
  * sum of the flags. */
 enum {
     FAST_SPACE_SIZES = 1,   /* GET: no values are wanted */
     FAST_SPACE_WHOLE = 2,   /* GET: values, not differences to those that the reader holds */
     FAST_SPACE_EITHER = 4,  /* GET: the version or the clock suffices */
     FAST_SPACE_SLICES = 8,  /* GET: the answer comes in slices */
-    FAST_SPACE_ENDS = 16,   /* ADD: its values were sent in pieces */
-    FAST_SPACE_WAITED = 32, /* GET at an owner: it has been counted as one that had to wait */
+    FAST_SPACE_GROUP = 16,  /* GET: clock_min is about a group of writers */
+    FAST_SPACE_ENDS = 32,   /* ADD: its values were sent in pieces */
+    FAST_SPACE_WAITED = 64, /* GET at an owner: it has been counted as one that had to wait */
     FAST_SPACE_PARTIAL = 1  /* VALUE, as declared bytes: some elements are held back, and version
                                and clock are those that all elements have */
 };
@@ -79,10 +81,10 @@ typedef struct fast_space_factored {
 } fast_space_factored;
 
 /*
- * One operation on a space: on a whole tensor where an actor asks for it, on one range (owner,
- * offset, count) where it is executed. A caller fills kind, tensor, the values and the
- * conditions; fast__space_execute() fills the rest. At an owner a request becomes the operation of
- * the actor that sent it.
+ * One operation on a space: on a tensor, or some ranges of it, where an actor asks for it, on one
+ * range (owner, offset, count) where it is executed. A caller fills kind, tensor, ranges, values
+ * and conditions; fast__space_execute() fills the rest. At an owner a request becomes the operation
+ * of the actor that sent it.
  */
 typedef struct fast_space_operation {
     fast_space_kind kind; /* FAST_SPACE_GET, _PUT, _ADD, _TICK, _SERVE; of an answer: _VALUE */
@@ -91,12 +93,16 @@ typedef struct fast_space_operation {
     int64_t owner;        /* range: number of its owner in the space */
     int64_t offset;       /* range: its first float in the tensor */
     int64_t count;        /* range: its floats */
+    int64_t range;        /* tensor: first owner that it is about */
+    int64_t range_count;  /* tensor: number of those owners; 0: all */
     int64_t from;         /* actor that asked for the operation; of a VALUE: its receiver */
     int64_t id;           /* GET: number that its answers repeat, from 1; 0: a watcher's */
     int64_t clock;        /* PUT, ADD, TICK: rounds that `from` has finished */
     int64_t version_read; /* PUT, ADD: version of the range that `from` last got */
     int64_t version_min;  /* GET: updates that must have been applied */
     int64_t clock_min;    /* GET: rounds that every writer must have finished */
+    int64_t group;        /* GET with GROUP: first of those writers, by its place among all */
+    int64_t group_count;  /* GET with GROUP: number of those writers */
     const float *x;       /* PUT, ADD: values of the tensor or range; NULL: only sizes travel */
     int64_t entries;      /* ADD in a sparse space: elements of x that are not +0 */
     float *result;        /* GET: where values go; ADD: where the values after it go; or NULL */
@@ -164,16 +170,19 @@ typedef struct fast_space_owner {
     int64_t acked;    /* updates and ticks that it has applied */
     int64_t seen;     /* updates and ticks that the values last read of tensor 0 hold */
     int64_t complete; /* where differences are read: updates and ticks that all held values have */
-    int64_t asked_after; /* updates and ticks sent before the last get of tensor 0 */
-    int64_t asked;       /* id of the get that it has not answered; or 0 */
-    int64_t received;    /* floats of that get that have arrived in slices */
-    int64_t clock;       /* clock of the space when it last notified this actor */
-    bool leaving;        /* LEAVE was sent */
-    bool left;           /* LEFT has arrived */
-    bool gone;           /* it closed before this actor did */
-    bool refused;        /* it opened the space with other options */
-    fast_msg *pushed;    /* eager: newest values of tensor 0 that it sent; or NULL */
-    fast_msg *ready;     /* announce: the add that is to be sent; or NULL */
+    int64_t asked_after;      /* updates and ticks sent before the last get of tensor 0 */
+    int64_t ticked;           /* rounds that this actor has finished on its ranges */
+    fast_space_operation get; /* the get of its range that it was asked for last */
+    int64_t asked;            /* id of that get, if it has not been answered; or 0 */
+    bool never;               /* it says that the get cannot be answered */
+    int64_t received;         /* floats of that get that have arrived in slices */
+    int64_t clock;            /* clock of the space when it last notified this actor */
+    bool leaving;             /* LEAVE was sent */
+    bool left;                /* LEFT has arrived */
+    bool gone;                /* it closed before this actor did */
+    bool refused;             /* it opened the space with other options */
+    fast_msg *pushed;         /* eager: newest values of tensor 0 that it sent; or NULL */
+    fast_msg *ready;          /* announce: the add that is to be sent; or NULL */
 } fast_space_owner;
 
 /* Which owner has which range of which tensor. */
@@ -186,15 +195,18 @@ typedef struct fast_space_map {
     int64_t me;               /* this actor's number among the owners; or -1 */
     int64_t remote_count;     /* owners that do not share this actor's memory */
     int64_t first;            /* owner that operations start with */
+    bool causal;              /* updates wait for their acknowledgements */
     bool whole;               /* tensors are not cut: tensor i lives at owner i mod owner_count */
+    double *ends;             /* [owner_count]: where ranges end; NULL: they are equal */
 } fast_space_map;
 
 /* Clocks and versions. */
 typedef struct fast_space_clocks {
     int64_t own;          /* rounds that this actor has finished */
-    bool writer;          /* this actor's clock counts */
-    int64_t writer_count; /* number of writers; 0 if all owners are remote, like the next two */
-    int64_t *writers;     /* [writer_count]: actors whose clocks count */
+    int64_t rank;         /* this actor's place among the writers; -1: its clock does not count */
+    int64_t writer_count; /* number of writers */
+    int64_t *writers;     /* [writer_count]: actors whose clocks count; NULL if all owners are
+                             remote, like the next two */
     bool *expected;       /* [actors]: owners and writers, which join if they have not yet */
     bool *excused;        /* [actors]: writers that were away and have not caught up yet: nobody
                              waits for their clocks */
@@ -218,8 +230,8 @@ typedef struct fast_space_order {
 /* A reader's side. */
 typedef struct fast_space_reader {
     fast_space_operation get;       /* the get under way; answers to older ids are dropped */
+    int64_t ids;                    /* id of the last get, of a task or not */
     int64_t missing;                /* remote owners that have not answered it */
-    bool never;                     /* an owner says that it cannot be answered */
     bool peeks;                     /* the get under way does not count as a read */
     int64_t newest;                 /* largest version over the ranges of the get under way */
     fast_space_order order;         /* of slices */
@@ -230,6 +242,7 @@ typedef struct fast_space_reader {
 } fast_space_reader;
 
 struct fast_space_service; /* space_owner.c */
+struct fast_space_tasks;   /* space_task.c */
 
 /* An owner's side. */
 typedef struct fast_space_owned {
@@ -313,6 +326,7 @@ struct fast_space {
     fast_space_map map;             /* owners, tensors and their ranges */
     fast_space_clocks clocks;       /* clocks and versions */
     fast_space_reader reader;       /* gets and watchers */
+    struct fast_space_tasks *tasks; /* that have not finished; NULL before the first */
     fast_space_owned owned;         /* the owner's side; unused where map.me is -1 */
     fast_space_codec *codec;        /* NULL: values travel as floats */
     fast_space_sparse sparse;       /* updates with many zeros */
@@ -330,6 +344,25 @@ fast_err fast__space_execute(fast_space *space, fast_space_operation *op);
 /* Return the operation restricted to an owner's range; its count is 0 if the owner has none. */
 fast_space_operation fast__space_part(const fast_space *space, const fast_space_operation *op,
                                       int64_t owner);
+/* Return true if an operation is about this owner. */
+static inline bool fast__space_covers(const fast_space_operation *op, int64_t owner)
+{
+    return op->range_count == 0 || (owner >= op->range && owner - op->range < op->range_count);
+}
+/* Refuse a get whose condition makes no sense. FAST_EINVAL. space.c */
+fast_err fast__space_check_get(const fast_space *space, const fast_space_operation *op);
+/* Refuse a tick of an actor without a clock, or to an earlier time. FAST_EINVAL. space.c */
+fast_err fast__space_check_tick(const fast_space *space, const fast_space_operation *op);
+/* Return the get of these conditions. space.c */
+fast_space_operation fast__space_get_of(int64_t tensor, float *x, const fast_space_read *read,
+                                        int64_t deadline);
+/* Fail if this actor was stopped, or the space has no such tensor. Handles messages. space.c */
+fast_err fast__space_check_open(fast_space *space, int64_t tensor);
+/* Copy a range of a local owner to op->result if it is new enough now, and then set *done_out and
+ * what was seen. Fails as a get does. space.c */
+fast_err fast__space_try_local(fast_space *space, fast_space_operation *op, bool *done_out);
+/* Free the tasks. NULL is allowed. space_task.c */
+void fast__space_tasks_free(fast_space *space);
 /* Return true if these versions and clocks satisfy the conditions of a GET. */
 bool fast__space_satisfies(const fast_space_operation *op, bool in_time, int64_t version);
 /* Record in a GET that a range of this version and clock was read. */

@@ -498,12 +498,34 @@ bool fast__space_clock(fast_space *space, fast_space_store *store, int64_t clock
     return smallest >= clock_min;
 }
 
+/* O(writers of the group). */
+bool fast__space_in_time(fast_space *space, fast_space_store *store,
+                         const fast_space_operation *get, int64_t *clock_out)
+{
+    FAST_ASSERT(store->head && clock_out);
+    if (!(get->flags & FAST_SPACE_GROUP))
+        return fast__space_clock(space, store, get->clock_min, clock_out);
+    int64_t smallest = INT64_MAX, largest = get->clock_min;
+    for (int64_t i = get->group; i < get->group + get->group_count; i++) {
+        const int64_t id = space->clocks.writers[i], clock = atomic_load(&store->slots[id].clock);
+        largest = clock > largest ? clock : largest;
+        if (clock < smallest && counts(space, store, id))
+            smallest = clock;
+    }
+    *clock_out = smallest == INT64_MAX ? largest : smallest;
+    return *clock_out >= get->clock_min;
+}
+
 /* Of equal clocks, the writer with fewest updates is behind. */
-int64_t fast__space_slowest(fast_space *space, fast_space_store *store, int64_t reader)
+int64_t fast__space_slowest(fast_space *space, fast_space_store *store,
+                            const fast_space_operation *get)
 {
     FAST_ASSERT(store->head);
+    const bool grouped = (get->flags & FAST_SPACE_GROUP) != 0;
+    const int64_t first = grouped ? get->group : 0, reader = get->from;
+    const int64_t end = grouped ? first + get->group_count : space->clocks.writer_count;
     int64_t behind = -1, clock_least = 0, updates_least = 0;
-    for (int64_t i = 0; i < space->clocks.writer_count; i++) {
+    for (int64_t i = first; i < end; i++) {
         const int64_t id = space->clocks.writers[i];
         const int64_t clock = atomic_load(&store->slots[id].clock);
         const int64_t updates = atomic_load(&store->slots[id].updates);

@@ -73,8 +73,13 @@ void fast__space_arm(fast_space *space, fast_space_store *store);
  * smallest clock; where no writer is left the largest ever, at least clock_min. */
 bool fast__space_clock(fast_space *space, fast_space_store *store, int64_t clock_min,
                        int64_t *clock_out);
-/* Return the writer, other than `reader`, that is furthest behind; or -1. */
-int64_t fast__space_slowest(fast_space *space, fast_space_store *store, int64_t reader);
+/* Return true if the writers that a get waits for have finished enough rounds, as above. */
+bool fast__space_in_time(fast_space *space, fast_space_store *store,
+                         const fast_space_operation *get, int64_t *clock_out);
+/* Return the writer, other than its sender, that a get waits for and that is furthest behind; or
+ * -1. */
+int64_t fast__space_slowest(fast_space *space, fast_space_store *store,
+                            const fast_space_operation *get);
 /* Return an actor other than `reader` that is in the space or will join; or -1. */
 int64_t fast__space_active(fast_space *space, fast_space_store *store, int64_t reader);
 /* Record that an actor left an owner's store: its clock counts no longer. */

@@ -30,8 +30,10 @@ fast_err fast__space_tell(fast_space *space, int64_t to, fast_space_kind kind, i
  * is only made ready; flush() announces those of many bytes, and sends them. */
 fast_err fast__remote_update(fast_space *space, fast_space_operation *op);
 fast_err fast__remote_flush(fast_space *space);
-/* Ask an owner for its range of the get under way. */
-fast_err fast__remote_get_start(fast_space *space, int64_t owner);
+/* Wait until all owners have applied the updates that were sent to them. */
+fast_err fast__remote_settle(fast_space *space, int64_t deadline);
+/* Ask an owner for its range of a get. Its `asked` is 0 afterwards if eager values answer it. */
+fast_err fast__remote_get_start(fast_space *space, int64_t owner, const fast_space_operation *get);
 /* Wait for all of the get under way, or for a range of it. */
 fast_err fast__remote_get_wait(fast_space *space);
 fast_err fast__remote_get_need(fast_space *space, int64_t offset, int64_t count);

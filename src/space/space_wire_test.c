@@ -612,6 +612,58 @@ static void eager_values_spare_the_way(void **state)
     assert_true(sent.wait_ns < asked.wait_ns / 2);
 }
 
+/* Actor 1 adds, then tells actor 2, which reads. Its link to the owner is slow, that to actor 2 is
+ * fast, so that the message overtakes the update unless updates are causal. */
+static fast_err overtake(fast_actor *actor, void *ctx)
+{
+    bool *const seen = ctx;
+    fast_space_options options = options_of();
+    float x[COUNT], y[COUNT] = { 0 };
+    fast_space *space;
+    fast_msg *msg = NULL;
+    fast_err err = FAST_OK;
+    for (int i = 0; i < COUNT; i++)
+        x[i] = 1;
+    options.causal = seen[0];
+    FAST_TRY(fast_space_open(actor, &options, &space));
+    if (fast_actor_id(actor) == 0)
+        err = fast_space_serve(space, FAST_SOON);
+    if (fast_actor_id(actor) == 1) {
+        err = fast_space_add(space, 0, x, FAST_SOON);
+        if (!err)
+            err = fast_msg_new(actor, 1, &msg);
+        if (!err)
+            err = fast_send(actor, 2, &msg);
+    }
+    if (fast_actor_id(actor) == 2) {
+        err = fast_receive(actor, 1, 1, FAST_SOON, &msg);
+        fast_msg_free(msg);
+        if (!err)
+            err = fast_space_get(space, 0, y, NULL, FAST_SOON);
+        seen[1] = y[0] == 1 && y[COUNT - 1] == 1;
+    }
+    fast_space_close(space);
+    return err;
+}
+
+static void causal_updates_are_not_overtaken(void **state)
+{
+    const fast_role roles[] = { { "worker", 3, overtake, NULL } };
+    (void)state;
+    for (int causal = 0; causal < 2; causal++) {
+        bool seen[2] = { causal, !causal };
+        fast_role role = roles[0];
+        role.ctx = seen;
+        const fast_err err =
+            fast_actors_run((const char *[]){ "transport=sim", "cluster=ethernet-1g", "timeout=60",
+                                              "faults=cut 1>0 at 0s for 50ms", NULL },
+                            &role, 1, NULL);
+        if (err)
+            fail_msg("%s: %s", fast_err_name(err), fast_error_detail());
+        assert_int_equal(seen[1], causal);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -625,6 +677,7 @@ int main(void)
         cmocka_unit_test(the_stalest_is_first),
         cmocka_unit_test(updates_cost_time),
         cmocka_unit_test(eager_values_spare_the_way),
+        cmocka_unit_test(causal_updates_are_not_overtaken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,6 +53,7 @@
  *   compensate   DC-ASGD's lambda, constant or (decay > 0) adaptive: compensate.c
  *   momentum     of the model's changes at the servers, also negative: ps_owner.c; their total
  *                momentum is measured: ps_momentum.c
+ *   groups       the slack holds inside each group of workers; groups do not wait for each other
  *   proxies      a server for each group of workers, between the group and the model: ps_proxy.c;
  *                in a tree of `levels`, each with `fanin` others below it. With fetch and push they
  *                are caches of the model, which they read and write back so often
@@ -64,6 +65,8 @@
  *                by the codec (Gaia's data centres): ps_mirror.c
  *   free_running workers do not wait for the others of their proxy, and k is at most the workers:
  *                ps_learners.c
+ *   tasks        each range of keys is read and written by tasks with dependencies: ps_tasks.c
+ *   ring v       a consistent-hash ring cuts the model into ranges, v for each server: ps_ring.c
  *   replicas     copies of the model, each with as many servers; a crash of one loses nothing
  *   chain        updates pass along the copies, server by server, instead of from each worker to
  *                all; a server that comes back catches up (space/space_chain.c; Li et al. 2014)
@@ -105,6 +108,9 @@
 static const fast_option options[] = {
     FAST_OPT_INT(ps_config, servers, "1", 0, 65536,
                  "servers that share the model; 0: one for each worker"),
+    FAST_OPT_INT(ps_config, ring, "0", 0, 1024,
+                 "virtual servers of each server on a consistent-hash ring, which cuts the model "
+                 "into ranges of keys; 0: equal ranges, one for each server"),
     FAST_OPT_INT(ps_config, replicas, "0", 0, PS_REPLICAS_MAX,
                  "copies of the model besides the first, each at servers of its own"),
     FAST_OPT_BOOL(ps_config, chain, "no",
@@ -112,6 +118,14 @@ static const fast_option options[] = {
                   "back catches up; else workers write to all copies"),
     FAST_OPT_INT(ps_config, proxies, "0", 0, 65536,
                  "groups of workers, each with a proxy that reads and writes for it; 0: none"),
+    FAST_OPT_INT(
+        ps_config, groups, "0", 0, 65536,
+        "groups of workers, whose members are bound by the slack among themselves, and not "
+        "to the other groups; 0: all workers are one group"),
+    FAST_OPT_BOOL(
+        ps_config, tasks, "no",
+        "read and write each range of keys by tasks of its own, which depend on the rounds "
+        "of the workers on that range"),
     FAST_OPT_BOOL(
         ps_config, mirror, "no",
         "each proxy has a model of its own, as a data centre has, and sends its changes to "
@@ -245,6 +259,10 @@ static const fast_exclusion exclusions[] = {
     { "slack=0", "softsync|send|compensate|fetch|push|value", NULL,
       "all workers take every round, and a round is one update of all their gradients" },
     { "backup", NULL, "slack=0", "backup workers are those that a round does not wait for" },
+    { "groups", NULL, "slack", "the slack bounds the delay inside a group" },
+    { "groups", "slack=0|proxies|redundant|mirror", NULL,
+      "groups share the model without a round of all workers; proxies make groups that are "
+      "synchronous inside" },
     { "redundant",
       "backup|proxies|softsync|aggregate|value|eager|warm|epochs|fetch|push|send|overlap|priority|"
       "hybrid|cache_age|path|barrier",
@@ -278,6 +296,10 @@ static const fast_exclusion exclusions[] = {
     { "rate", "overlap|path", NULL, "it holds whole gradients back" },
     { "hybrid", "factors|priority|replicas|proxies|eager|backup|value|barrier", "slack=0",
       "every worker updates the layers that workers send each other in each round" },
+    { "tasks", "proxies|eager|value|backup|barrier|priority|overlap|hybrid|cache_age", NULL,
+      "a step is a pull and a push of each range, which depend on one another" },
+    { "tasks", "factors=yes|send|fetch|push|redundant|flows|rate|mirror", NULL,
+      "a push is one gradient as it is" },
     { "hybrid", NULL, "overlap", "layers are sent as they become final" },
     { "priority=tic", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
     { "priority=tac", NULL, "slack=0", "TicTac orders the reads of synchronous rounds" },
@@ -302,7 +324,7 @@ static const fast_exclusion exclusions[] = {
     { "path", NULL, "slack=0", "a collective takes the gradients of all workers" },
     { "path", "servers|replicas|proxies|backup|staleness|reject|stalest|l1|momentum", NULL,
       "one server makes one update of the sum of all gradients" },
-    { "path", "barrier|cache|factors=yes|overlap|priority", NULL,
+    { "path", "barrier|cache|factors=yes|overlap|priority|ring|tasks|groups", NULL,
       "gradients and weights are sent whole, by a collective" },
     { NULL, NULL, NULL, NULL },
 };
@@ -316,6 +338,9 @@ static fast_err check_counts(const ps_config *c, int64_t workers)
     if (c->proxies > workers)
         return fast__fail(FAST_EINVAL, "ps: proxies=%lld are more than %lld workers",
                           (long long)c->proxies, (long long)workers);
+    if (c->groups > workers)
+        return fast__fail(FAST_EINVAL, "ps: groups=%lld are more than %lld workers",
+                          (long long)c->groups, (long long)workers);
     if (c->mirror && c->proxies > PS_MIRRORS_MAX)
         return fast__fail(FAST_EINVAL, "ps: proxies=%lld with mirror: there are at most %d",
                           (long long)c->proxies, PS_MIRRORS_MAX);
@@ -485,7 +510,7 @@ static fast_err train_rounds(fast_trainer *t, const ps_config *c, ps_writer *wr)
 {
     FAST_ASSERT(c->slack == 0);
     FAST_ASSERT(wr->model_step != NULL);
-    t->free_running = c->priority != PS_PRIORITY_NO;
+    t->free_running = c->priority != PS_PRIORITY_NO || c->tasks;
     fast_trainer_settle(t, fast__ps_arrive, wr);
     if (*wr->model_step != t->step + 1)
         FAST_TRY(fast__ps_read(wr, false));

@@ -17,6 +17,7 @@
  *   ps_consistency.c  how new the weights of a step must be: slack, warm start, value bound, backup
  *                     workers, ends of epochs, crashed workers
  *   ps_placement.c    where the model lives: servers and copies of it
+ *   ps_keys.h         ranges of keys: ps_ring.c a ring of them, and groups of workers; ps_tasks.c
  *   ps_writer.c       reads and writes of the model by a worker, or by a proxy for its workers
  *   ps_unseen.c       a worker's own updates that the values it reads lack: read-my-writes
  *   ps_owner.c        the update of a range at its server
@@ -45,12 +46,15 @@ enum { PS_PIECE = 32768 }; /* floats of a piece */
 /* The options. */
 typedef struct ps_config {
     int64_t servers;   /* that share the model; 0: one for each worker */
+    int64_t ring;      /* virtual servers of each on a consistent-hash ring; 0: equal ranges */
     int64_t replicas;  /* copies of the model besides the first */
     bool chain;        /* servers pass updates on from copy to copy */
     int64_t proxies;   /* proxies that write the model, each for its part of the workers; 0: none */
     bool mirror;       /* each proxy has a model of its own */
     int64_t levels;    /* levels of proxies */
     int64_t fanin;     /* proxies of a level below the first for each one above */
+    bool tasks;        /* ranges of keys are read and written by tasks of their own */
+    int64_t groups;    /* groups of workers, which do not wait for each other; 0: one group */
     int flows;         /* PS_FLOWS_*: which gradients enter a proxy or server first */
     double rate;       /* bytes a second of each flow of gradients; 0: any */
     int64_t slack;     /* rounds ahead of the slowest worker; -1: unbounded */
@@ -87,7 +91,7 @@ typedef struct ps_config {
     int path;          /* fast_via: the path of collectives; FAST_VIA_NONE: by the space */
 } ps_config;
 
-/* Return the number of owners of one copy of the model. */
+/* Return the number of owners of one copy of the model: servers, or virtual servers of a ring. */
 int64_t fast__ps_shards(const ps_config *c, int64_t workers);
 /* Return the number of owners of all copies; 0 where proxies hold the model. */
 int64_t fast__ps_owners(const ps_config *c, int64_t workers);
@@ -155,6 +159,7 @@ typedef struct ps_owner {
     const int64_t *writers;         /* actor numbers of the writers, consecutive */
     int64_t writer_count;           /* length of writers */
     ps_tensors tensors;             /* of its space */
+    double widest;                  /* fraction of the model that a range has at most */
     bool first;                     /* it owns a range of the first copy, and reports measures */
     float **round;                  /* slack 0: [writers] gradients of the round; else NULL */
     bool *arrived;                  /* slack 0: [writers] its gradient is in `round`; else NULL */
@@ -251,6 +256,7 @@ typedef struct ps_visit {
     bool fused;    /* a write and the next read may be one visit */
     bool fetched;  /* the last write fetched the next weights */
     bool arriving; /* ranges of the model are still in transit to t->w */
+    int64_t pulls; /* with `tasks`: number of the first of the last pulls, one for each range */
 } ps_visit;
 
 /* The decision of a worker before a step. */

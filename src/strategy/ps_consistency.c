@@ -5,6 +5,7 @@
  *     slack s        a read in round c waits until every writer has finished round c - s (SSP).
  *                    Rounds that are finished but not sent whole are a part of s: push - 1 of
  *                    them, and those that a codec holds elements back (ps_unseen.c)
+ *     groups         it waits for the writers of its own group alone (ps_ring.c)
  *     cache_age a    the values of a read, with the worker's own updates since then, are used again
  *                    for at most a rounds, and as long as a read of them would not wait: a worker
  *                    asks the servers when the bound is reached (SSP's cache of the client)
@@ -45,7 +46,7 @@
  * the next read waits until all ranges have it.
  */
 #include "space/space.h"
-#include "strategy/ps.h"
+#include "strategy/ps_keys.h"
 #include "tensor/vector.h"
 #include "transport/mailbox.h"
 #include "transport/transport.h"
@@ -75,8 +76,12 @@ fast_space_read fast__ps_condition(const ps_writer *wr)
     const int64_t slack = c->slack - wr->hold.rounds - (c->push - 1);
 
     FAST_ASSERT(slack >= 0);
-    return (fast_space_read){ .clock_min = c->global ? wr->step - wr->step % (slack + 1)
-                                                     : wr->step - slack };
+    fast_space_read read = { .clock_min =
+                                 c->global ? wr->step - wr->step % (slack + 1) : wr->step - slack };
+    if (c->groups > 0)
+        fast__ps_group_of(c->groups, wr->writer_count, wr->t->rank, &read.writer,
+                          &read.writer_count);
+    return read;
 }
 
 /* Clocks and steps only rise: values that are too old stay so. */
@@ -215,6 +220,8 @@ fast_err fast__ps_end_step(ps_writer *wr)
     FAST_ASSERT(wr->step >= wr->pushed);
     if (wr->c->value > 0)
         return FAST_OK;
+    if (wr->c->tasks && wr->written && wr->pushed == wr->step)
+        return FAST_OK; /* the push of each range has set its clock */
     return fast__ps_set_clock(wr, fast__ps_has_spare(wr->c) ? wr->round + 1 : wr->step);
 }
 

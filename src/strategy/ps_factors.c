@@ -19,7 +19,7 @@ bool fast__ps_may_factor(const ps_config *c)
 {
     FAST_ASSERT(c->push > 0);
     return c->send == PS_SEND_GRADIENTS && c->push == 1 && c->value == 0 && c->proxies == 0 &&
-           c->barrier == 0;
+           !c->tasks && c->barrier == 0;
 }
 
 bool fast__ps_in_pieces(const ps_config *c, const ps_layers *layers)

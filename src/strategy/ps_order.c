@@ -24,6 +24,8 @@ enum { MEASURED = 2 }; /* whole reads and gradients before the order of tac is k
 bool fast__ps_reads_slices(const ps_writer *wr)
 {
     FAST_ASSERT(wr->c->priority >= PS_PRIORITY_NO && wr->c->priority <= PS_PRIORITY_TAC);
+    if (wr->c->tasks)
+        return true;
     return wr->c->priority == PS_PRIORITY_TAC ? wr->order.gradients >= MEASURED
                                               : wr->c->priority != PS_PRIORITY_NO;
 }

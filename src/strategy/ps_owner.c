@@ -20,6 +20,7 @@
  *     w <- sign(w) max(|w| - lr l1, 0)
  */
 #include "base/memory.h"
+#include "strategy/ps_keys.h"
 #include "strategy/ps_tree.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
@@ -303,6 +304,7 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                                                             "model copy 3" };
     const int64_t shards = fast__ps_shards(c, t->workers);
     fast_space_tensor tensors[PS_TENSORS_MAX];
+    ps_ring ring;
     fast_space_options space = { .name = names[c->chain ? 0 : replica],
                                  .tensors = tensors,
                                  .owners = t->server_ids + (c->chain ? 0 : replica * shards),
@@ -322,12 +324,19 @@ fast_err fast__ps_open(fast_trainer *t, const ps_config *c, int64_t replica,
                                  .ctx = o };
 
     FAST_ASSERT(replica >= 0 && replica <= PS_REPLICAS_MAX);
+    FAST_TRY(fast__ps_ring_new(c, t, c->chain ? 0 : replica, &ring));
+    if (ring.owners) {
+        space.owners = ring.owners;
+        space.ends = ring.ends;
+    }
     space.writer_count = fast__ps_writers(c, t, &space.writers);
     space.aggregate = fast__ps_batch(c, space.writer_count);
     set_cost(c, space.aggregate, &space);
     *tensors_out = list_tensors(t, c, &layers->hybrid, space.writer_count, tensors);
     space.tensor_count = tensors_out->count;
-    return fast_trainer_space(t, &space, out);
+    const fast_err err = fast_trainer_space(t, &space, out);
+    fast__ps_ring_free(&ring); /* the space has copied it */
+    return err;
 }
 
 /* Free an owner's memory; the velocity is the trainer's. */
@@ -364,12 +373,24 @@ static fast_err round_init(ps_owner *o, int64_t room)
     return FAST_OK;
 }
 
+/* Return the floats of the largest range of a vector that a server may hold. */
+static int64_t room_for(const ps_owner *o, int64_t count)
+{
+    const int64_t shards = fast__ps_shards(o->config, o->t->workers);
+    const int64_t wide = (int64_t)(o->widest * (double)count) + 1;
+
+    FAST_ASSERT(o->widest >= 0 && o->widest <= 1);
+    if (o->config->ring == 0)
+        return (count + shards - 1) / shards;
+    return wide < count ? wide : count;
+}
+
 /* Allocate an owner's memory, for the largest range that a server may hold. */
 static fast_err owner_init(ps_owner *o)
 {
     const ps_config *c = o->config;
     const int64_t shards = fast__ps_shards(c, o->t->workers);
-    const int64_t room = (o->t->count + shards - 1) / shards;
+    const int64_t room = room_for(o, o->t->count);
     const fast_device *device = fast__device_of(o->t->w);
     void *velocity = NULL;
     const bool simple = c->slack != 0 && c->send == PS_SEND_GRADIENTS;
@@ -388,15 +409,14 @@ static fast_err owner_init(ps_owner *o)
         FAST_TRY(round_init(o, room));
     if (c->slack == 0 && !fast__ps_has_spare(c) && o->t->state_count > 0)
         FAST_TRY(fast__vector_new(device, "a round's state",
-                                  o->writer_count * ((o->t->state_count + shards - 1) / shards),
-                                  &o->state));
+                                  o->writer_count * room_for(o, o->t->state_count), &o->state));
     if (c->momentum != 0) {
         FAST_TRY(fast__vector_new(device, "the model before", room, &o->before));
         FAST_TRY(fast_trainer_persist(o->t, 0, (size_t)room * sizeof *o->velocity, &velocity));
         o->velocity = velocity;
     }
-    /* The implicit momentum is measured where each update is one gradient. */
-    if (simple && o->first && fast__ps_batch(c, o->writer_count) == 1)
+    /* The implicit momentum is measured where each update is one gradient, in equal ranges. */
+    if (simple && o->first && c->ring == 0 && fast__ps_batch(c, o->writer_count) == 1)
         FAST_TRY(fast__implicit_init(o->t->count / shards, o->writer_count, &o->implicit));
     if (c->compensate > 0) {
         const fast_compensation how = { c->compensate, c->decay };
@@ -427,8 +447,7 @@ static fast_err remember_round(ps_owner *o, size_t size)
 static fast_err remember(ps_owner *o)
 {
     enum { FIRST_PAST = 16, FIRST_ROUND = 1 << 20 };
-    const int64_t shards = fast__ps_shards(o->config, o->t->workers);
-    const size_t size = (size_t)((o->t->count + shards - 1) / shards) * sizeof(float);
+    const size_t size = (size_t)room_for(o, o->t->count) * sizeof(float);
     const size_t counters = (size_t)o->writer_count * sizeof(int64_t);
     fast_past *past = &o->past;
     int64_t arrived = 0;
@@ -471,6 +490,7 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
     ps_layers layers = { 0 };
     ps_flows *flows = NULL;
     fast_space *space = NULL;
+    ps_ring ring;
     fast_err err;
 
     /* Writers left this copy when its server crashed, and continue with the other copies: the
@@ -479,6 +499,9 @@ fast_err fast__ps_own(fast_trainer *t, const ps_config *c, int64_t replica)
         return FAST_OK;
     FAST_ASSERT(replica >= 0 && replica <= c->replicas);
     o.writer_count = fast__ps_writers(c, t, &o.writers);
+    FAST_TRY(fast__ps_ring_new(c, t, replica, &ring));
+    o.widest = ring.widest;
+    fast__ps_ring_free(&ring);
     err = owner_init(&o);
     if (!err)
         err = remember(&o);

@@ -15,13 +15,14 @@
  * Cost: the writes once more for each copy, by the writers or by the servers.
  */
 #include "space/space.h"
+#include "strategy/ps_keys.h"
 #include "strategy/ps_tree.h"
 #include "transport/transport.h"
 
 int64_t fast__ps_shards(const ps_config *c, int64_t workers)
 {
     FAST_ASSERT(workers > 0);
-    return c->servers ? c->servers : workers;
+    return (c->servers ? c->servers : workers) * (c->ring ? c->ring : 1);
 }
 
 int64_t fast__ps_owners(const ps_config *c, int64_t workers)
@@ -59,6 +60,15 @@ static bool copy_is_last(const ps_copies *copies, int64_t i)
     return true;
 }
 
+bool fast__ps_copy_lose(ps_copies *copies, int64_t i, fast_err err)
+{
+    FAST_ASSERT(i >= 0 && i < copies->count);
+    if (err != FAST_EPEER || copy_is_last(copies, i))
+        return false;
+    copy_lose(copies, i);
+    return true;
+}
+
 fast_err fast__ps_copies_open(fast_trainer *t, const ps_config *c, const ps_layers *layers,
                               ps_copies *out)
 {
@@ -84,10 +94,10 @@ fast_err fast__ps_copies_close(ps_copies *copies)
     return first;
 }
 
-/* With a slack: true if a read timed out because of a writer that does not answer. The wait that
- * timed out told everybody, servers too, and the next read does not wait for that writer. Each
- * further writer that hangs may cost one more such read; the same one twice is an error. */
-static bool missed_writer(const ps_copies *copies, fast_err err, int64_t *blamed)
+/* The wait that timed out told everybody, servers too, and the next read does not wait for that
+ * writer. Each further writer that hangs may cost one more such read; the same one twice is an
+ * error. */
+bool fast__ps_missed_writer(const ps_copies *copies, fast_err err, int64_t *blamed)
 {
     const int64_t culprit = copies->t->actor->culprit;
     const bool missed = err == FAST_ETIMEDOUT && copies->bounded && culprit != *blamed &&
@@ -108,7 +118,7 @@ fast_err fast__ps_copies_get(ps_copies *copies, int64_t tensor, float *x, fast_s
         const int64_t i = copies->first;
         const fast_err err = fast_space_get(copies->spaces[i], tensor, x, read, FAST_SOON);
 
-        if (missed_writer(copies, err, &blamed))
+        if (fast__ps_missed_writer(copies, err, &blamed))
             continue;
 
         /* An owner is down: the read is repeated at the next copy, which holds the same updates. */

@@ -84,6 +84,55 @@ static void bounds_that_bind_nothing(void **state)
     same("ps:slack=0,stalest=yes", "ps:slack=0", 4, hetero);
 }
 
+/* Ranges of keys change nothing where rounds are whole; nor does one server with one. */
+static void a_ring_moves_no_bit(void **state)
+{
+    (void)state;
+    same("ps:slack=0,ring=4", "ps:slack=0", 4, "cluster=hetero");
+    same("ps:slack=0,ring=3,servers=3,replicas=1", "allreduce:algorithm=tree", 4, NULL);
+    same("ps:slack=0,ring=2,servers=2,proxies=2", "ps:slack=0", 4, NULL);
+    same("ps:slack=0,ring=5,momentum=0.5", "ps:slack=0,momentum=0.5", 3, "transport=threads");
+    same("ps:slack=0,ring=3,overlap=yes,priority=yes", "ps:slack=0", 3, NULL);
+    same("ps:slack=0,ring=3,filter=0.5,cache=yes", "ps:slack=0,filter=0.5", 3, NULL);
+    same("ps:ring=1", "ps", 4, "cluster=hetero"); /* one range */
+    same("ps:ring=6,compensate=0.1", "ps:compensate=0.1", 1, NULL);
+}
+
+/* Tasks of ranges: sequential dependencies are rounds to the bit, a delay that is never reached is
+ * eventual consistency, and one worker needs no dependencies. */
+static void tasks_are_reads_and_writes(void **state)
+{
+    (void)state;
+    same("ps:slack=0,tasks=yes", "allreduce:algorithm=tree", 4, "cluster=hetero");
+    same("ps:slack=0,tasks=yes,ring=4,servers=2", "allreduce:algorithm=tree", 4, "cluster=hetero");
+    same("ps:slack=0,tasks=yes,ring=3", "ps:slack=0", 3, "transport=threads");
+    same("ps:slack=0,tasks=yes,ring=3,filter=0.5", "ps:slack=0,filter=0.5", 3, NULL);
+    same("ps:slack=0,tasks=yes,servers=2", "ps:slack=0,servers=2", 3, "codec=int8");
+    same("ps:slack=1000000,tasks=yes,ring=3", "ps:tasks=yes,ring=3", 4, "cluster=hetero");
+    same("ps:slack=2,tasks=yes,groups=1", "ps:slack=2,tasks=yes", 4, "cluster=hetero");
+    same("ps:tasks=yes,ring=5,servers=2", "ps", 1, NULL);
+    same("ps:slack=0,tasks=yes,ring=2,replicas=1", "ps:slack=0", 3, "cluster=hetero");
+    same("ps:slack=0,tasks=yes,ring=2,replicas=1,chain=yes", "ps:slack=0", 3, "cluster=hetero");
+    same("ps:slack=3,tasks=yes,ring=5", "ps", 1, "transport=threads");
+}
+
+/* The slack holds inside a group: one group is all workers, a group of one waits for nobody, and a
+ * slow worker delays its own group alone. */
+static void groups_wait_for_their_own(void **state)
+{
+    static const char *const slow = "faults=slow 3 at 0s for 1000s by 1000";
+
+    (void)state;
+    same("ps:slack=2,groups=1", "ps:slack=2", 4, "cluster=hetero");
+    same("ps:slack=1,groups=4", "ps", 4, "cluster=hetero");
+    const double all = train("ps:slack=1", 4, slow).wait_s;
+    const double grouped = train("ps:slack=1,groups=2", 4, slow).wait_s;
+    const double alone = train("ps:slack=1,groups=4", 4, slow).wait_s;
+
+    /* Of three workers that wait for the slow one, one is left. */
+    assert_true(grouped - alone < 0.5 * (all - alone) && grouped - alone > 0.2 * (all - alone));
+}
+
 /* The trace, not only the model, is the same. */
 static void unbounded_slack_is_downpour(void **state)
 {
@@ -150,6 +199,10 @@ static void copies_survive_their_servers(void **state)
         assert_true(r.virtual_time_s > 0.4); /* the crash was seen: after `detection` */
         assert_true(test_small_run("ps:slack=0,replicas=1,servers=2", 4, crash).params_hash ==
                     hash);
+        assert_true(
+            test_small_run("ps:slack=0,replicas=1,servers=2,tasks=yes", 4, crash).params_hash ==
+            hash);
+        assert_int_equal(test_small_run("ps:slack=2,replicas=1,tasks=yes", 4, crash).steps, 24);
         assert_int_equal(test_small_run("ps:replicas=1", 4, crash).steps, 24);
         assert_int_equal(test_small_run("ps:slack=2,replicas=1", 4, crash).steps, 24);
     }
@@ -283,6 +336,14 @@ static void cached_places_change_nothing(void **state)
     same("ps:slack=0,filter=0.5,cache=yes", "ps:slack=0,filter=0.5", 4, NULL);
     same("ps:slack=0,budget=400,servers=3,replicas=1,cache=yes", "ps:slack=0,budget=400", 4, NULL);
     same("ps:slack=0,skip=0.9,cache=yes", "ps:slack=0,skip=0.9", 4, "transport=threads");
+    /* Compressed as well, which loses nothing and is shorter than either alone. */
+    same("ps:slack=0,cache=yes", "ps:slack=0", 4, "codec=significance:threshold=0.5+entropy");
+    same("ps:slack=0,cache=yes,servers=3", "ps:slack=0,servers=3", 4,
+         "codec=significance:threshold=0+entropy");
+    const char *const both = "codec=kkt:l1=0.001+entropy", *const alone = "codec=kkt:l1=0.001";
+
+    assert_true(train("ps:slack=2,l1=0.001,cache=yes", 3, both).bytes_sent <
+                train("ps:slack=2,l1=0.001,cache=yes", 3, alone).bytes_sent);
 }
 
 static void options_matter(void **state)
@@ -645,6 +706,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_are_other_members),
         cmocka_unit_test(bounds_that_bind_nothing),
+        cmocka_unit_test(a_ring_moves_no_bit),
+        cmocka_unit_test(tasks_are_reads_and_writes),
+        cmocka_unit_test(groups_wait_for_their_own),
         cmocka_unit_test(unbounded_slack_is_downpour),
         cmocka_unit_test(proxies_and_copies_change_nothing),
         cmocka_unit_test(threads_do_the_same),

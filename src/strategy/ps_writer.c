@@ -16,6 +16,7 @@
  */
 #include "base/memory.h"
 #include "space/space.h"
+#include "strategy/ps_keys.h"
 #include "strategy/ps_tree.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"
@@ -26,6 +27,8 @@
 
 /* Number of persistent memory with slack 0: checkpoints include it. */
 enum { PERSIST_MODEL_STEP };
+/* Number of the speed of gradients in snapshots, beyond all others. */
+enum { PERSIST_SPEED = 1 << 20 };
 
 /* Add x to a tensor of every copy. */
 static fast_err add(ps_writer *wr, int64_t tensor, const float *x)
@@ -104,7 +107,9 @@ static fast_err start_read(ps_writer *wr, const fast_space_read *condition)
         FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.state, t->s, &read));
         fast__vector_copy(t->state_count, t->s, wr->state_read);
     }
-    FAST_TRY(fast__space_get_start(wr->copies.spaces[0], t->w, condition, FAST_SOON));
+    FAST_TRY(wr->c->tasks
+                 ? fast__ps_pull(wr, condition)
+                 : fast__space_get_start(wr->copies.spaces[0], t->w, condition, FAST_SOON));
     wr->visit.arriving = true;
     return FAST_OK;
 }
@@ -112,9 +117,11 @@ static fast_err start_read(ps_writer *wr, const fast_space_read *condition)
 /* Wait for a range of the weights that the forward pass is about to read. */
 static fast_err need_range(void *ctx, int64_t offset, int64_t count)
 {
-    const ps_writer *wr = ctx;
+    ps_writer *wr = ctx;
 
     FAST_ASSERT(wr->visit.arriving);
+    if (wr->c->tasks)
+        return fast__ps_await_pulls(wr, offset, count);
     return fast__space_get_need(wr->copies.spaces[0], offset, count);
 }
 
@@ -127,6 +134,12 @@ fast_err fast__ps_arrive(void *writer)
     if (!wr->visit.arriving)
         return FAST_OK;
     wr->visit.arriving = false;
+    if (wr->c->tasks) {
+        const fast_space_read condition = fast__ps_condition(wr);
+
+        FAST_TRY(fast__ps_await_pulls(wr, 0, wr->t->count));
+        return fast__ps_copies_follow(&wr->copies, wr->c->slack == 0, &condition);
+    }
     FAST_TRY(fast__space_get_end(wr->copies.spaces[0], &read));
     wr->version = read.version;
     wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
@@ -279,6 +292,8 @@ static fast_err write_model(ps_writer *wr, const float *x)
         return fast__ps_copies_write(
             &wr->copies,
             &(ps_operation){ .kind = PS_WRITE_FACTORS, .g = wr->g, .layers = &wr->layers });
+    if (wr->c->tasks)
+        return fast__ps_push_ranges(wr, x);
     if (!p->on)
         return add(wr, 0, x);
     send_piece(wr);
@@ -394,8 +409,8 @@ static fast_err writer_init(ps_writer *wr)
         wr->hold.rounds = (c->slack + 1) / 2;
     /* One visit for a write and the next read is possible where no read waits for other writers. */
     wr->visit.fused = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
-                      c->epochs == 1 && !c->priority && !wr->pieces.on && wr->layers.count == 0 &&
-                      fast__space_is_local(wr->copies.spaces[0]);
+                      c->epochs == 1 && !c->priority && !c->tasks && !wr->pieces.on &&
+                      wr->layers.count == 0 && fast__space_is_local(wr->copies.spaces[0]);
     if (c->redundant > 1)
         FAST_TRY(fast__alloc("contributions", wr->writer_count, sizeof *wr->copies.counts,
                              &wr->copies.counts));
@@ -433,6 +448,7 @@ static fast_err remember(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
     const size_t size = (size_t)t->count * sizeof(float);
+    double *speed = fast__trainer_speed(t);
     const int64_t batch = fast__ps_batch(wr->c, wr->writer_count);
 
     FAST_ASSERT(!wr->visit.arriving);
@@ -445,12 +461,15 @@ static fast_err remember(ps_writer *wr)
     FAST_TRY(fast__trainer_remember(t, 6, wr->unseen, size));
     FAST_TRY(fast__trainer_remember(t, 7, &wr->hold.complete, sizeof wr->hold.complete));
     FAST_TRY(fast__trainer_remember_flags(t, 8, &wr->losses.too_few, 1));
+    FAST_TRY(fast__trainer_remember(t, PERSIST_SPEED,
+                                    wr->c->tasks || wr->c->priority ? speed : NULL, sizeof *speed));
     FAST_TRY(remember_recent(wr));
     return fast__trainer_check_saved(
         t, (wr->c->proxies > 0 ? wr->step <= t->step_count : wr->step == t->step) &&
                wr->pushed >= 0 && wr->pushed <= wr->step && wr->round >= 0 &&
                wr->version <= INT64_MAX / 4 && wr->round <= wr->version / batch &&
-               wr->hold.complete >= 0 && wr->hold.complete <= wr->step && wr->cached >= -1);
+               wr->hold.complete >= 0 && wr->hold.complete <= wr->step && wr->cached >= -1 &&
+               *speed >= 0 && isfinite(*speed));
 }
 
 /* Say how snapshots find the moment at which nobody waits for this worker. With backup workers that

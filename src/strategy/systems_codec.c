@@ -42,9 +42,9 @@ const fast_system fast__systems_codec[] = {
                  "lr=0.05",
         COLUMNS("bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "The significant entries of each gradient are sent, some of them later at "
-                   "random; keys are sent once, and the messages are compressed without loss. For "
-                   "sparse models add ps:l1=0.001 and the codec kkt:l1=0.001.",
-        .missing = "filters of the user's own",
+                   "random, keys that repeat are cached, and the messages are compressed without "
+                   "loss. For sparse models add ps:l1=0.001 and the codec kkt:l1=0.001. Filters "
+                   "of one's own: fast_run_open_filter().",
     },
     {
         .name = "qsgd",

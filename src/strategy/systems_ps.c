@@ -12,12 +12,6 @@
     .parallelism = (PARALLELISM), .optimisation = "central", .scheduling = (SCHEDULING), \
     .exchange = (EXCHANGE), .topology = (TOPOLOGY), .consistency = (CONSISTENCY)
 
-/* Parts of Li et al. 2014 that rows 14 and 27 lack. */
-#define PARAMETER_SERVER_MISSING                                                                  \
-    "model parallelism; a graph of tasks with dependencies, vector clocks of key ranges, pushes " \
-    "and pulls of ranges: a worker reads and writes the whole model; filters of the user's own; " \
-    "a consistent-hash ring: ranges are fixed; groups of workers"
-
 const fast_system fast__systems_ps[] = {
     {
         .name = "firecaffe",
@@ -69,15 +63,16 @@ const fast_system fast__systems_ps[] = {
         .title = "Parameter Server with bounded delay",
         .by = "Li et al. 2014",
         .row = 14,
-        .flags =
-            "strategy=ps:servers=2,slack=8,replicas=1,chain=yes codec=significance:threshold=0.001 "
-            "optimizer=sgd lr=0.05",
+        .flags = "strategy=ps:servers=2,ring=4,slack=8,tasks=yes,replicas=1,chain=yes "
+                 "codec=significance:threshold=0.001 optimizer=sgd lr=0.05",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
-        .remarks =
-            "A worker's delay is bounded; slack 0 is its sequential, slack -1 its eventual "
-            "consistency. Insignificant changes wait; servers pass updates along a chain "
-            "of copies. Its other filters are the codecs skip and kkt, and the option cache.",
-        .missing = PARAMETER_SERVER_MISSING,
+        .remarks = "Ranges of keys are on a hash ring, each with a vector clock. Pulls and pushes "
+                   "of ranges are tasks whose dependencies bound the delay; slack 0 is sequential, "
+                   "slack -1 eventual consistency. Insignificant changes wait; servers pass "
+                   "updates along a chain of copies. Other filters are the codecs skip and kkt, "
+                   "the option cache, and those "
+                   "of fast_run_open_filter(). groups=n makes worker groups; each worker has the "
+                   "whole model.",
     },
     {
         .name = "kkt-filter",
@@ -127,12 +122,10 @@ const fast_system fast__systems_ps[] = {
         .title = "Li et al.: consistency by choice",
         .by = "Li et al. 2014",
         .row = 27,
-        .flags =
-            "strategy=ps:servers=2,slack=8,replicas=1,chain=yes codec=significance:threshold=0.001 "
-            "optimizer=sgd lr=0.05",
+        .flags = "strategy=ps:servers=2,ring=4,slack=8,tasks=yes,replicas=1,chain=yes "
+                 "codec=significance:threshold=0.001 optimizer=sgd lr=0.05",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
         .remarks = "The same system as row 14, as a point of the synchronisation spectrum.",
-        .missing = PARAMETER_SERVER_MISSING,
         .alias_of = "parameter-server",
         .differs = "nothing, it is the same system",
     },

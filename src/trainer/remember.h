@@ -28,6 +28,11 @@
 FAST_MUST_CHECK fast_err fast__trainer_remember(fast_trainer *t, int64_t number, void *x,
                                                 size_t size);
 
+/* Return the speed of the last gradient in virtual time, in operations per ns, 0 before the first:
+ * gradients that wait for ranges of weights follow it, so that programs with such gradients have
+ * to remember it. */
+double *fast__trainer_speed(fast_trainer *t);
+
 /* Include `count` flags at x as above. FAST_EFORMAT if the snapshot's bytes are not 0 or 1. */
 FAST_MUST_CHECK fast_err fast__trainer_remember_flags(fast_trainer *t, int64_t number, bool *x,
                                                       int64_t count);

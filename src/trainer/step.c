@@ -9,6 +9,7 @@
 #include "trainer/context.h"
 #include "trainer/operators.h"
 #include "trainer/own_data.h"
+#include "trainer/remember.h"
 #include "trainer/ties.h"
 
 #include <stdio.h>
@@ -247,6 +248,12 @@ fast_err fast_trainer_gradient_when(fast_trainer *t, fast_need_fn *need, fast_re
     fast__context_own_gradient(c);
     o->host->stepped(o->host_ctx, t->step, &gw.gradient);
     return FAST_OK;
+}
+
+double *fast__trainer_speed(fast_trainer *t)
+{
+    FAST_ASSERT(t != NULL);
+    return &fast__context_of(t)->work.speed;
 }
 
 bool fast__trainer_node(const fast_trainer *t, int64_t i, fast_learner_node *out)

@@ -119,6 +119,7 @@ static void state_is_a_vector(void **state)
         "allreduce:overlap=yes,bucket=1024",
         "allreduce:priority=yes,bucket=1024",
         "ps:slack=0,servers=2",
+        "ps:slack=0,servers=2,tasks=yes,ring=2",
         "ps:slack=2,servers=2,cache_age=2",
         "ps:slack=0,proxies=2",
         "quorum",

@@ -134,6 +134,7 @@ static void families(void **state)
     } all[] = {
         { "ps", 4 },
         { "ps:slack=1,servers=2", 3 },
+        { "ps:slack=1,servers=2,tasks=yes", 3 },
         { "ps:servers=0", 3 },
         { "elastic:period=2", 4 },
         { "elastic_tree", 4 },

@@ -29,6 +29,8 @@ static const char *const specs[] = {
     "local:period=4,delay=yes",
     "ps",
     "ps:slack=0",
+    "ps:slack=0,tasks=yes,ring=2",
+    "ps:slack=1,tasks=yes,ring=2,groups=2",
     "ps:slack=0,backup=1",
     "ps:slack=0,backup=3",
     "ps:slack=0,backup=1,eager=yes",

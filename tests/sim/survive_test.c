@@ -39,6 +39,7 @@ static double first_loss;
 static const char *const asynchronous[] = { "ps",
                                             "ps:slack=3",
                                             "ps:slack=3,staleness=inverse,servers=2,cache_age=3",
+                                            "ps:slack=3,tasks=yes,ring=2",
                                             "ps:softsync=2",
                                             "ps:fetch=4,push=4,send=mean",
                                             "ps:compensate=0.04",

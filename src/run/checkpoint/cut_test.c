@@ -76,6 +76,8 @@ static const job jobs[] = {
     { "strategy=ps:slack=-1", "seed=1", SUM_SERVERS },
     { "strategy=ps:slack=2", "seed=3", SUM_SERVERS },
     { "strategy=ps:slack=3,cache_age=2,servers=2", "seed=2", SUM_SERVERS },
+    { "strategy=ps:slack=2,servers=2,tasks=yes,ring=2", "seed=2", SUM_SERVERS },
+    { "strategy=ps:slack=2,priority=yes", "seed=2", SUM_SERVERS },
     { "strategy=ps:slack=1,servers=3", "optimizer=adam", SUM_NONE },
     { "strategy=ps:slack=3,global=yes,servers=0", "seed=2", SUM_SERVERS },
     { "strategy=ps:slack=-1,fetch=3,push=2,servers=2", "optimizer=momentum", SUM_NONE },
