@@ -429,6 +429,11 @@ static int finish_canceled(train_show *show, int argc, char **argv)
                     (long long)r->steps);
             return CLI_CANCELED;
         }
+        if (err == FAST_EPEER) { /* workers of other processes are gone */
+            fprintf(show->progress.file, "stopped after step %lld, not saved: %s\n",
+                    (long long)r->steps, fast_error_detail());
+            return CLI_CANCELED;
+        }
         if (err) {
             fprintf(show->progress.file, "stopped after step %lld\n", (long long)r->steps);
             cli_fail_err(err);

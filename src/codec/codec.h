@@ -251,9 +251,10 @@ fast_err fast__coder_decode(fast_coder *coder, const uint8_t *in, size_t size,
                             fast_decode_mode mode, float scale, float *y);
 /* Encode x, the range, by the selections of the chain alone: y becomes the part that is sent. */
 void fast__coder_select(fast_coder *coder, const float *x, float *y);
-/* Replace x, the range, by its projection to the space of the next encoding; false if the codec has
- * no such space, or the chain selects elements. */
-bool fast__coder_project(fast_coder *coder, float *x);
+/* Return whether encodings lie in a space of their codec; not if the chain selects elements. */
+bool fast__coder_projects(const fast_coder *coder);
+/* Replace x, the range, by its projection to the space of the next encoding, which there is. */
+void fast__coder_project(fast_coder *coder, float *x);
 /* Encode or decode `count` blocks from `first` on; x and y are the whole range, of which only those
  * blocks are touched. fast__coder_encode_end() ends a vector once all its blocks are encoded. A
  * piece takes fast__coder_bound() at most. */

@@ -510,12 +510,16 @@ void fast__coder_select(fast_coder *c, const float *x, float *y)
     c->encodings++;
 }
 
-bool fast__coder_project(fast_coder *c, float *x)
+bool fast__coder_projects(const fast_coder *c)
+{
+    return c->chain->codec && c->chain->codec->project && c->chain->select_count == 0;
+}
+
+void fast__coder_project(fast_coder *c, float *x)
 {
     const fast_codec *codec = c->chain->codec;
 
-    if (!codec || !codec->project || c->chain->select_count > 0)
-        return false;
+    FAST_ASSERT(fast__coder_projects(c));
     coder_access a = map_blocks(c, 0, c->block_count, x, FAST_ACCESS_UPDATE);
     map_state(c, &a);
     for (int64_t i = 0; i < c->block_count; i++) {
@@ -525,7 +529,6 @@ bool fast__coder_project(fast_coder *c, float *x)
             codec->project(c->chain->config, &e, elements_of(c, &a, i));
     }
     unmap(c, &a, FAST_ACCESS_UPDATE);
-    return true;
 }
 
 void fast__coder_encode_end(fast_coder *c)

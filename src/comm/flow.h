@@ -32,9 +32,10 @@ fast_err fast__flow_check(const fast_chain *chain, bool values, bool raw);
 /* Return the sender's residual of error feedback; NULL if the flow has none. */
 const float *fast__flow_residual(const fast_flow *flow);
 
-/* Replace x by its projection to the space of the flow's next encoding; false if its codec has no
- * such space. */
-bool fast__flow_project(fast_flow *flow, float *x);
+/* Return whether the flow's encodings lie in a space of its codec. */
+bool fast__flow_projects(const fast_flow *flow);
+/* Replace x by its projection to the space of the flow's next encoding, which there is. */
+void fast__flow_project(fast_flow *flow, float *x);
 
 /* As fast_trainer_encode(), fast_trainer_decode() and fast_trainer_decode_values(). */
 fast_err fast__flow_encode(fast_flow *flow, fast_actor *actor, int64_t step, double progress,

@@ -168,9 +168,9 @@ static const fast_option cyclic_options[] = {
 };
 
 static const fast_option pieces_options[] = {
-    FAST_OPT_TEXT(schedule_config, at, "40/70/85", NULL,
+    FAST_OPT_TEXT(schedule_config, at, "40/70", NULL,
                   "epochs at which the learning rate changes, with / between"),
-    FAST_OPT_TEXT(schedule_config, factors, "0.5/0.075/0.01/0.001", NULL,
+    FAST_OPT_TEXT(schedule_config, factors, "0.5/0.1/0.01", NULL,
                   "its fractions before the first change and after each, with / between"),
     SCHEDULE_COMMON,
 };

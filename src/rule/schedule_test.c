@@ -133,7 +133,7 @@ static void test_pieces(void **state)
 {
     (void)state;
     for (int64_t s = 0; s < 900; s++) {
-        check("pieces", 900, 10, s,
+        check("pieces:at=40/70/85,factors=0.5/0.075/0.01/0.001", 900, 10, s,
               0.5 * (s < 400   ? 0.5
                      : s < 700 ? 0.075
                      : s < 850 ? 0.01

@@ -171,7 +171,7 @@ static void moved_options_are_codecs(void **state)
         { "strategy=ps:kkt=yes,slack=1,l1=0.5", "codec=none", "ps:slack=1,l1=0.5", "kkt:l1=0.5" },
         { "strategy=ps:slack=1", "codec=none+lz4", "ps:slack=1", "none+lz4" },
         { "strategy=ps:filter=0,skip=0.0,kkt=no", "codec=none", "ps", "none" },
-        { "strategy=ps:filter=0.1", "system=gaia-asp", "ps:proxies=2,slack=1,barrier=100000",
+        { "strategy=ps:filter=0.1", "system=gaia-asp", "ps:proxies=2,mirror=yes,slack=1,barrier=100000",
           "significance:threshold=0.1" },
         { "strategy=ps:kkt=no", "system=kkt-filter", "ps:servers=2,slack=8,l1=0.0001,cache=yes",
           "none" },

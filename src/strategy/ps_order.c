@@ -32,18 +32,19 @@ bool fast__ps_reads_slices(const ps_writer *wr)
 
 void fast__ps_time_read(ps_writer *wr, int64_t begin)
 {
-    const double seconds = (double)(fast_now(wr->t->actor) - begin) * 1e-9;
+    /* A clock that is set back gives no time at all. */
+    const double seconds = fmax((double)(fast_now(wr->t->actor) - begin) * 1e-9, 1e-9);
 
-    FAST_ASSERT(seconds >= 0);
+    FAST_ASSERT(wr->order.read_s >= 0);
     if (wr->order.read_s == 0 || seconds < wr->order.read_s)
-        wr->order.read_s = fmax(seconds, 1e-9);
+        wr->order.read_s = seconds;
 }
 
 void fast__ps_time_gradient(ps_writer *wr, int64_t begin)
 {
     FAST_ASSERT(wr->order.gradients >= 0);
     wr->order.gradients++;
-    wr->order.gradient_s = (double)(fast_now(wr->t->actor) - begin) * 1e-9;
+    wr->order.gradient_s = fmax((double)(fast_now(wr->t->actor) - begin) * 1e-9, 0);
 }
 
 /* Fill in the graph's nodes with their seconds. A backward pass takes twice the forward pass. */

@@ -150,7 +150,8 @@ const fast_system fast__systems_allreduce[] = {
         FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
         .remarks =
             "ImageNet in 15 minutes on 1,024 GPUs: RMSProp warm-up with a transition to SGD. "
-            "Its slow-start schedule of 90 epochs is --schedule pieces. Batch normalisation has "
+            "Its slow-start schedule of 90 epochs is --schedule "
+            "pieces:at=40/70/85,factors=0.5/0.075/0.01/0.001. Batch normalisation has "
             "moving averages here; the paper's has none.",
     },
     {

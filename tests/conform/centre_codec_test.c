@@ -149,7 +149,7 @@ static const char *spec_of(const fast_codec *codec)
 /* Codecs that leave out zeros, or gradients of weights that are 0: these runs have few. */
 static bool is_dense(const char *spec)
 {
-    return strcmp(spec, "nonzero") == 0 || strcmp(spec, "kkt") == 0;
+    return strcmp(spec, "nonzero") == 0 || strcmp(spec, "kkt") == 0 || strcmp(spec, "decay") == 0;
 }
 
 static void every_codec_runs(void **state)

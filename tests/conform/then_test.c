@@ -372,7 +372,8 @@ static void nonsense_is_refused(void **state)
         open_run(LIST("then=local@step=3", "transport=sim", "faults=crash 1 at 1ms"), &run),
         FAST_EINVAL);
     assert_int_equal(
-        open_run(LIST("strategy=quorum", "then=federated@step=3", "checkpoint=c"), &run),
+        open_run(LIST("strategy=broadcast", "then=broadcast:how=tree@step=3", "checkpoint=c"),
+                 &run),
         FAST_ENOTSUP);
 }
 

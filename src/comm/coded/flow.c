@@ -285,10 +285,16 @@ const float *fast__flow_residual(const fast_flow *flow)
     return flow->coder ? fast__coder_residual(flow->coder) : NULL;
 }
 
-bool fast__flow_project(fast_flow *flow, float *x)
+bool fast__flow_projects(const fast_flow *flow)
+{
+    FAST_ASSERT(flow);
+    return flow->coder && fast__coder_projects(flow->coder);
+}
+
+void fast__flow_project(fast_flow *flow, float *x)
 {
     FAST_ASSERT(!flow->options.decodes && x != NULL);
-    return flow->coder && fast__coder_project(flow->coder, x);
+    fast__coder_project(flow->coder, x);
 }
 
 double fast_flow_sent_fraction(const fast_flow *flow)

@@ -286,7 +286,7 @@ static fast_err take_all(fast_team *team)
             continue;
         name_of(team, i, ' ', name);
         if (begun && !team->actors[i])
-            return fast__fail(FAST_EINVAL,
+            return fast__fail(FAST_EPEER,
                               "%s is in another process, which did not send its state: give "
                               "checkpoint=FILE when the run is opened",
                               name);
