@@ -587,7 +587,7 @@ static fast_err server(fast_trainer *t, const void *config)
         err = fast__alloc("flows of devices", t->workers + 1, sizeof(fast_flow *), &k.to);
     for (int64_t i = 0; i <= t->workers && !err; i++)
         err = fast__federated_flow(t, i, i < t->workers, i == t->workers, &k.to[i]);
-    /* Here, because the run goes on where a device fails. */
+    /* Here, because a run continues without a device that fails. */
     if (!err && k.c->subspace && !(k.to[t->workers] && fast__flow_projects(k.to[t->workers])))
         err = fast__fail(FAST_EINVAL,
                          "federated: subspace=yes trains in the space of a codec that has one; use "
