@@ -174,12 +174,13 @@ fast_err fast__file_put(void *to, const void *bytes, size_t size)
     return FAST_OK;
 }
 
-/* Lock a new temporary file. False if a sweep has removed it before it was locked. A file system
- * without locks is no error. */
+/* Lock a new temporary file. False if a sweep has removed it before it was locked, or is about to.
+ * A file system without locks is no error. */
 static bool temporary_lock(int fd)
 {
     struct stat info;
-    flock(fd, LOCK_EX | LOCK_NB);
+    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        return false;
     return fstat(fd, &info) != 0 || info.st_nlink > 0;
 }
 
@@ -242,14 +243,17 @@ static bool is_temporary(const char *name, const char *entry)
     return strcmp(end, ".tmp") == 0;
 }
 
-/* Remove a temporary file that no process has locked. */
+/* Remove a temporary file that no process has locked. Its writer may have renamed it and made the
+ * next of that name before it was locked here: that one stays. */
 static void sweep_entry(int folder, const char *entry)
 {
-    struct stat info;
+    struct stat info, named;
     const int fd = openat(folder, entry, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0)
         return;
-    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0)
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+        fstatat(folder, entry, &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == info.st_ino &&
+        named.st_dev == info.st_dev)
         unlinkat(folder, entry, 0);
     close(fd);
 }
@@ -292,14 +296,13 @@ fast_err fast__file_replace(const char *path, fast_file_write_fn *write_fn, void
         err = stream_flush(stream);
     if (!err && fsync(stream->fd))
         err = fast__fail(FAST_EIO, "cannot sync \"%s\": %s", path, strerror(errno));
+    /* The lock is held until the file has its name: a sweep removes what is not locked. */
+    if (!err && rename(temporary, path))
+        err = fast__fail(FAST_EIO, "cannot replace \"%s\": %s", path, strerror(errno));
     if (close(stream->fd) && !err)
         err = fast__fail(FAST_EIO, "cannot write \"%s\": %s", path, strerror(errno));
     if (err)
         goto undo_temporary;
-    if (rename(temporary, path)) {
-        err = fast__fail(FAST_EIO, "cannot replace \"%s\": %s", path, strerror(errno));
-        goto undo_temporary;
-    }
     fast__free(stream);
     return folder_sync(path);
 

@@ -314,14 +314,35 @@ static void test_sweeps(void **state)
     unlink(inside("s"));
 }
 
+/* Another process that sweeps all the time removes no file that is being replaced. */
+static void test_sweeps_beside_a_writer(void **state)
+{
+    letters l = { .letter = 'x', .size = 10, .piece = 10 };
+    fast_err err = FAST_OK;
+
+    (void)state;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    while (child == 0)
+        fast__file_sweep(inside("beside"));
+    for (int i = 0; i < 300 && !err; i++)
+        err = fast__file_replace(inside("beside"), put_letters, &l);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    unlink(inside("beside"));
+    if (err)
+        fail_msg("%s", fast_error_detail());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sweeps),        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_read_refuses),  cmocka_unit_test(test_failed_writer),
-        cmocka_unit_test(test_full_disk),     cmocka_unit_test(test_replace_refuses),
-        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_folders),
-        cmocka_unit_test(test_cache_folder),  cmocka_unit_test(test_thread_and_clock),
+        cmocka_unit_test(test_sweeps),           cmocka_unit_test(test_sweeps_beside_a_writer),
+        cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_read_refuses),
+        cmocka_unit_test(test_failed_writer),    cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_replace_refuses),  cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_folders),          cmocka_unit_test(test_cache_folder),
+        cmocka_unit_test(test_thread_and_clock),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
