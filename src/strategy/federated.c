@@ -46,10 +46,10 @@
  * Cost per device and round: one model down and one up; the server moves n in and out. Memory: one
  * more model at a device, two at the server.
  */
-#include "comm/flow.h"
 #include "strategy/federated.h"
 #include "base/err.h"
 #include "base/memory.h"
+#include "comm/flow.h"
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
@@ -318,9 +318,11 @@ static fast_err receive(fast_trainer *t, federated_server *k, int64_t deadline)
     fast_err err = await_message(t, k, deadline, &msg);
     if (!msg)
         return err;
-    k->heard = fast__actor_time(t->actor);
     i = fast_actor_index(t->actor, msg->from);
     FAST_ASSERT(i >= 0 && i < t->workers);
+    /* A device that checks in again while it waits says nothing new: the others may be cut off. */
+    if (msg->words[FEDERATED_WORD_KIND] != FEDERATED_KIND_BACK || !k->present[i])
+        k->heard = fast__actor_time(t->actor);
     if (msg->words[FEDERATED_WORD_KIND] == FEDERATED_KIND_HELLO &&
         k->to[i]) /* the device has no copy of z */
         fast_flow_reset(k->to[i]);

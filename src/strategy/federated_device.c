@@ -74,23 +74,26 @@ static int64_t next_look(fast_trainer *t, const federated_device *v)
  * away. *out is NULL if the device is to stop. */
 static fast_err receive_model(fast_trainer *t, federated_device *v, fast_msg **out)
 {
-    int64_t since = fast__actor_time(t->actor);
+    const int64_t since = fast__actor_time(t->actor);
+    bool again = false;
 
     FAST_ASSERT(*out == NULL);
     for (;;) {
         if (fast__trainer_cut_open(t) && !fast_trainer_next(t))
             return FAST_OK;
         /* A server that has not written for a timeout may not know that this device waits, if a
-         * forged checkpoint says so: it checks in once more. No delay is longer than that. */
+         * forged checkpoint says so: it checks in once more, and not more often, or the server
+         * would never find that others are cut off. No delay is longer than that. */
         const int64_t time = fast__actor_time(t->actor), timeout = t->actor->world->timeout_ns;
-        if ((v->back == 0 && time - since >= timeout) || v->back - time > timeout)
+        const bool silent = v->back == 0 && !again && time - since >= timeout;
+        again = again || silent;
+        if (silent || v->back - time > timeout)
             v->back = time;
         fast_err err =
             fast_receive(t->actor, t->server_ids[0], FEDERATED_DOWN, next_look(t, v), out);
 
         if (err == FAST_ETIMEDOUT && v->back > 0 && fast__actor_time(t->actor) >= v->back) {
             v->back = 0;
-            since = fast__actor_time(t->actor);
             err = fast__federated_tell(t, t->server_ids[0], FEDERATED_UP,
                                        (int64_t[FEDERATED_WORDS]){ FEDERATED_KIND_BACK, t->step, 0,
                                                                    fast_actor_life(t->actor) });

@@ -425,6 +425,11 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
                           "ps: differences are to the weights that were read: fetch=%lld and "
                           "push=%lld must be equal",
                           (long long)c->fetch, (long long)c->push);
+    if (c->levels > 1 && c->fetch != c->push)
+        return fast__fail(FAST_EINVAL,
+                          "ps: a proxy reads from the one above in the rounds that it writes: "
+                          "with levels fetch=%lld and push=%lld must be equal",
+                          (long long)c->fetch, (long long)c->push);
     if (c->path != FAST_VIA_NONE)
         return fast__via_check("ps", (fast_via)c->path, workers);
     if (c->send == PS_SEND_GRADIENTS && optimizer && needs_whole(optimizer))

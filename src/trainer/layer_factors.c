@@ -9,6 +9,7 @@
  * is charged with its product in any case, so composing charges for the rows of other workers
  * alone: 2 outputs inputs operations for each, and the matrix once through memory.
  */
+#include "base/err.h"
 #include "base/memory.h"
 #include "trainer/context.h"
 
@@ -73,6 +74,9 @@ fast_err fast_trainer_use_factors(fast_trainer *t, int64_t i, bool wanted)
     int64_t size;
 
     FAST_ASSERT(c->learner != NULL);
+    if (wanted && c->options.tied)
+        return fast__fail(FAST_EINVAL,
+                          "factors of a layer do not tie its weights: leave out factors or tied");
     if (!c->layers)
         FAST_TRY(list_layers(c));
     FAST_ASSERT(i >= 0 && i < c->layer_count);

@@ -29,7 +29,7 @@ def complains(expected, number, field, text):
 
 complains("each once", "136", "row", "137")
 complains("it is one of", "120", "status", "wholly")
-complains("is missing", "14", "status", "whole")
+complains("is missing", "13", "status", "whole")
 complains("is missing", "120", "status", "partly")
 complains("preset baidu-ring is not named", "122", "preset or feature", "horovod")
 complains("without a feature or a test", "1", "test", "")

@@ -433,7 +433,7 @@ static void tell_failure(fast_team_actor *self)
 {
     fast_team *team = self->team;
 
-    if (!team->cut.failed && !team->cut.resuming && team->cut.left == 0) {
+    if (!team->cut.failed && !team->cut.resuming && !team->cut.between && team->cut.left == 0) {
         team->run->clock.actor = self->context.trainer.actor;
         fast__run_tell(team->run, FAST_EVENT_NOTE,
                        "no checkpoint was saved: an actor was lost, or did not come to rest");
@@ -488,6 +488,8 @@ static fast_err lead(fast_team_actor *self)
     team->saved.step = team->run->step;
     team->saved.whole = -1;
     fast__vote_clear(team, &team->saved.vote, team->run->step);
+    team->cut.between = !team->cut.resuming && !fast__saved_states_can(team);
+    gone = gone || team->cut.between;
     fast__team_unlock(self);
     if (!err && !gone)
         err = take_state(self, team->run->step);

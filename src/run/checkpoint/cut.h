@@ -19,6 +19,7 @@ typedef struct fast_cut {
     bool spread;      /* its actors are in several processes; constant */
     bool last;        /* a canceled run was cut, and stops */
     bool saved_last;  /* that cut is saved */
+    bool between;     /* it is at the end of a phase, which checkpoints hold without actors */
     bool voting;      /* a state that arrives is that of a voter */
     bool failed;      /* a note has said that a cut was given up */
     int64_t at;       /* steps that a worker has taken when it joins, at least */

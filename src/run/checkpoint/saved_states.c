@@ -77,6 +77,11 @@ static fast_saved_extent part_at(const fast_team *team, int64_t step)
     return team->strategy->identical ? FAST_SAVE_SUMS : FAST_SAVE_ALL;
 }
 
+bool fast__saved_states_can(const fast_team *team)
+{
+    return part_at(team, team->run->step) != FAST_SAVE_NONE;
+}
+
 /* Have the codecs of any worker's sums residuals? Found by making such a sum. */
 static fast_err find_residuals(const fast_team *team, bool *out)
 {

@@ -47,6 +47,8 @@ bool fast__saved_states_due(const struct fast_team *team, int64_t step);
 bool fast__saved_states_admit(struct fast_team *team, int64_t step);
 /* Save the worker's state; true in *last_out if it is the last one. FAST_ENOMEM. */
 fast_err fast__saved_states_arrive(struct fast_team_actor *self, int64_t step, bool *last_out);
+/* Return whether a snapshot of actors at the run's step can be saved: not where a phase ends. */
+bool fast__saved_states_can(const struct fast_team *team);
 /* Save the state of actor i of this process. FAST_ENOMEM. */
 fast_err fast__saved_states_pack(struct fast_team *team, int64_t i, int64_t step);
 /* Take in the state that an actor of another process has packed. FAST_ENOMEM. */
