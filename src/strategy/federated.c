@@ -297,8 +297,8 @@ static fast_err await_message(fast_trainer *t, federated_server *k, int64_t dead
     const int64_t time = fast__actor_time(actor);
     if (k->c->window > 0 && deadline == k->end && k->end > window_end(t, k))
         deadline = k->end = window_end(t, k); /* forged: no window is longer */
-    int64_t soon = fast_now(actor) +
-                   (deadline - time < FEDERATED_POLL_NS ? deadline - time : FEDERATED_POLL_NS);
+    const int64_t left = deadline < INT64_MAX ? deadline - time : FEDERATED_POLL_NS;
+    int64_t soon = fast_now(actor) + (left < FEDERATED_POLL_NS ? left : FEDERATED_POLL_NS);
     /* Nobody has reported for long: the last wait suspects devices that do not answer. */
     if (time - k->heard >= (FAST_PATIENCE - 1) * actor->world->timeout_ns)
         soon = fast__patience(actor, 1);
