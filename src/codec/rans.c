@@ -18,8 +18,8 @@
  * At most 50 bytes and what the 12 bits round away above the entropy of order 0. Cost: a division
  * a byte to encode, a look in a table of 4 KiB to decode.
  */
-#include "codec/bits.h"
 #include "codec/codec.h"
+#include "codec/packed_bytes.h"
 
 enum {
     BITS = 12,
@@ -147,10 +147,7 @@ static size_t pack(const void *config, const uint8_t *in, size_t size, void *scr
             return head_size + (size_t)(end - first);
         }
     }
-    *out = 1;
-    if (size > 0)
-        memcpy(out + 1, in, size);
-    return 1 + size;
+    return fast__packed_store(in, size, out);
 }
 
 /* Read the table of a head; false if it is malformed. */
@@ -222,28 +219,19 @@ static bool get_bytes(const entropy_table *t, const uint8_t *at, const uint8_t *
     return at == end && x[0] == LOW && x[1] == LOW && x[2] == LOW && x[3] == LOW;
 }
 
-/* Undo pack(). Every size and frequency is checked before it is used. */
+/* The table, then the code. */
+static bool get_all(const uint8_t *at, const uint8_t *end, void *scratch_memory, uint8_t *out,
+                    size_t count)
+{
+    return get_table(&at, end, scratch_memory) && get_bytes(scratch_memory, at, end, out, count);
+}
+
+/* Undo pack(). */
 static fast_err unpack(const void *config, const uint8_t *in, size_t size, void *scratch_memory,
                        uint8_t *out, size_t room, size_t *size_out)
 {
-    const uint8_t *at = in + 1;
-    const uint8_t *const end = in + size;
-    uint64_t count;
-
     (void)config;
-    if (size >= 1 && *in == 1 && size - 1 <= room) {
-        if (size > 1)
-            memcpy(out, at, size - 1);
-        *size_out = size - 1;
-        return FAST_OK;
-    }
-    if (size < 1 || *in != 0 || !fast__varint_get(&at, end, &count) || count > room ||
-        !get_table(&at, end, scratch_memory) ||
-        !get_bytes(scratch_memory, at, end, out, (size_t)count))
-        return fast__fail(FAST_EFORMAT, "entropy: %zu bytes are not packed, or to more than %zu",
-                          size, room);
-    *size_out = (size_t)count;
-    return FAST_OK;
+    return fast__packed_read("entropy", get_all, in, size, scratch_memory, out, room, size_out);
 }
 
 const fast_stage fast__stage_entropy = {
