@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -94,4 +95,17 @@ const char *test_separate_servers(int workers, int servers)
     fast__cluster_free(cluster);
     snprintf(option, sizeof option, "cluster=%s", cluster_file);
     return option;
+}
+
+void test_refused(const char *const *strategies, size_t count, const char *begin)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *options[] = { strategies[i], "workers=4", "data=digits:train=64,test=16",
+                                  "batch=8", NULL };
+        fast_run *run = NULL;
+
+        if (fast_run_open(options, &run) != FAST_EINVAL ||
+            strncmp(fast_error_detail(), begin, strlen(begin)) != 0)
+            fail_msg("%s: %s", strategies[i], fast_error_detail());
+    }
 }

@@ -17,3 +17,7 @@ void test_copy_file(const char *from, const char *to);
  * server j, so that a fault hits one of them. The file is removed when the test program ends; the
  * text is valid until the next call. Skips the test where cluster files cannot be read. */
 const char *test_separate_servers(int workers, int servers);
+
+/* Fail the test unless a run with each of `count` strategies and 4 workers is refused when it is
+ * opened, by a sentence that starts with `begin`. */
+void test_refused(const char *const *strategies, size_t count, const char *begin);

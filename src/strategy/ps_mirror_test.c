@@ -160,15 +160,7 @@ static void misfits_are_refused(void **state)
                                        "strategy=ps:mirror=yes,proxies=2,push=2" };
 
     (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        const char *options[] = { bad[i], "workers=4", "data=digits:train=64,test=16", "batch=8",
-                                  NULL };
-        fast_run *run = NULL;
-
-        if (fast_run_open(options, &run) != FAST_EINVAL ||
-            strncmp(fast_error_detail(), "ps: ", 4) != 0)
-            fail_msg("%s: %s", bad[i], fast_error_detail());
-    }
+    test_refused(bad, sizeof bad / sizeof bad[0], "ps: ");
 }
 
 int main(void)

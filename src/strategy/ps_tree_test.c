@@ -139,17 +139,11 @@ static void trees_outlive_workers(void **state)
 
 static void shapes_are_refused(void **state)
 {
-    static const char *const bad[] = { "strategy=ps:levels=2", "strategy=ps:proxies=2,fanin=3" };
+    static const char *const bad[] = { "strategy=ps:levels=2", "strategy=ps:proxies=2,fanin=3",
+                                       "strategy=ps:proxies=2,levels=2,fetch=3" };
 
     (void)state;
-    for (int i = 0; i < 2; i++) {
-        const char *options[] = { bad[i], "workers=4", "data=digits:train=64,test=16", "batch=8",
-                                  NULL };
-        fast_run *run = NULL;
-
-        assert_int_equal(fast_run_open(options, &run), FAST_EINVAL);
-        assert_int_equal(strncmp(fast_error_detail(), "ps: ", 4), 0);
-    }
+    test_refused(bad, sizeof bad / sizeof bad[0], "ps: ");
 }
 
 /* By hand: 2 proxies for 5 workers, with 4 below them. */

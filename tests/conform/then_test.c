@@ -377,6 +377,26 @@ static void nonsense_is_refused(void **state)
         FAST_ENOTSUP);
 }
 
+/* Asynchronous workers are saved at every step, also where their phase ends. */
+static void phases_end_beside_checkpoints(void **state)
+{
+    static const char *const strategies[] = { "strategy=quorum", "strategy=gossip_async",
+                                              "strategy=ps:slack=2" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+        fast_run *run = NULL;
+
+        assert_int_equal(open_run(LIST(strategies[i], "phases=allreduce@step=4", "transport=sim",
+                                       "checkpoint=then_test.end", "checkpoint_every=1steps"),
+                                  &run),
+                         FAST_OK);
+        assert_int_equal(fast_run_train(run), FAST_OK);
+        fast_run_close(run);
+    }
+    unlink("then_test.end");
+}
+
 static void every_allocation_may_fail(void **state)
 {
     const char **more = LIST("then=ps@step=1", "transport=sim", "steps=3", "pool=0");
@@ -491,6 +511,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(canceled_rounds_continue),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(moved_options_join_the_codec),
+        cmocka_unit_test(phases_end_beside_checkpoints),
         cmocka_unit_test(every_allocation_may_fail),
     };
 
