@@ -27,7 +27,7 @@ static inline size_t fast__packed_store(const uint8_t *in, size_t size, uint8_t 
     return 1 + size;
 }
 
-/* Undo a frame of stage `name`. FAST_EFORMAT if it is none, or has more than `room` bytes. */
+/* Undo a frame of stage `name`. FAST_EFORMAT for bytes of another form, or of more than `room`. */
 static inline fast_err fast__packed_read(const char *name, fast_packed_read_fn *read,
                                          const uint8_t *in, size_t size, void *scratch,
                                          uint8_t *out, size_t room, size_t *size_out)
