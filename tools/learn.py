@@ -321,8 +321,11 @@ def table(args):
                      f"{max(accuracies) - min(accuracies):.2f}", f"{sum(differences) / len(differences):+.2f}",
                      f"as `{system['alias_of']}`" if system["alias_of"] else verdict])
     notes = ["Presets with flags of their own: " + ", ".join(f"{n} {what}" for what, n in counts.items()) + ".",
+             f"The job is {EPOCHS} epochs of a small convolutional network on {SETS['train']:,} images of Fashion-MNIST, with "
+             f"{WORKERS} workers in the simulator, and batches of 16 samples a worker where the preset has none of its own.",
              "The rule was written before the runs, in `tools/learn.py`: three sets, six trials on the validation set for "
-             "every preset, five fresh seeds, one look at the test set. Spread is largest less smallest.",
+             f"every preset, {len(SEEDS)} fresh seeds, one look at the test set. Accuracy is the mean over the seeds, spread the "
+             "largest less the smallest, and the difference the mean of those to `bsp` with the same seed.",
              trial_note(args), *args.note]
     notes += [f"`{name}` degrades: it {why}." for name, why in DEGRADE.items() if verdicts.get(name) == "degrades"]
     head = {**results.read_table(os.path.join(HERE, "results", "learning.csv")).head,
