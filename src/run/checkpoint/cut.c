@@ -624,6 +624,15 @@ static fast_err invite_if_due(fast_team_actor *self, bool canceled)
     return FAST_OK;
 }
 
+/* A worker joins: it completes its w. Batches made ahead are not saved: they are received,
+ * since their makers take no part in the cut, and requested again. */
+static fast_err prepare(fast_team_actor *self)
+{
+    self->progress.yields = !self->context.resumed;
+    FAST_TRY(fast__preprocess_drain(&self->preprocess, self->context.trainer.actor));
+    return self->context.resumed ? FAST_OK : fast__context_settle(&self->context);
+}
+
 /* Before the next step of a worker of several processes. */
 static fast_err next_spread(fast_team_actor *self, bool canceled)
 {
@@ -651,9 +660,9 @@ static fast_err next_spread(fast_team_actor *self, bool canceled)
     if (w->number == 0 || self->progress.rounds < w->at)
         return FAST_OK;
     const int64_t number = w->number;
-    self->progress.yields = !self->context.resumed;
-    self->preprocess.next = -1;
-    const fast_err err = leads ? lead(self) : follow(self, number);
+    fast_err err = prepare(self);
+    if (!err)
+        err = leads ? lead(self) : follow(self, number);
     if (w->number == number) /* worker 0 may have opened the next cut meanwhile */
         w->number = 0;
     atomic_store(&w->open, w->asked || w->number != 0);
@@ -694,9 +703,7 @@ fast_err fast__cut_next(fast_team_actor *self, bool canceled)
     fast__team_unlock(self);
     if (!join)
         return FAST_OK;
-    self->progress.yields = !self->context.resumed;
-    self->preprocess.next =
-        -1; /* batches are not saved: request them again, as a resumed run does */
+    FAST_TRY(prepare(self));
     return t->rank == 0 ? lead(self) : follow(self, number);
 }
 
