@@ -181,6 +181,12 @@ bool fast__trainer_cut_open(const fast_trainer *t)
     return fast__trainer_cut_on(t) && atomic_load(fast__context_of(t)->cut.open);
 }
 
+int64_t fast__trainer_cuts(const fast_trainer *t)
+{
+    FAST_ASSERT(t != NULL);
+    return fast__context_of(t)->cut.count;
+}
+
 bool fast__trainer_cut_held(const fast_trainer *t)
 {
     const fast_context *c = fast__context_of(t);

@@ -156,6 +156,7 @@ typedef struct fast_context_cut {
     const int64_t *rounds;   /* by which workers wait for each other; NULL: steps, if at all */
     bool at_once;            /* no worker waits for another one in mid-step */
     bool held;               /* a server, between the first question and the start */
+    int64_t count;           /* snapshots that the actor was part of */
     const atomic_bool *open; /* a snapshot is being taken; NULL: none can be */
     fast_yield_fn *yield;    /* called while a worker waits for the others to join; or NULL */
     void *yield_ctx;         /* argument of yield */

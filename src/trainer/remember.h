@@ -52,6 +52,8 @@ void fast__trainer_cut_yield(fast_trainer *t, fast_yield_fn *yield, void *ctx);
 bool fast__trainer_cut_open(const fast_trainer *t);
 /* Return whether snapshots can be taken, so that such a worker has to look. */
 bool fast__trainer_cut_on(const fast_trainer *t);
+/* Return the number of snapshots that this actor was part of: in each, no message was in flight. */
+int64_t fast__trainer_cuts(const fast_trainer *t);
 /* Return whether this server is held by a snapshot: it does nothing by its clock until it is not,
  * and only handles messages. Its times are those of fast__actor_time(). */
 bool fast__trainer_cut_held(const fast_trainer *t);

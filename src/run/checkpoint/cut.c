@@ -148,6 +148,7 @@ static void continue_at(fast_team_actor *self, int64_t time)
 {
     fast_actor *actor = self->context.trainer.actor;
 
+    self->context.cut.count++;
     fast__actor_continue(actor, self->team->run->clock.is_virtual ? time : fast__steady_now(actor));
 }
 

@@ -13,6 +13,7 @@
 #include "fast/learner.h"
 #include "run/team.h"
 #include "small_run.h"
+#include "strategy/broadcaster.h"
 #include "tensor/vector.h"
 
 #include <math.h>
@@ -37,7 +38,8 @@ typedef enum sum {
     SUM_REPLICAS, /* over the replicas */
     SUM_MASSES,   /* masses of replicas and of messages are 1 */
     SUM_SERVERS,  /* at the servers */
-    SUM_CENTRE    /* over the replicas and at the servers */
+    SUM_CENTRE,   /* over the replicas and at the servers */
+    SUM_BROADCAST /* over the replicas, and gradients that each has yet to apply or to send */
 } sum;
 
 typedef struct job {
@@ -120,6 +122,11 @@ static const job jobs[] = {
     { "strategy=ps:slack=-1,redundant=2", "seed=1", SUM_NONE },
     { "strategy=ps:slack=0,redundant=2", "optimizer=momentum", SUM_NONE },
     { "strategy=ps:slack=0,redundant=2,replicas=1,chain=yes", "seed=2", SUM_NONE },
+    { "strategy=broadcast", "seed=1", SUM_BROADCAST },
+    { "strategy=broadcast:slack=-1,period=2", "seed=2", SUM_BROADCAST },
+    { "strategy=broadcast:arity=1,slack=1,slow=2", "optimizer=momentum", SUM_NONE },
+    { "strategy=broadcast:how=gossip", "seed=3", SUM_BROADCAST },
+    { "strategy=broadcast:how=gossip,width=0,period=3", "optimizer=adam", SUM_NONE },
     { "strategy=federated:period=3", "seed=1", SUM_NONE },
     { "strategy=federated:period=2,part=0.5,window=0.05", "optimizer=momentum", SUM_NONE },
     { "strategy=federated:period=2,part=0.5,pace=yes", "seed=2", SUM_NONE },
@@ -195,8 +202,10 @@ typedef struct counted {
 } counted;
 
 /* Add the counters of a record of a worker. */
-static void count_worker(const fast_run *run, int64_t rank, const fast_pack_record *r, counted *c)
+static void count_worker(const watcher *v, int64_t rank, const fast_pack_record *r, counted *c)
 {
+    const fast_run *run = v->run;
+    const int64_t number = r->number - FAST_REMEMBERED;
     const float *w = r->size > 0 ? r->data : run->learner->w;
     int64_t words[16];
 
@@ -204,7 +213,12 @@ static void count_worker(const fast_run *run, int64_t rank, const fast_pack_reco
         memcpy(&c->steps[rank], (const double *)r->data + 2, sizeof c->steps[rank]);
     for (int64_t i = 0; r->kind == FAST_SAVED_WEIGHTS && i < WORKERS; i++)
         c->at_replicas[i] += (double)w[i];
-    if (r->kind == FAST_SAVED_BLOCK && r->number == 0) {
+    if (v->job->sum == SUM_BROADCAST && r->kind == FAST_SAVED_BLOCK &&
+        (number == FAST_BROADCAST_SUM || number == FAST_BROADCAST_DUE))
+        for (int64_t i = 0; i < WORKERS; i++) /* others have to get gradients that are not sent */
+            c->at_replicas[i] -= (double)((const float *)r->data)[i] / WORKERS *
+                                 (number == FAST_BROADCAST_SUM ? WORKERS - 1 : 1);
+    if (r->kind == FAST_SAVED_BLOCK && r->number == 0 && r->size >= 2 * sizeof(int64_t)) {
         double mass = 0;
 
         memcpy(&mass, (const int64_t *)r->data + 1, sizeof mass);
@@ -242,7 +256,7 @@ static void count(watcher *v)
         for (size_t at = 0;
              fast__pack_next(team->saved.states[i].bytes, team->saved.states[i].size, &at, &r);)
             if (i < team->workers)
-                count_worker(v->run, i, &r, &c);
+                count_worker(v, i, &r, &c);
             else
                 count_server(&r, &c);
     if (v->job->sum == SUM_MASSES && !(fabs(c.mass - 1) < close))
@@ -252,7 +266,8 @@ static void count(watcher *v)
                                 [SUM_REPLICAS] = c.at_replicas[i],
                                 [SUM_MASSES] = c.steps[i],
                                 [SUM_SERVERS] = c.at_servers[i],
-                                [SUM_CENTRE] = c.at_replicas[i] + c.at_servers[i] };
+                                [SUM_CENTRE] = c.at_replicas[i] + c.at_servers[i],
+                                [SUM_BROADCAST] = c.at_replicas[i] };
 
         if (!(fabs(sums[v->job->sum] - c.steps[i]) < close * (1 + c.steps[i])))
             snprintf(v->wrong, sizeof v->wrong, "%g steps of worker %lld are there, not %g",
