@@ -13,7 +13,7 @@
  *   quiet    worker 0 asks every actor how many messages it has sent and got, until nobody has done
  *            anything between two questions and no message is in flight (Mattern 1987): channels
  *            are empty, and messages that arrived and were not received are in mailboxes. Servers
- *            that act by themselves (proxies) are idle, and from the first question on those that
+ *            that act by themselves (proxies) and workers with an exchange under way are idle, and from the first question on those that
  *            act by their clock (windows of federated rounds) stand still
  *   state    every actor packs itself: what a checkpoint of a synchronous run has, the messages in
  *            its mailbox, its random streams. A resumed actor takes over its streams and messages
@@ -182,7 +182,7 @@ static void take_invitation(fast_team_actor *self, const fast_msg *msg, fast_msg
 
     if (msg->words[0] == OPEN) {
         w->asked = true;
-        reply->words[0] = self->progress.rounds;
+        reply->words[0] = self->progress.next;
         reply->words[2] = !self->progress.begun;
     } else {
         w->asked = false;
@@ -359,6 +359,7 @@ static fast_err find_quiet(fast_team_actor *self, int64_t *answers, bool *gone_o
 
         FAST_TRY(command(self, COUNT, count, answers, &missing, &busy, gone_out));
         answers[0] = activity(actor);
+        busy = busy || is_busy(self);
         if (!team->cut.spread)
             missing = fast__pool_in_flight(actor->world->pool);
         quiet = round > 0 && !busy && missing == 0 && answers[0] - before[0] == 2 * (count - 1);
@@ -547,27 +548,28 @@ static fast_err follow(fast_team_actor *self, int64_t number)
 }
 
 /* Return the step or round at which workers join: the next one, or where a worker may wait for the
- * steps of others, one that nobody has passed. `others` are the rounds that workers answered; NULL:
- * all are in this process, and the mutex is held. */
+ * steps of others, one that nobody has passed. This worker stands before a step, others may be in
+ * it. `others` are the rounds that workers answered; NULL: all are in this process, and the mutex
+ * is held. */
 static int64_t common_round(const fast_team_actor *self, const int64_t *others)
 {
     const fast_team *team = self->team;
     const fast_trainer *t = &self->context.trainer;
     fast_cost cost = { 0 };
-    int64_t most = 0;
+    int64_t most = self->context.cut.next ? self->progress.rounds : self->progress.next;
 
     if (team->strategy->cost)
         team->strategy->cost(team->config, t, &cost);
     if (self->context.cut.at_once || (!(cost.barrier > 0) && !self->context.cut.rounds))
         return 0;
     for (int64_t i = 0; i < team->workers; i++) {
-        const int64_t rounds = !others ? team->actors[i]->progress.rounds
-                               : i > 0 ? others[i]
-                                       : self->progress.rounds;
+        const int64_t next = i == t->rank ? most
+                             : others     ? others[i]
+                                          : team->actors[i]->progress.next;
 
-        most = rounds > most ? rounds : most;
+        most = next > most ? next : most;
     }
-    return most + 1 < t->step_count ? most + 1 : t->step_count;
+    return most < t->step_count ? most : t->step_count;
 }
 
 /* Several processes: worker 0 asks all workers for their rounds, and tells them where to join; not
@@ -675,6 +677,7 @@ fast_err fast__cut_next(fast_team_actor *self, bool canceled)
     fast_team *team = self->team;
     const fast_run *run = team->run;
     const fast_trainer *t = &self->context.trainer;
+    const fast_context_cut *c = &self->context.cut;
     fast_cut *cut = &team->cut;
 
     if (!cut->on)
@@ -682,7 +685,8 @@ fast_err fast__cut_next(fast_team_actor *self, bool canceled)
     fast__team_lock(self);
     cut->begun += !self->progress.begun;
     self->progress.begun = true;
-    self->progress.rounds = self->context.cut.rounds ? *self->context.cut.rounds : t->step;
+    self->progress.rounds = c->rounds ? *c->rounds : t->step;
+    self->progress.next = c->next ? *c->next : self->progress.rounds + 1;
     if (cut->spread) {
         fast__team_unlock(self);
         return next_spread(self, canceled);

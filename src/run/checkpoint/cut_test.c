@@ -64,6 +64,8 @@ static const job jobs[] = {
     { "strategy=elastic_tree", "codec=topk:ratio=0.3", SUM_NONE },
     { "strategy=mpca:period=2", "optimizer=momentum", SUM_NONE },
     { "strategy=mpca", "codec=qsgd", SUM_NONE },
+    { "strategy=mpca:tree=yes,period=1", "seed=1", SUM_NONE },
+    { "strategy=mpca:tree=yes,period=2", "optimizer=momentum", SUM_NONE },
     { "strategy=ensemble", "seed=1", SUM_REPLICAS },
     { "strategy=hogwild:chunk=8", "seed=1", SUM_NONE },
     { "strategy=hogwild:clusters=2,period=2,chunk=16", "seed=4", SUM_NONE },
