@@ -45,7 +45,7 @@ enum {
     FAST_BROADCAST_STEPS   /* of the origin, whose gradients it is the sum of */
 };
 
-/* Numbers of vectors in snapshots: own gradients that are not sent, and those of the next update. */
+/* Numbers of vectors in snapshots: own gradients not sent yet, and those of the next update. */
 enum { FAST_BROADCAST_SUM = 6, FAST_BROADCAST_DUE = 7 };
 
 /* An update that may be sent again. */

@@ -13,8 +13,9 @@
  *   quiet    worker 0 asks every actor how many messages it has sent and got, until nobody has done
  *            anything between two questions and no message is in flight (Mattern 1987): channels
  *            are empty, and messages that arrived and were not received are in mailboxes. Servers
- *            that act by themselves (proxies) and workers with an exchange under way are idle, and from the first question on those that
- *            act by their clock (windows of federated rounds) stand still
+ *            that act by themselves (proxies) and workers with an exchange under way are idle, and
+ *            from the first question on those that act by their clock (windows of federated rounds)
+ *            stand still
  *   state    every actor packs itself: what a checkpoint of a synchronous run has, the messages in
  *            its mailbox, its random streams. A resumed actor takes over its streams and messages
  *   start    worker 0 writes the file, and names the time at which workers continue
