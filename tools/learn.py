@@ -252,13 +252,17 @@ def choose(args):
     return 0
 
 
-def chosen_of(args):
-    """{system: rate} of those whose trials are all there."""
+def trials_of(args):
+    """{system: {rate: accuracy}} of those whose trials are all there."""
     trials = {}
     for row in Output(args.choices, FIELDS["choose"]).rows:
         trials.setdefault(row["system"], {})[row["lr"]] = float(row["accuracy"])
-    return {name: min(rates, key=lambda rate: (-rates[rate], float(rate)))
-            for name, rates in trials.items() if len(rates) == len(FACTORS)}
+    return {name: rates for name, rates in trials.items() if len(rates) == len(FACTORS)}
+
+
+def chosen_of(args):
+    """{system: rate} of those whose trials are all there."""
+    return {name: min(rates, key=lambda rate: (-rates[rate], float(rate))) for name, rates in trials_of(args).items()}
 
 
 def test(args):
@@ -287,6 +291,18 @@ def verdict_of(name, accuracies, differences):
     return "degrades" if name in DEGRADE else "below"
 
 
+def trial_note(args):
+    """The number of trials, and the presets whose best rate has no neighbour on one side."""
+    trials, chosen = trials_of(args), chosen_of(args)
+    lowest = [name for name, rates in trials.items() if chosen[name] == min(rates, key=float)]
+    highest = [name for name, rates in trials.items() if chosen[name] == max(rates, key=float)]
+    text = f"{sum(map(len, trials.values()))} trials on the validation set."
+    for word, names in (("lowest", lowest), ("highest", highest)):
+        if names:
+            text += f" The chosen rate is the {word} of six for {', '.join(f'`{name}`' for name in sorted(names))}."
+    return text if lowest or highest else text + " No chosen rate is the lowest or highest of its six."
+
+
 def table(args):
     out, rows, counts, verdicts = Output(args.out, FIELDS["test"]), [], {}, {}
     base = {row["seed"]: float(row["accuracy"]) for row in out.find(system="bsp")}
@@ -305,11 +321,15 @@ def table(args):
                      f"{max(accuracies) - min(accuracies):.2f}", f"{sum(differences) / len(differences):+.2f}",
                      f"as `{system['alias_of']}`" if system["alias_of"] else verdict])
     notes = ["Presets with flags of their own: " + ", ".join(f"{n} {what}" for what, n in counts.items()) + ".",
+             f"The job is {EPOCHS} epochs of a small convolutional network on {SETS['train']:,} images of Fashion-MNIST, with "
+             f"{WORKERS} workers in the simulator, and batches of 16 samples a worker where the preset has none of its own.",
              "The rule was written before the runs, in `tools/learn.py`: three sets, six trials on the validation set for "
-             "every preset, five fresh seeds, one look at the test set. Spread is largest less smallest."]
+             f"every preset, {len(SEEDS)} fresh seeds, one look at the test set. Accuracy is the mean over the seeds, spread the "
+             "largest less the smallest, and the difference the mean of those to `bsp` with the same seed.",
+             trial_note(args), *args.note]
     notes += [f"`{name}` degrades: it {why}." for name, why in DEGRADE.items() if verdicts.get(name) == "degrades"]
     head = {**results.read_table(os.path.join(HERE, "results", "learning.csv")).head,
-            "machine": args.machine or results.machine(), "date": results.today(), "note": notes,
+            "machine": args.machine or results.machine(), "date": args.date or results.today(), "note": notes,
             "command": [f"tools/learn.py {step}" for step in ("split", "choose", "test", "table")]}
     fields = ["system", "learning rate", "test accuracy, %", "spread", "difference to bsp", "verdict"]
     results.publish([("learning", head, fields, rows)])
@@ -330,6 +350,8 @@ def main():
     parser.add_argument("--choices", default="choices.csv", help="what choose writes [%(default)s]")
     parser.add_argument("--out", default="learn.csv", help="what test writes [%(default)s]")
     parser.add_argument("--machine", help="table: the processor of the runs, where it is not this one")
+    parser.add_argument("--date", help="table: the day and the commit of the runs, where they are not those of this moment")
+    parser.add_argument("--note", action="append", default=[], help="table: a remark, as on trials of another machine or commit")
     parser.add_argument("--limit", type=float, default=1800, help="seconds that a run takes at most")
     args = parser.parse_args()
     args.fast = os.path.join(args.build, "fast")
