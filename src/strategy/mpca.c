@@ -445,21 +445,19 @@ static bool dedicated(const void *config)
     return ((const mpca_config *)config)->tree;
 }
 
-static const fast_strategy *member_of(const void *config);
-
-#define FAMILY                                                                                \
-    .name = "mpca",                                                                           \
-    .summary = "a penalty holds workers to the master's extrapolated model; no worker waits", \
-    .options = options, .config_size = sizeof(mpca_config), .uses_codec = true,               \
-    .sends = "weights", .answers = "weights", .member = member_of, .sends_by = sends,         \
-    .cost = cost, .servers = servers, .worker = worker, .server = server, .dedicated = dedicated
-
-/* A round along the tree is always under way, so that no moment is between two messages. */
-static const fast_strategy with_tree = { FAMILY };
-const fast_strategy fast__strategy_mpca = { FAMILY, .resumable = true };
-
-static const fast_strategy *member_of(const void *config)
-{
-    FAST_ASSERT(config != NULL);
-    return ((const mpca_config *)config)->tree ? &with_tree : &fast__strategy_mpca;
-}
+const fast_strategy fast__strategy_mpca = {
+    .name = "mpca",
+    .summary = "a penalty holds workers to the master's extrapolated model; no worker waits",
+    .options = options,
+    .config_size = sizeof(mpca_config),
+    .uses_codec = true,
+    .sends = "weights",
+    .answers = "weights",
+    .resumable = true,
+    .sends_by = sends,
+    .cost = cost,
+    .servers = servers,
+    .worker = worker,
+    .server = server,
+    .dedicated = dedicated,
+};
