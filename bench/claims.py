@@ -233,10 +233,9 @@ def claims():
                 "best policy (8 workers, one rate for all policies of a strategy, by the trials of its average).",
                 PLAIN + ["--cluster", "hetero"],
                 {f"{name}, {policy}": ["--strategy", flags, "--representative", policy]
-                 for name, flags in (("gossip", "gossip:drop=0.9"), ("local", "local:period=64"),
-                                     ("partial", "partial:how=scatter,period=16"))
+                 for name, flags in (("gossip", "gossip:drop=0.9"), ("partial", "partial:how=scatter,period=16"))
                  for policy in ("average", "best", "consensus", "worker", "ensemble")},
-                lambda r: "; ".join(stands(r, name, "average") for name in ("gossip", "local", "partial")),
+                lambda r: "; ".join(stands(r, name, "average") for name in ("gossip", "partial")),
                 rate_of=lambda arm: arm.split(",")[0] + ", average")
     yield Claim("termination", "Workers may be terminated at any time: half of them at 25, 50 or 75% of the run's "
                 "virtual time cost at most a point (8 workers; rates by the trials of runs that lose nobody).",
