@@ -355,7 +355,7 @@ COLUMNS = ["arm", "learning rate", "test accuracy, %", "reached target", "time t
            "MB sent", "staleness", "divergence", "completeness"]
 
 
-def table(claim, order, chosen, results):
+def table(claim, order, date, chosen, results):
     """The table of a claim: name, head, columns and rows."""
     rows = []
     for arm, runs in results.items():
@@ -376,7 +376,7 @@ def table(claim, order, chosen, results):
             spread([r["completeness"] for r in runs], "{:.3f}")])
     first = next(iter(claim.arms))
     head = {"page": "claims", "order": str(order), "title": claim.name, "question": "Claim: " + claim.says,
-            "machine": tables.VIRTUAL, "date": tables.today(),
+            "machine": tables.VIRTUAL, "date": date,
             "command": [f"bench/claims.py {claim.name}", results[first][0]["command"]],
             "note": [f"Measured: {claim.verdict(results)}."]}
     return f"claim-{claim.name}", head, COLUMNS, rows
@@ -390,6 +390,7 @@ def main():
     parser.add_argument("--results", default="claims.jsonl", help="file of results [%(default)s]")
     parser.add_argument("--report", nargs="?", const=tables.HERE, metavar="ROOT",
                         help="write the tables to ROOT/results, and make the pages [this repository]")
+    parser.add_argument("--date", help="the day and the commit of the runs, where they are not those of this moment")
     args = parser.parse_args()
     everything = list(claims())
     wanted = [c for c in everything if not args.names or any(c.name.startswith(n) for n in args.names)]
@@ -399,7 +400,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(len(wanted)) as side_by_side:
         measured = list(side_by_side.map(lambda claim: measure(claim, runs), wanted))
     numbers = {claim.name: number for number, claim in enumerate(everything, 1)}
-    made = [table(claim, numbers[claim.name], *m) for claim, m in zip(wanted, measured)]
+    made = [table(claim, numbers[claim.name], args.date or tables.today(), *m) for claim, m in zip(wanted, measured)]
     print("\n".join(line for one in made for line in tables.page_of_table(tables.Table(*one))))
     if args.report:
         tables.publish(made, args.report)
