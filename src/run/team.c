@@ -230,7 +230,7 @@ static fast_err check_local(const fast_team *team, const fast_strategy *strategy
                               "strategy %s: workers 0 and %lld do not share memory; use "
                               "transport=threads, or a cluster of one node as in "
                               "cluster=laptop",
-                              strategy->name, (long long)i);
+                              strategy->name, (long long)(i > 0 ? i : team->workers - 1));
     return FAST_OK;
 }
 

@@ -387,6 +387,7 @@ static void a_resumed_run_has_the_same_bits(void **state)
 static void no_update_is_lost_or_doubled(void **state)
 {
     int64_t snapshots = 0;
+    size_t runs = 1;
     fast_rng rng;
 
     (void)state;
@@ -411,7 +412,10 @@ static void no_update_is_lost_or_doubled(void **state)
             fail_msg("%s %s: another model after a resume, snapshots every %d steps", j.strategy,
                      j.more, every);
         snapshots += whole.inside + resumed.inside;
+        runs = i + 1;
     }
+    print_message("%lld snapshots of runs with the seeds 0 to %zu\n", (long long)snapshots,
+                  runs - 1);
 }
 
 /* On threads no two runs are equal, but every snapshot adds up, also after a resume and a
@@ -567,10 +571,14 @@ static void models_are_resumed_over_processes(void **state)
 /* A run of other workers, another strategy or topology continues with the model of a snapshot. */
 static void the_model_is_enough_for_others(void **state)
 {
-    static const char *const others[][2] = { { "workers=2", "strategy=gossip_async" },
-                                             { "workers=6", "strategy=allreduce" },
-                                             { "workers=4", "strategy=ps:slack=1,servers=2" },
-                                             { "workers=4", "strategy=quorum" } };
+    static const char *const others[][4] = {
+        { "workers=2", "strategy=gossip_async", "topology=full", "with workers=4, after step" },
+        { "workers=6", "strategy=allreduce", "topology=auto", "strategy=gossip_async, topology=" },
+        { "workers=4", "strategy=ps:slack=1,servers=2", "topology=auto", "strategy=gossip_async" },
+        { "workers=4", "strategy=gossip_async", "topology=ring", "with topology=full, after step" },
+        { "workers=3", "strategy=broadcast", "topology=auto", "with workers=4, strategy=" },
+        { "workers=4", "strategy=quorum", "topology=auto", "strategy=gossip_async" },
+    };
     watcher first = { .copies = true };
     char from[PATH];
 
@@ -579,16 +587,26 @@ static void the_model_is_enough_for_others(void **state)
     assert_true(first.inside > 0);
     path_of("resume=", "copy", 0, from);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        const char *const options[] = {
-            others[i][0], others[i][1],    "batch=4",           "lr=1",
-            "steps=24",   "seed=1",        "schedule=constant", "transport=sim",
-            from,         "optimizer=sgd", "evaluate=no",       NULL
-        };
+        const char *const options[] = { others[i][0],
+                                        others[i][1],
+                                        others[i][2],
+                                        "batch=4",
+                                        "lr=1",
+                                        "steps=24",
+                                        "seed=1",
+                                        "schedule=constant",
+                                        i % 2 == 0 ? "transport=sim" : "transport=threads",
+                                        from,
+                                        "optimizer=sgd",
+                                        "evaluate=no",
+                                        NULL };
         fast_run *run = NULL;
 
         if (fast_run_open_learner(options, &counting, NULL, &run))
             fail_msg("%s %s: %s", others[i][0], others[i][1], fast_error_detail());
         assert_non_null(strstr(run->text.resume_note, "are dropped"));
+        if (!strstr(run->text.resume_note, others[i][3]))
+            fail_msg("%s", run->text.resume_note);
         assert_in_range(run->step, 1, STEPS - 1);
         assert_int_equal(fast_run_train(run), FAST_OK);
         assert_int_equal(fast_run_result(run)->steps, STEPS);
