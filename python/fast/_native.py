@@ -647,7 +647,7 @@ fast_learner_request._fields_ = [("worker", c_int64), ("workers", c_int64), ("st
 fast_learner_kind._fields_ = [("size", c_size_t), ("name", c_char_p), ("params", POINTER(fast_learner_tensor)),
     ("param_count", c_int64), ("state", POINTER(fast_learner_tensor)), ("state_count", c_int64), ("samples", c_int64),
     ("operations", c_double), ("gradient", fast_learner_request_fn), ("evaluate", fast_learner_request_fn),
-    ("ctx", c_void_p)]
+    ("ctx", c_void_p), ("lr", c_void_p)]
 fast_pack_options._fields_ = [("size", c_size_t), ("runtime", c_char_p), ("out", c_char_p), ("settings", c_char_p),
     ("options", POINTER(c_char_p)), ("files", POINTER(c_char_p)), ("without_data", c_bool)]
 fast_pack_result._fields_ = [("files", c_int64), ("bytes", c_int64)]
