@@ -9,9 +9,9 @@
 Every arm of a claim gets the same number of tuning trials: one a learning rate of the same grid, on
 a tenth of the training set that is held out (--holdout), with a seed that is not reported. The rate
 that reached the target first (else: that ended with the best accuracy) is then run with each of five
-fresh seeds, on the test set. The digits are drawn anew for each seed, so no choice has seen a test set.
-A claim holds if all seeds say so, leans if most do. Time is virtual: the simulator's, hence the same on
-every machine.
+fresh seeds, on the test set. Arms that train alike share trials and rate (representative, termination).
+The digits are drawn anew for each seed, so no choice has seen a test set. A claim holds if all seeds say
+so, leans if most do. Time is virtual: the simulator's, hence the same on every machine.
 Results are JSON lines in a file; a run that is there is not repeated.
 """
 import argparse
@@ -36,12 +36,13 @@ FIELDS = ["test_accuracy", "time_to_target_s", "virtual_time_s", "samples", "byt
 
 
 class Claim:
-    """Arms that are compared, and how. `arms` is {label: flags}; `rates` None: nothing to tune."""
+    """Arms that are compared, and how. `arms` is {label: flags}."""
 
-    def __init__(self, name, says, job, arms, verdict, rates=RATES, after=None):
+    def __init__(self, name, says, job, arms, verdict, rates=RATES, after=None, rate_of=None):
         self.name, self.says, self.job, self.arms = name, says, job, arms
         self.verdict, self.rates = verdict, rates
         self.after = after  # arms that need what others measured: {label: (arm, function -> flags)}
+        self.rate_of = rate_of or (lambda arm: arm)  # the arm whose trials choose the rate of another
 
 
 # ---- verdicts: from {arm: [result of each seed]} to a sentence -----------------------------------
@@ -199,7 +200,8 @@ def claims():
                     lambda r: "best: " + max(r, key=lambda a: statistics.median(map(accuracy_of, r[a]))),
                     rates=rates)
     yield Claim("representative", "Which model stands for replicas that differ (8 workers, one rate "
-                "for all policies of a strategy).", PLAIN + ["--cluster", "hetero", "--lr", "0.1"],
+                "for all policies of a strategy, by the trials of its average).",
+                PLAIN + ["--cluster", "hetero"],
                 {f"{name}, {policy}": ["--strategy", flags, "--representative", policy]
                  for name, flags in (("gossip", "gossip:drop=0.9"), ("local", "local:period=64"),
                                      ("partial", "partial:how=scatter,period=16"))
@@ -207,16 +209,16 @@ def claims():
                 lambda r: "; ".join(
                     f"{name}: best is " + max((a for a in r if a.startswith(name + ",")),
                                               key=lambda a: statistics.median(map(accuracy_of, r[a])))
-                    for name in ("gossip", "local", "partial")), rates=None)
+                    for name in ("gossip", "local", "partial")),
+                rate_of=lambda arm: arm.split(",")[0] + ", average")
     yield Claim("termination", "Half of the workers are terminated at 25, 50 and 75% of the run "
-                "(8 workers; percent of the run's virtual time).",
-                PLAIN + ["--cluster", "ethernet-10g", "--lr", "0.1", "--timeout", "5"],
+                "(8 workers; percent of the run's virtual time; rates by the trials of runs that lose nobody).",
+                PLAIN + ["--cluster", "ethernet-10g", "--timeout", "5"],
                 {f"{name}, nobody": ["--strategy", flags] for name, flags in SURVIVORS.items()},
                 lambda r: "; ".join(
                     f"{name}: " + ", ".join(
                         f"{100 * statistics.median(accuracy_of(b) - accuracy_of(a) for a, b in zip(r[f'{name}, {part}%'], r[f'{name}, nobody'])):.2f}"
                         f" points lost at {part}%" for part in (25, 50, 75)) for name in SURVIVORS),
-                rates=None,
                 after={f"{name}, {part}%": (f"{name}, nobody", crashes(flags, part))
                        for name, flags in SURVIVORS.items() for part in (25, 50, 75)})
 
@@ -282,14 +284,13 @@ class Runs:
         return self.pool.submit(self.run, flags)
 
 
-def flags_of(claim, arm, seed, rate=None, holdout=False):
+def flags_of(claim, arm, seed, rate, holdout=False):
     flags = {}
     for source in (JOB, claim.job, arm):
         for key, value in zip(source[::2], source[1::2]):
             flags[key] = value
     flags["--seed"] = str(seed)
-    if rate is not None:
-        flags["--lr"] = rate
+    flags["--lr"] = rate
     if holdout:
         flags["--holdout"] = "0.1"
     return [word for pair in flags.items() for word in pair]
@@ -297,13 +298,14 @@ def flags_of(claim, arm, seed, rate=None, holdout=False):
 
 def measure(claim, runs):
     """{arm: (rate, [result a seed])}: tuning of all arms, then their seeds, all side by side."""
-    chosen = {arm: None for arm in claim.arms}
-    if claim.rates:
-        trials = {(arm, rate): runs.submit(flags_of(claim, flags, TUNING_SEED, rate, True))
-                  for arm, flags in claim.arms.items() for rate in claim.rates}
-        for arm in claim.arms:
-            chosen[arm] = min(claim.rates, key=lambda rate: (
-                time_of(trials[arm, rate].result()), -accuracy_of(trials[arm, rate].result())))
+    trials = {(arm, rate): runs.submit(flags_of(claim, claim.arms[arm], TUNING_SEED, rate, True))
+              for arm in dict.fromkeys(map(claim.rate_of, claim.arms)) for rate in claim.rates}
+
+    def rank(arm, rate):
+        result = trials[claim.rate_of(arm), rate].result()
+        return time_of(result), -accuracy_of(result)
+
+    chosen = {arm: min(claim.rates, key=lambda rate: rank(arm, rate)) for arm in claim.arms}
     waiting = {arm: [runs.submit(flags_of(claim, flags, seed, chosen[arm])) for seed in SEEDS]
                for arm, flags in claim.arms.items()}
     results = {arm: [w.result() for w in waiting[arm]] for arm in claim.arms}
@@ -336,12 +338,12 @@ def table(claim, order, chosen, results):
     for arm, runs in results.items():
         errors = [r["error"] for r in runs if "error" in r]
         if errors:
-            rows.append([arm, chosen[arm] or "-", f"failed {len(errors)} of {len(runs)}: {errors[0]}"] + [""] * 7)
+            rows.append([arm, chosen[arm], f"failed {len(errors)} of {len(runs)}: {errors[0]}"] + [""] * 7)
             continue
         reached = [r["time_to_target_s"] for r in runs if r["time_to_target_s"] is not None]
         timed = "--target" in claim.job
         rows.append([
-            arm, chosen[arm] or "0.1", spread([100 * accuracy_of(r) for r in runs], "{:.2f}"),
+            arm, chosen[arm], spread([100 * accuracy_of(r) for r in runs], "{:.2f}"),
             f"{len(reached)} of {len(runs)}" if timed else "-",
             spread(reached, "{:.2f}") if timed else "-",
             spread([r["virtual_time_s"] for r in runs], "{:.2f}"),
