@@ -22,7 +22,7 @@ from .tables import Comparison, compare, metrics, parts, runs, systems
 __version__ = lib.fast_version().decode()
 # Parts that need another package, imported when they are used.
 _LATER = {"Classifier": "estimators", "Regressor": "estimators", "wrap": "torch", "shard": "torch", "finish": "torch",
-          "rank": "torch", "size": "torch", "comm_hook": "torch", "TorchLearner": "torch"}
+          "rank": "torch", "size": "torch", "comm_hook": "torch", "Codec": "torch"}
 __all__ = ["Answer", "Batch", "Comparison", "Data", "Error", "Event", "Filter", "FormatError", "InvalidError",
            "Learner", "MissingError", "Model", "Network", "Operator", "PeerError", "Result", "Run", "Strategy",
            "TimeoutError", "Trainer", "UnsupportedError", "compare", "metrics", "parts", "progress", "runs",

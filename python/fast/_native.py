@@ -86,6 +86,14 @@ class fast_part(Structure):
     """struct fast_part."""
 
 
+class fast_encoder(Structure):
+    """struct fast_encoder; its fields are private."""
+
+
+class fast_encoder_options(Structure):
+    """struct fast_encoder_options."""
+
+
 class fast_actor(Structure):
     """struct fast_actor; its fields are private."""
 
@@ -480,6 +488,8 @@ fast_option._fields_ = [("name", c_char_p), ("standard", c_char_p), ("help", c_c
 fast_exclusion._fields_ = [("when", c_char_p), ("excludes", c_char_p), ("needs", c_char_p), ("why", c_char_p)]
 fast_part._fields_ = [("name", c_char_p), ("summary", c_char_p), ("options", POINTER(fast_option)),
     ("exclusions", POINTER(fast_exclusion))]
+fast_encoder_options._fields_ = [("size", c_size_t), ("codec", c_char_p), ("count", c_int64), ("rows", c_void_p),
+    ("counts", c_void_p), ("blocks", c_int64), ("seed", c_int64), ("flow", c_int64)]
 fast_role._fields_ = [("name", c_char_p), ("count", c_int64), ("main", fast_actor_fn), ("ctx", c_void_p)]
 fast_actors_result._fields_ = [("time_ns", c_int64), ("actor_count", c_int64), ("ended_count", c_int64),
     ("messages_sent", c_int64), ("bytes_sent", c_int64), ("messages_stale", c_int64), ("messages_lost", c_int64),
@@ -705,6 +715,11 @@ FUNCTIONS = {  # name: (result, arguments)
     "fast_text_quote": (c_size_t, [c_char_p, c_char_p, c_size_t]),
     "fast_text_utf8": (c_size_t, [c_char_p, c_char_p, c_size_t]),
     "fast_text_nearest": (c_char_p, [c_char_p, CFUNCTYPE(c_char_p, c_void_p, c_int64), c_void_p, c_int64]),
+    "fast_encoder_open": (c_int, [POINTER(fast_encoder_options), POINTER(POINTER(fast_encoder))]),
+    "fast_encoder_close": (None, [POINTER(fast_encoder)]),
+    "fast_encoder_bound": (c_size_t, [POINTER(fast_encoder)]),
+    "fast_encoder_encode": (c_size_t, [POINTER(fast_encoder), c_void_p, c_void_p]),
+    "fast_encoder_decode": (c_int, [POINTER(fast_encoder), c_void_p, c_size_t, c_float, c_void_p]),
     "fast_actors_run": (c_int, [POINTER(c_char_p), POINTER(fast_role), c_int64, POINTER(fast_actors_result)]),
     "fast_actor_id": (c_int64, [POINTER(fast_actor)]),
     "fast_actor_count": (c_int64, [POINTER(fast_actor)]),

@@ -525,3 +525,67 @@ def shard(loader: Any, epochs: Optional[int] = None, seed: int = 0) -> Iterator[
                 first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
                 loop.count = len(first) if hasattr(first, "__len__") else 1
             yield batch
+
+
+class Codec:
+    """One flow of vectors through a codec of FAST's, with its error feedback (include/fast/codec.h)."""
+
+    def __init__(self, codec: str, shapes: List[Tuple[int, ...]], seed: int = 1, flow: int = 0):
+        counts = [torch.Size(s).numel() for s in shapes]
+        n = len(shapes)
+        given = native.fast_encoder_options(
+            size=ctypes.sizeof(native.fast_encoder_options), codec=codec.encode(), count=sum(counts), blocks=n,
+            seed=seed, flow=flow)
+        rows, sizes = (ctypes.c_int64 * n)(*[s[0] if len(s) > 1 else 1 for s in shapes]), (ctypes.c_int64 * n)(*counts)
+        given.rows, given.counts = ctypes.addressof(rows), ctypes.addressof(sizes)
+        self.count, self.handle = sum(counts), ctypes.POINTER(native.fast_encoder)()
+        check(lib.fast_encoder_open(ctypes.byref(given), ctypes.byref(self.handle)))
+        self.bound = lib.fast_encoder_bound(self.handle)
+
+    def encode(self, x: torch.Tensor) -> torch.Tensor:
+        """A vector as bytes; what they leave out is added to the next one."""
+        x = x.detach().float().cpu().contiguous().view(-1)
+        out = torch.empty(self.bound, dtype=torch.uint8)
+        return out[:lib.fast_encoder_encode(self.handle, x.data_ptr(), out.data_ptr())]
+
+    def decode(self, data: torch.Tensor, y: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+        """Add scale times the decoded vector to y, which is float32 on the host."""
+        check(lib.fast_encoder_decode(self.handle, data.data_ptr(), data.numel(), scale, y.data_ptr()))
+        return y
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            lib.fast_encoder_close(self.handle)
+
+
+def comm_hook(codec: str, seed: int = 1, group: Any = None) -> Tuple[Dict[Any, Codec], Any]:
+    """A codec of FAST's for people who keep DDP: model.register_comm_hook(*fast.comm_hook("topk:ratio=0.01")).
+
+    Each bucket of gradients is encoded, all workers gather the bytes, and the mean of what they decode is the
+    gradient. Residuals are added to the gradients of the next step.
+    """
+    import torch.distributed as dist
+
+    def hook(codecs: Dict[Any, Codec], bucket: Any) -> Any:
+        flat = bucket.buffer()
+        shapes = [tuple(g.shape) or (1,) for g in bucket.gradients()]
+        key = (bucket.index(), tuple(shapes))  # buckets are cut anew after the first step
+        if key not in codecs:
+            codecs[key] = Codec(codec, shapes, seed, dist.get_rank(group) * 4096 + bucket.index())
+        coder, workers = codecs[key], dist.get_world_size(group)
+        mine = coder.encode(flat)
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(workers)]
+        dist.all_gather(sizes, torch.tensor([mine.numel()]), group=group)
+        room = int(max(sizes))
+        padded = torch.zeros(room, dtype=torch.uint8)
+        padded[:mine.numel()] = mine
+        every = [torch.empty(room, dtype=torch.uint8) for _ in range(workers)]
+        dist.all_gather(every, padded, group=group)
+        mean = torch.zeros(coder.count)
+        for data, size_ in zip(every, sizes):
+            coder.decode(data[:int(size_)], mean, 1.0 / workers)
+        future: Any = torch.futures.Future()
+        future.set_result(mean.to(flat.device, flat.dtype))
+        return future
+    hook.__annotations__ = {"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]}
+    return {}, hook

@@ -90,6 +90,26 @@ def test_strategies():
         assert sum(losses[-10:]) < 0.85 * sum(losses[:10]), (more, losses)
 
 
+def test_comm_hook():
+    """DDP with FAST's codecs: a lossless one changes nothing, a lossy one learns."""
+    loader = torch.utils.data.DataLoader(SET, batch_size=16)
+
+    def run(codec):
+        model = DistributedDataParallel(make())
+        if codec:
+            model.register_comm_hook(*fast.comm_hook(codec))
+        return train(model, optim.SGD(model.parameters(), lr=0.1), fast.shard(loader))
+    plain, same, few = run(None), run("none"), run("topk:ratio=0.1")
+    assert max(abs(a - b) for a, b in zip(plain, same)) < 1e-5
+    assert few != plain and sum(few[-10:]) < 0.85 * sum(few[:10]), few
+    try:
+        fast.Codec("topq", [(4, 4)])
+    except fast.InvalidError as error:
+        assert "topk" in str(error)
+    else:
+        raise AssertionError("taken")
+
+
 def test_shard():
     """The processes read different samples, the same number of them, also with a round that is not whole."""
     loader = torch.utils.data.DataLoader(list(range(100)), batch_size=6, shuffle=True)
@@ -115,4 +135,5 @@ dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=fast.r
 for name, test in list(globals().items()):
     if name.startswith("test_"):
         test()
+dist.destroy_process_group()
 print("passed", fast.rank(), flush=True)
