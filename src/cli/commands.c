@@ -191,6 +191,14 @@ static const fast_option shard_flags[] = {
     FLAG_END,
 };
 
+static const fast_option run_flags[] = {
+    { "workers", "2", "processes to start, also -n N", FAST_OPTION_INT, 0, 0, 1, 65536, NULL },
+    { "hosts", "", "start them on these hosts: a,b,c; else here", FAST_OPTION_TEXT, 0, 0, 0, 0,
+      NULL },
+    { "python", "python3", "the interpreter of scripts", FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
+    FLAG_END,
+};
+
 static const fast_option info_flags[] = {
     FLAG("json", "print one JSON object a line"),
     FLAG_END,
@@ -352,6 +360,12 @@ static const cli_example shard_examples[] = {
     { NULL, NULL },
 };
 
+static const cli_example run_examples[] = {
+    { "fast run -n 4 train.py", "four processes of a Python script, which calls fast.wrap()" },
+    { "fast run -n 2 --hosts a,b train.py --epochs 3", "on two hosts; the rest is the script's" },
+    { NULL, NULL },
+};
+
 static const cli_example info_examples[] = {
     { "fast info", "the version, the machine, and what optional libraries bring" },
     { "fast info --json", "the same for programs" },
@@ -403,6 +417,9 @@ const cli_command cli_commands[] = {
     { "shard", "DATA --out FOLDER [OPTIONS]",
       "write a data set as shards on disk, to stream it through a bounded memory", "shard",
       shard_flags, NULL, shard_examples, cli_shard },
+    { "run", "[-n N] [OPTIONS] SCRIPT [ARGUMENTS]",
+      "start a Python script or a program as the workers of one job", NULL, run_flags, NULL,
+      run_examples, cli_run },
     { "pack", "PROGRAM [OPTIONS]",
       "write one program that trains or predicts and needs nothing else", "train", pack_flags, NULL,
       pack_examples, cli_pack },
@@ -410,7 +427,7 @@ const cli_command cli_commands[] = {
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
       "train|predict|evaluate|show|export|compare|find-lr|bench|simulate|systems|runs|ui|shard|"
-      "pack|info|"
+      "run|pack|info|"
       "help|"
       "models|data|layers|optimizers|"
       "schedules|engines|"
