@@ -106,6 +106,10 @@ static const fast_option compare_flags[] = {
       FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
     { "jobs", "0", "runs at a time; 0: one a core on sim, else 1", FAST_OPTION_INT, 0, 0, 1, 64,
       NULL },
+    { "budget", "",
+      "end every run after 10s of training, 5MB sent or 100000samples, and compare by that; steps "
+      "are fitted to it",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
     { "report", "", "write a report to this file, one HTML page that needs no network",
       FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
     FLAG("json", "print one JSON object a line for each way of training"),
@@ -250,6 +254,8 @@ static const cli_example export_examples[] = {
 static const cli_example compare_examples[] = {
     { "fast compare --cluster hetero --report report.html",
       "eight systems on a cluster of uneven nodes: which to choose, and why" },
+    { "fast compare --cluster wan --budget 60s",
+      "a minute of the cluster for every run, however many epochs that is" },
     { "fast compare --system bsp,ssp,easgd --workers 2..16x2 --cluster wan",
       "a sweep: every system with 2, 4, 8 and 16 workers" },
     { "fast compare --strategy ps:slack=0..3 --cluster hetero --seeds 5",

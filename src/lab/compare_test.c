@@ -35,6 +35,10 @@ static const char script[] =
     "case \"$*\" in *easgd*) exec sleep 600;; esac\n"
     "case \"$*\" in *ssp*'--lr 0.4'*) kill -9 $$;; esac\n"
     "t=5\n"
+    "n=$(echo \"$*\" | sed -n 's/.*--steps \\([0-9]*\\).*/\\1/p')\n"
+    "case \"$*\" in *slow*) [ $n -le 2000 ] && echo \"{\\\"time_s\\\": $n, \\\"steps\\\": $n, "
+    "\\\"samples\\\": $n, \\\"bytes_sent\\\": $((n / 100 * 5000)), \\\"test_accuracy\\\": 0.5, "
+    "\\\"stop\\\": \\\"done\\\"}\" && exit;; esac\n"
     "case \"$*\" in *'--lr 0.1'*) t=3;; *'--lr 0.2'*) t=1;; *'--lr 0.4'*) t=2;; esac\n"
     "case \"$*\" in *crossbow*) i=0; while [ $i -lt 3000 ]; do i=$((i+1));\n"
     "  echo \"{\\\"time_s\\\": $i, \\\"samples\\\": $i, \\\"test_accuracy\\\": 0.5}\"; done;; "
@@ -191,7 +195,7 @@ static void cancel(void **state)
     assert_non_null(compare->lines[0].shown);
     assert_null(compare->lines[1].shown);
     assert_string_equal(compare->lines[1].runs[0].status, "canceled");
-    assert_non_null(strstr(fast_compare_verdict(compare), "Stopped before its end"));
+    assert_non_null(strstr(fast_compare_verdict(compare), "Incomplete: no recommendation. "));
     fast_compare_close(compare);
 }
 
@@ -269,6 +273,41 @@ static void hostile_report(void **state)
     fast_compare_close(compare);
 }
 
+/* Steps are fitted to a budget: a step takes 1 s and is one sample; every hundredth one sends 5000
+ * bytes, so that the first probes send none. A line whose probe fails has its reason. */
+static void budgets(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *budget;
+        const char *steps;
+    } cases[] = { { "500s", "--steps 500 " },
+                  { "50kB", "--steps 1280 " },
+                  { "77samples", "--steps 77 " } };
+    const char *const no[] = { "no", NULL };
+    const char *const options[] = { "system=bsp,downpour", "data=digits:slow", "transport=sim",
+                                    "target=0.9", NULL };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fast_compare *compare = NULL;
+        const fast_compare_config config = { .program = program,
+                                             .options = options,
+                                             .tune = no,
+                                             .seeds = 2,
+                                             .jobs = 2,
+                                             .budget = cases[i].budget };
+
+        unlink(calls);
+        assert_int_equal(fast_compare_open(&config, &compare), FAST_OK);
+        assert_int_equal(fast_compare_run(compare), FAST_OK);
+        assert_int_equal(count_calls("--system bsp", cases[i].steps), 2);
+        assert_int_equal(count_calls("--system downpour", "--steps"), 1);
+        assert_string_equal(compare->lines[0].name, "bsp");
+        assert_string_equal(compare->lines[1].error, "no such thing <b>");
+        fast_compare_close(compare);
+    }
+}
+
 /* The trials' seed differs from the runs'; only trials hold out; threads run one by one. */
 static void seeds(void **state)
 {
@@ -295,6 +334,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_trials), cmocka_unit_test(failing_arm),    cmocka_unit_test(cancel),
         cmocka_unit_test(long_curves),  cmocka_unit_test(hostile_report), cmocka_unit_test(seeds),
+        cmocka_unit_test(budgets),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
