@@ -14,6 +14,8 @@
 
 #include "fast/fast.h"
 
+#include <stdio.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -48,6 +50,8 @@ typedef struct fast_compare_config {
      * compared by that measure, and their steps are fitted to it. NULL: runs end after their epochs
      * or steps, and are compared by time. */
     const char *budget;
+    bool changes;        /* on sim: find out whether a slower network or more workers would change
+                            the answer, by two runs each */
     const char *command; /* the user's command line, for reports and to continue; or NULL */
 } fast_compare_config;
 
@@ -191,6 +195,10 @@ FAST_API const char *fast_compare_name(const fast_compare *compare);
  * command line, to be shown; may be NULL. */
 FAST_API FAST_MUST_CHECK fast_err fast_compare_report(const fast_compare *compare, const char *path,
                                                       const char *command);
+
+/* Write everything as one JSON object and a line feed: the verdict, its facts, lines, trials and
+ * runs (docs/compare.md). The store has the same as the result of the comparison. */
+FAST_API FAST_MUST_CHECK fast_err fast_compare_json(const fast_compare *compare, FILE *out);
 
 /* NULL is allowed. */
 FAST_API void fast_compare_close(fast_compare *compare);

@@ -48,6 +48,7 @@ typedef struct compare_line {
     int64_t seeds;      /* runs of a line; 0: the default */
     int64_t jobs;       /* runs at a time; 0: the default */
     const char *budget; /* of every run: "10s"; "": none */
+    bool unchanged;     /* do not ask what would change the answer */
     const char *report; /* path of the HTML file; "": none */
     bool json;          /* print objects */
     bool quiet;         /* print only the result */
@@ -92,6 +93,12 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
     if (strcmp(option->name, "report") == 0 || strcmp(option->name, "budget") == 0) {
         *(option->name[0] == 'r' ? &line->report : &line->budget) = value;
         return CLI_DONE;
+    }
+    if (strcmp(option->name, "changes") == 0) {
+        line->unchanged = strcmp(value, "no") == 0;
+        return line->unchanged || strcmp(value, "auto") == 0
+                   ? CLI_DONE
+                   : cli_fail(CLI_USAGE, "--changes is auto or no, not \"%s\"", value);
     }
     if (strcmp(option->name, "seeds") == 0)
         return read_count("seeds", value, &line->seeds);
@@ -254,6 +261,9 @@ static int show_result(const fast_compare *compare, const compare_line *line, co
     if (line->json) {
         for (int64_t i = 0; i < count; i++)
             print_json(&lines[i]);
+        const fast_err err = fast_compare_json(compare, stdout);
+        if (err)
+            return cli_fail_err(err);
     } else {
         cli_compare_table(compare, stdout);
         if (isatty(STDOUT_FILENO))
@@ -310,6 +320,7 @@ static int compare_all(const compare_line *line, const char *command)
         .seeds = line->seeds,
         .jobs = line->jobs,
         .budget = line->budget,
+        .changes = !line->unchanged,
         .command = command,
     };
     fast_err err = fast_compare_open(&config, &compare);

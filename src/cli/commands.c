@@ -110,9 +110,13 @@ static const fast_option compare_flags[] = {
       "end every run after 10s of training, 5MB sent or 100000samples, and compare by that; steps "
       "are fitted to it",
       FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
+    { "changes", "auto",
+      "on sim, say whether a slower network or more workers would change the answer, by two runs "
+      "each",
+      FAST_OPTION_CHOICE, 0, 0, 0, 0, "auto|no" },
     { "report", "", "write a report to this file, one HTML page that needs no network",
       FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
-    FLAG("json", "print one JSON object a line for each way of training"),
+    FLAG("json", "print one JSON object a line for each way of training, then one of the verdict"),
     FLAG("quiet", "say nothing while it runs"),
     FLAG_END,
 };

@@ -119,26 +119,29 @@ static fast_err quote(const fast_words *argv, char **out)
 static fast_err add_own_flags(fast_compare *compare, fast_compare_task *task)
 {
     fast_words *argv = &task->argv;
+    const char *store = task->unstored ? "none" : compare->store;
     char name[128];
 
     FAST_TRY(add_flag(argv, "log=/dev/stdout"));
-    if (strcmp(compare->store, "none") != 0) {
+    if (strcmp(store, "none") != 0) {
         const char *line = compare->lines[task->line].name;
 
         FAST_TRY(fast__words_add(argv, "--batch-of"));
         FAST_TRY(fast__words_add(argv, compare->name));
         if (task->trial)
             snprintf(name, sizeof name, "%.70s, trial %.40s", line, task->tuned);
+        else if (task->changes)
+            snprintf(name, sizeof name, "%.70s, with %.40s", line, task->changes->items[0]);
         else
             snprintf(name, sizeof name, "%.100s", line);
         FAST_TRY(fast__words_add(argv, "--name"));
         FAST_TRY(fast__words_add(argv, name));
     }
-    if (strcmp(compare->store, "auto") != 0) {
+    if (strcmp(store, "auto") != 0) {
         FAST_TRY(fast__words_add(argv, "--store"));
-        FAST_TRY(fast__words_add(argv, compare->store));
+        FAST_TRY(fast__words_add(argv, store));
     }
-    if (strcmp(compare->store, "none") != 0)
+    if (strcmp(store, "none") != 0)
         FAST_TRY(quote(argv, &task->key));
     FAST_TRY(fast__words_add(argv, "--quiet"));
     return fast__words_add(argv, "--json");
@@ -363,6 +366,7 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
         return fast__fail(FAST_EINVAL, "seed=%.0f leaves no room for more", seed);
     compare->seed = (int64_t)seed;
     compare->task_count = compare->line_count * each;
+    compare->changes.asked = config->changes;
     compare->jobs = config->jobs > 0 ? config->jobs : fast__cpu_count();
     if (compare->jobs > FAST_COMPARE_JOBS_MAX)
         compare->jobs = FAST_COMPARE_JOBS_MAX;
@@ -472,7 +476,17 @@ fast_err fast_compare_run(fast_compare *compare)
     if (err && err != FAST_ECANCELED)
         return err;
     FAST_TRY(fast__compare_rank(compare));
-    return err ? fast__fail(err, "the comparison was stopped") : FAST_OK;
+    if (!err) {
+        err = fast__compare_changes(compare);
+        if (err && err != FAST_ECANCELED)
+            return err;
+        /* A cancel after the last run leaves the comparison complete, without these answers. */
+        compare->canceled = 0;
+        FAST_TRY(fast__verdict(compare));
+        return fast__verdict_store(compare);
+    }
+    FAST_TRY(fast__verdict_store(compare));
+    return fast__fail(err, "the comparison was stopped");
 }
 
 void fast_compare_cancel(fast_compare *compare)

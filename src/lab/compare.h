@@ -19,7 +19,9 @@
  *   compare_stored.c  runs that the store has from an earlier call
  *   compare_read.c    JSON of a run -> numbers
  *   compare_rank.c    measures -> spreads and places
+ *   compare_changes.c a slower network and more workers: who would be first
  *   verdict.c         places -> one paragraph
+ *   verdict_json.c    everything as JSON, for the store, pages and programs
  *   compare_report.c  everything -> one HTML file; chart.c draws its pictures
  */
 enum {
@@ -90,6 +92,7 @@ typedef struct fast_compare_task {
     int64_t line;               /* index */
     bool trial;                 /* a trial, not a reported run */
     int64_t steps;              /* option of the command; 0: as the job has it */
+    bool unstored;              /* not in the run store: a probe or a forecast */
     const fast_words *changes;  /* "name=value" in place of the job's and the line's; or NULL */
     fast_words argv;            /* of the process */
     char *tuned;                /* "lr=0.1" */
@@ -101,6 +104,25 @@ typedef struct fast_compare_task {
     int64_t seen;               /* evaluations */
     const char *outcome;        /* outcome in its result: "done", ...; NULL before */
 } fast_compare_task;
+
+/* An answer to "what if": the line that the cost model expects to be first, verified by simulation
+ * with one seed. */
+typedef struct fast_compare_change {
+    const char *what;   /* "twice the workers" */
+    const char *first;  /* name of the line that the model expects first; NULL: no answer */
+    const char *other;  /* the line that it was simulated against */
+    double predicted_s; /* time to the target of `first` by the model */
+    double first_s;     /* the same as simulated; NAN if it was not reached */
+    double other_s;     /* time to the target of `other` as simulated; NAN if it was not reached */
+} fast_compare_change;
+
+/* All answers of a comparison. */
+enum { FAST_COMPARE_CHANGES_MAX = 2 };
+typedef struct fast_compare_changes {
+    bool asked;                                          /* they are to be found */
+    fast_compare_change items[FAST_COMPARE_CHANGES_MAX]; /* answers */
+    int64_t count;                                       /* number of answers */
+} fast_compare_changes;
 
 struct fast_compare {
     fast_sweep sweep;               /* the expanded options */
@@ -122,6 +144,7 @@ struct fast_compare {
     double target;                  /* 0: none */
     fast_budget budget;             /* of every run */
     int64_t *steps;                 /* of each line's runs, fitted to the budget; NULL without */
+    fast_compare_changes changes;   /* of the answer, by a slower network or more workers */
     char *command;                  /* the user's command line; or NULL */
     char *verdict;                  /* the paragraph; NULL before it ran */
     fast_compare_fn *watch;         /* NULL: nobody does */
@@ -149,6 +172,9 @@ void fast__compare_stored_close(fast_compare_stored *stored); /* NULL is allowed
 fast_err fast__budget_fit(fast_compare *compare);
 /* Write the commands of all trials, or of all runs where nothing is tuned. */
 fast_err fast__compare_make_tasks(fast_compare *compare);
+
+/* Ask the cost model what would change the answer, and verify it. FAST_ECANCELED. */
+fast_err fast__compare_changes(fast_compare *compare);
 
 /* Run tasks to their ends. FAST_ECANCELED. */
 fast_err fast__pool_run(fast_compare *compare, fast_compare_task *tasks, int64_t count);
@@ -180,6 +206,10 @@ void fast__line_limit(const fast_compare *compare, const fast_compared *line, ch
 /* Spreads, order and places of all lines; then the verdict. */
 fast_err fast__compare_rank(fast_compare *compare);
 fast_err fast__verdict(fast_compare *compare);
+/* The whole comparison as JSON; NULL if memory is missing. */
+json_t *fast__verdict_json(const fast_compare *compare);
+/* Write it to the store of the runs; a store that cannot be written is no error. FAST_ENOMEM. */
+fast_err fast__verdict_store(const fast_compare *compare);
 
 /* Numbers for people: "3.2 s", "41.0 ms", "1.2 GB", "never", "-". */
 void fast__people_time(double seconds, char text[32]);

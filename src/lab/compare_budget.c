@@ -139,7 +139,7 @@ static fast_err make_probe(fast_compare *compare, fast_compare_task *task, fast_
     fast__task_fini(task);
     *view = (fast_compared_run){ .status = "waiting", .tuned = "" };
     fast__read_measures(NULL, &view->measures);
-    *task = (fast_compare_task){ .view = view, .line = line, .steps = steps };
+    *task = (fast_compare_task){ .view = view, .line = line, .steps = steps, .unstored = true };
     return fast__task_make(compare, task, NULL, compare->trial_seed);
 }
 

@@ -28,6 +28,8 @@
  *   The cost model ...                some line has a forecast; lines are named whose measured time
  *                                     of a step differs from it by more than a factor of 1.25
  *
+ *   With twice the workers ...        the cost model's answer to a change, and two simulations
+ *
  * Of lines that tie with A the verdict does not say that they are worse: A has the best median, and
  * the next sentence says that the seeds do not separate B from it.
  *
@@ -505,6 +507,32 @@ static void say_model(const fast_compare *compare, FILE *out)
     fputc('.', out);
 }
 
+/* Say what would change the answer: the model's answer to each change, and the simulations'. */
+static void say_changes(const fast_compare *compare, FILE *out)
+{
+    for (int64_t i = 0; i < compare->changes.count; i++) {
+        const fast_compare_change *c = &compare->changes.items[i];
+        const bool stays = c->first == compare->lines[0].name;
+        const bool right = c->first_s < c->other_s || isnan(c->other_s);
+        char predicted[32], first[32], other[32];
+
+        fast__people_time(c->predicted_s, predicted);
+        fast__people_time(isfinite(c->first_s) ? c->first_s : INFINITY, first);
+        fast__people_time(isfinite(c->other_s) ? c->other_s : INFINITY, other);
+        if (right && isfinite(c->first_s))
+            fprintf(out,
+                    " With %s %s %s: %s by the cost model, %s in a simulation with one seed (%s: "
+                    "%s).",
+                    c->what, c->first, stays ? "stays first" : "would be first", predicted, first,
+                    c->other, other);
+        else
+            fprintf(out,
+                    " With %s the cost model expects %s first, after %s, but a simulation with one "
+                    "seed does not agree: %s, and %s: %s.",
+                    c->what, c->first, predicted, first, c->other, other);
+    }
+}
+
 /* A stopped comparison recommends nothing: seeds that are missing are not seeds that failed. */
 static void say_incomplete(const fast_compare *compare, FILE *out)
 {
@@ -536,6 +564,7 @@ fast_err fast__verdict(fast_compare *compare)
             say_first_scored(compare, out);
         say_others(compare, out);
         say_model(compare, out);
+        say_changes(compare, out);
     }
     const bool failed = ferror(out) != 0;
     if (fclose(out) != 0 || failed) {
