@@ -163,6 +163,7 @@ static const fast_option simulate_flags[] = {
 };
 
 static const fast_option systems_flags[] = {
+    FLAG("all", "print the whole table: taxonomy, flags, remarks and aliases"),
     FLAG("json", "print one JSON object a line for each system"),
     FLAG("markdown", "print all systems as Markdown: docs/systems.md"),
     FLAG_END,
@@ -311,7 +312,8 @@ static const cli_example find_lr_examples[] = {
 };
 
 static const cli_example systems_examples[] = {
-    { "fast systems", "all systems in the columns of the taxonomy, with their flags" },
+    { "fast systems", "a line for each system, by family" },
+    { "fast systems --all", "all systems in the columns of the taxonomy, with their flags" },
     { "fast systems downpour", "one of them, with what is missing and its aliases" },
     { "fast train --workers 4 --system downpour", "train as it does" },
     { "fast systems --json", "for programs: one JSON object a line" },
