@@ -104,6 +104,7 @@ typedef struct fast_actor_progress {
     bool begun;         /* it has come to its first step */
     bool yields;        /* it has joined a snapshot that others have not joined */
     int64_t rounds;     /* by which it waits for others, before its last step */
+    int64_t next;       /* the largest value of them after that step */
     int64_t counted;    /* steps of it in the sum of all; -1: as many as it has taken */
 } fast_actor_progress;
 
