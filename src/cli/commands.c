@@ -106,9 +106,17 @@ static const fast_option compare_flags[] = {
       FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
     { "jobs", "0", "runs at a time; 0: one a core on sim, else 1", FAST_OPTION_INT, 0, 0, 1, 64,
       NULL },
+    { "budget", "",
+      "end every run after 10s of training, 5MB sent or 100000samples, and compare by that; steps "
+      "are fitted to it",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
+    { "changes", "auto",
+      "on sim, say whether a slower network or more workers would change the answer, by two runs "
+      "each",
+      FAST_OPTION_CHOICE, 0, 0, 0, 0, "auto|no" },
     { "report", "", "write a report to this file, one HTML page that needs no network",
       FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
-    FLAG("json", "print one JSON object a line for each way of training"),
+    FLAG("json", "print one JSON object a line for each way of training, then one of the verdict"),
     FLAG("quiet", "say nothing while it runs"),
     FLAG_END,
 };
@@ -155,6 +163,7 @@ static const fast_option simulate_flags[] = {
 };
 
 static const fast_option systems_flags[] = {
+    FLAG("all", "print the whole table: taxonomy, flags, remarks and aliases"),
     FLAG("json", "print one JSON object a line for each system"),
     FLAG("markdown", "print all systems as Markdown: docs/systems.md"),
     FLAG_END,
@@ -258,6 +267,8 @@ static const cli_example export_examples[] = {
 static const cli_example compare_examples[] = {
     { "fast compare --cluster hetero --report report.html",
       "eight systems on a cluster of uneven nodes: which to choose, and why" },
+    { "fast compare --cluster wan --budget 60s",
+      "a minute of the cluster for every run, however many epochs that is" },
     { "fast compare --system bsp,ssp,easgd --workers 2..16x2 --cluster wan",
       "a sweep: every system with 2, 4, 8 and 16 workers" },
     { "fast compare --strategy ps:slack=0..3 --cluster hetero --seeds 5",
@@ -309,7 +320,8 @@ static const cli_example find_lr_examples[] = {
 };
 
 static const cli_example systems_examples[] = {
-    { "fast systems", "all systems in the columns of the taxonomy, with their flags" },
+    { "fast systems", "a line for each system, by family" },
+    { "fast systems --all", "all systems in the columns of the taxonomy, with their flags" },
     { "fast systems downpour", "one of them, with what is missing and its aliases" },
     { "fast train --workers 4 --system downpour", "train as it does" },
     { "fast systems --json", "for programs: one JSON object a line" },
