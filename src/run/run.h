@@ -73,8 +73,7 @@ typedef struct fast_period {
     int64_t count;         /* of steps or epochs */
 } fast_period;
 
-/* The choices of the option `device`. */
-enum { FAST_RUN_DEVICE_HOST, FAST_RUN_DEVICE_CHECK };
+enum { FAST_RUN_DEVICE_HOST, FAST_RUN_DEVICE_CHECK }; /* choices of the option `device` */
 
 /* The options of a run, parsed; the fields of options.c's table in its order. */
 typedef struct fast_run_config {
@@ -186,6 +185,7 @@ typedef struct fast_run_times {
     int64_t total_ns;      /* of finished calls of fast_run_train() */
     int64_t samples;       /* trained by this process */
     int64_t wall_ns;       /* of finished calls, by the machine's clock */
+    int64_t begun[2];      /* when this call started: by the machine's clock, and in steps */
 } fast_run_times;
 
 /* Texts that a run owns. */

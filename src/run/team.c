@@ -679,6 +679,8 @@ static fast_err run_world(fast_team *team)
     }
     if (ran && err)
         count_lost(team, is_cause);
+    if (ran && err)
+        err = fast__team_crash(team, err);
     close_world(team);
     return err;
 }

@@ -291,6 +291,12 @@ void fast__sums_wait(fast_team *team, int64_t step);
 /* A worker has counted a step at which something is due, or has ended. */
 void fast__sums_wake(fast_team *team);
 
+/* team_crash.c */
+
+/* Say which worker crashed and when, where a synchronous run on sim failed because of it; returns
+ * err, with a detail of its own or unchanged. */
+fast_err fast__team_crash(const fast_team *team, fast_err err);
+
 /* monitor.c */
 
 /* A worker of this process takes part in a vote. The mutex is held. */
