@@ -9,9 +9,9 @@
 Every arm of a claim gets the same number of tuning trials: one a learning rate of the same grid, on
 a tenth of the training set that is held out (--holdout), with a seed that is not reported. The rate
 that reached the target first (else: that ended with the best accuracy) is then run with each of five
-fresh seeds, on the test set. The digits are drawn anew for each seed, so no choice has seen a test set.
-A claim holds if all seeds say so, leans if most do. Time is virtual: the simulator's, hence the same on
-every machine.
+fresh seeds, on the test set. Arms that train alike share trials and rate (representative, termination).
+The digits are drawn anew for each seed, so no choice has seen a test set. A claim holds if all seeds say
+so, leans if most do. Time is virtual: the simulator's, hence the same on every machine.
 Results are JSON lines in a file; a run that is there is not repeated.
 """
 import argparse
@@ -29,6 +29,7 @@ import results as tables  # noqa: E402
 RATES = ["0.0125", "0.025", "0.05", "0.1", "0.2", "0.4", "0.8"]
 TUNING_SEED = 1000
 SEEDS = [101, 102, 103, 104, 105]
+POINT = 1.0  # of accuracy, by which runs that are called alike may differ
 JOB = ["--data", "digits:train=12000,test=2000", "--model", "lenet", "--optimizer", "sgd",
        "--schedule", "constant", "--transport", "sim", "--batch", "16"]
 FIELDS = ["test_accuracy", "time_to_target_s", "virtual_time_s", "samples", "bytes_sent",
@@ -36,12 +37,13 @@ FIELDS = ["test_accuracy", "time_to_target_s", "virtual_time_s", "samples", "byt
 
 
 class Claim:
-    """Arms that are compared, and how. `arms` is {label: flags}; `rates` None: nothing to tune."""
+    """Arms that are compared, and how. `arms` is {label: flags}."""
 
-    def __init__(self, name, says, job, arms, verdict, rates=RATES, after=None):
+    def __init__(self, name, says, job, arms, verdict, rates=RATES, after=None, rate_of=None):
         self.name, self.says, self.job, self.arms = name, says, job, arms
         self.verdict, self.rates = verdict, rates
         self.after = after  # arms that need what others measured: {label: (arm, function -> flags)}
+        self.rate_of = rate_of or (lambda arm: arm)  # the arm whose trials choose the rate of another
 
 
 # ---- verdicts: from {arm: [result of each seed]} to a sentence -----------------------------------
@@ -54,6 +56,17 @@ def accuracy_of(result):
     return result["test_accuracy"] or 0
 
 
+def rises(results):
+    """Does accuracy rise with completeness, over all runs?"""
+    found = correlation(results, lambda r: r["completeness"], accuracy_of)
+    return (f"**{'holds' if found >= 0.5 else 'does not hold'}**, rank correlation {found:.2f}; of divergence and accuracy "
+            f"{correlation(results, lambda r: r['divergence'], accuracy_of):.2f}")
+
+
+def word(wins, count):
+    return "holds" if wins == count else "leans" if wins > count / 2 else "does not hold"
+
+
 def earlier(results, first, others):
     """Is `first` earlier at the target than each of the others, seed by seed?"""
     said = []
@@ -61,7 +74,7 @@ def earlier(results, first, others):
         pairs = list(zip(map(time_of, results[first]), map(time_of, results[other])))
         wins = sum(a < b for a, b in pairs)
         ratio = statistics.median([b / a if a < float("inf") else 0.0 for a, b in pairs])
-        holds = "holds" if wins == len(pairs) else "leans" if wins > len(pairs) / 2 else "does not hold"
+        holds = word(wins, len(pairs))
         times = "never reached by it" if ratio == float("inf") else f"median ratio {ratio:.2f}"
         said.append(f"{first} before {other}: **{holds}** ({wins} of {len(pairs)} seeds, {times})")
     return "; ".join(said)
@@ -72,7 +85,7 @@ def better(results, first, other):
     pairs = list(zip(map(accuracy_of, results[first]), map(accuracy_of, results[other])))
     wins = sum(a > b for a, b in pairs)
     gap = 100 * statistics.median([a - b for a, b in pairs])
-    holds = "holds" if wins == len(pairs) else "leans" if wins > len(pairs) / 2 else "does not hold"
+    holds = word(wins, len(pairs))
     return f"{first} better than {other}: **{holds}** ({wins} of {len(pairs)} seeds, median {gap:+.2f} points)"
 
 
@@ -113,6 +126,26 @@ def correlation(results, x, y):
     ma, mb = statistics.mean(a), statistics.mean(b)
     var = (sum((p - ma) ** 2 for p in a) * sum((q - mb) ** 2 for q in b)) ** 0.5
     return sum((p - ma) * (q - mb) for p, q in zip(a, b)) / var if var else float("nan")
+
+
+def bears(results, name, parts):
+    """Does a strategy lose at most a point by terminated workers, seed by seed and at all moments?"""
+    lost = {part: [100 * (accuracy_of(b) - accuracy_of(a))
+                   for a, b in zip(results[f"{name}, {part}%"], results[f"{name}, nobody"])] for part in parts}
+    good = sum(max(at_seed) <= POINT for at_seed in zip(*lost.values()))
+    return (f"{name}: **{word(good, len(SEEDS))}** ({good} of {len(SEEDS)} seeds; points lost, median: " +
+            ", ".join(f"{statistics.median(values):.2f} at {part}%" for part, values in lost.items()) + ")")
+
+
+def stands(results, name, policy):
+    """Is a policy at most a point behind the best of all policies of a strategy, seed by seed?"""
+    arms = [arm for arm in results if arm.startswith(name + ",")]
+    gaps = [100 * (max(accuracy_of(results[arm][i]) for arm in arms) - accuracy_of(results[f"{name}, {policy}"][i]))
+            for i in range(len(SEEDS))]
+    good = sum(gap <= POINT for gap in gaps)
+    best = max(arms, key=lambda arm: statistics.median(map(accuracy_of, results[arm])))
+    return (f"{name}: **{word(good, len(gaps))}** ({good} of {len(gaps)} seeds, median {statistics.median(gaps):.2f} points "
+            f"behind; best in the median is {best.split(', ')[1]})")
 
 
 def falls(results, arm, reference, sizes):
@@ -176,47 +209,39 @@ def claims():
                      "one PS": ["--strategy", "ps:slack=0", "--cluster", cluster],
                      "one PS, async": ["--strategy", "ps", "--cluster", cluster]},
                     lambda r: earlier(r, "D-PSGD", ["one PS", "one PS, async"]))
-    yield Claim("completeness", "Accuracy against completeness: drop rate times fan-out (D-PSGD, 16 "
-                "workers).", ["--workers", "16", "--epochs", "6", "--evaluate", "end",
-                              "--cluster", "ethernet-10g"],
+    yield Claim("completeness", "The more updates reach all workers, the better the model: accuracy rises with "
+                "completeness, by drop rate times fan-out (D-PSGD, 16 workers; rank correlation of at least 0.5).",
+                ["--workers", "16", "--epochs", "6", "--evaluate", "end", "--cluster", "ethernet-10g"],
                 {f"{graph.split(':')[0]}, drop {drop}":
                  ["--strategy", f"gossip:drop={drop}", "--topology", graph]
-                 for graph in ("ring", "random:degree=4", "full") for drop in ("0", "0.5", "0.9", "0.99")},
-                lambda r: f"rank correlation of completeness and accuracy over all runs: "
-                          f"**{correlation(r, lambda x: x['completeness'], accuracy_of):.2f}**, "
-                          f"of divergence and accuracy: "
-                          f"**{correlation(r, lambda x: x['divergence'], accuracy_of):.2f}**")
+                 for graph in ("ring", "random:degree=4", "full") for drop in ("0", "0.5", "0.9", "0.99")}, rises)
     for rule, rates in (("momentum", RATES), ("adam", ["0.00025", "0.0005", "0.001", "0.002", "0.004", "0.008", "0.016"])):
-        yield Claim(f"state-{rule}", f"Where {rule}'s state belongs under partial communication: with the "
-                    f"worker, averaged like the weights, reset, or at the server (8 workers, "
-                    f"period 8; gossip drops half of the links).",
+        yield Claim(f"state-{rule}", f"Under partial communication {rule}'s state should be averaged like the "
+                    f"weights, not stay with its worker, be reset, or be at a server (8 workers, period 8; "
+                    f"gossip drops half of the links).",
                     PLAIN + ["--optimizer", rule, "--cluster", "hetero"],
                     {**{f"local, {s}": ["--strategy", f"local:period=8,state={s}"]
                         for s in ("local", "average", "reset")},
                      **{f"gossip, {s}": ["--strategy", f"gossip:drop=0.5,state={s}"]
                         for s in ("local", "average", "reset")},
                      "server": ["--strategy", "ps:fetch=8,push=8"]},
-                    lambda r: "best: " + max(r, key=lambda a: statistics.median(map(accuracy_of, r[a]))),
+                    lambda r: "; ".join([better(r, f"{name}, average", f"{name}, {other}")
+                                         for name in ("local", "gossip") for other in ("local", "reset")] +
+                                        [better(r, "local, average", "server")]),
                     rates=rates)
-    yield Claim("representative", "Which model stands for replicas that differ (8 workers, one rate "
-                "for all policies of a strategy).", PLAIN + ["--cluster", "hetero", "--lr", "0.1"],
+    yield Claim("representative", "The average stands for replicas that differ: it is at most a point behind the "
+                "best policy (8 workers, one rate for all policies of a strategy, by the trials of its average).",
+                PLAIN + ["--cluster", "hetero"],
                 {f"{name}, {policy}": ["--strategy", flags, "--representative", policy]
-                 for name, flags in (("gossip", "gossip:drop=0.9"), ("local", "local:period=64"),
-                                     ("partial", "partial:how=scatter,period=16"))
+                 for name, flags in (("gossip", "gossip:drop=0.9"), ("partial", "partial:how=scatter,period=16"))
                  for policy in ("average", "best", "consensus", "worker", "ensemble")},
-                lambda r: "; ".join(
-                    f"{name}: best is " + max((a for a in r if a.startswith(name + ",")),
-                                              key=lambda a: statistics.median(map(accuracy_of, r[a])))
-                    for name in ("gossip", "local", "partial")), rates=None)
-    yield Claim("termination", "Half of the workers are terminated at 25, 50 and 75% of the run "
-                "(8 workers; percent of the run's virtual time).",
-                PLAIN + ["--cluster", "ethernet-10g", "--lr", "0.1", "--timeout", "5"],
+                lambda r: "; ".join(stands(r, name, "average") for name in ("gossip", "partial")),
+                rate_of=lambda arm: arm.split(",")[0] + ", average")
+    yield Claim("termination", "Workers may be terminated at any time: half of them at 25, 50 or 75% of the run's "
+                "virtual time cost at most a point (8 workers; rates by the trials of runs that lose nobody).",
+                PLAIN + ["--cluster", "ethernet-10g", "--timeout", "5"],
                 {f"{name}, nobody": ["--strategy", flags] for name, flags in SURVIVORS.items()},
-                lambda r: "; ".join(
-                    f"{name}: " + ", ".join(
-                        f"{100 * statistics.median(accuracy_of(b) - accuracy_of(a) for a, b in zip(r[f'{name}, {part}%'], r[f'{name}, nobody'])):.2f}"
-                        f" points lost at {part}%" for part in (25, 50, 75)) for name in SURVIVORS),
-                rates=None,
+                lambda r: "; ".join(bears(r, name, (25, 50, 75)) for name in SURVIVORS),
                 after={f"{name}, {part}%": (f"{name}, nobody", crashes(flags, part))
                        for name, flags in SURVIVORS.items() for part in (25, 50, 75)})
 
@@ -282,14 +307,13 @@ class Runs:
         return self.pool.submit(self.run, flags)
 
 
-def flags_of(claim, arm, seed, rate=None, holdout=False):
+def flags_of(claim, arm, seed, rate, holdout=False):
     flags = {}
     for source in (JOB, claim.job, arm):
         for key, value in zip(source[::2], source[1::2]):
             flags[key] = value
     flags["--seed"] = str(seed)
-    if rate is not None:
-        flags["--lr"] = rate
+    flags["--lr"] = rate
     if holdout:
         flags["--holdout"] = "0.1"
     return [word for pair in flags.items() for word in pair]
@@ -297,13 +321,14 @@ def flags_of(claim, arm, seed, rate=None, holdout=False):
 
 def measure(claim, runs):
     """{arm: (rate, [result a seed])}: tuning of all arms, then their seeds, all side by side."""
-    chosen = {arm: None for arm in claim.arms}
-    if claim.rates:
-        trials = {(arm, rate): runs.submit(flags_of(claim, flags, TUNING_SEED, rate, True))
-                  for arm, flags in claim.arms.items() for rate in claim.rates}
-        for arm in claim.arms:
-            chosen[arm] = min(claim.rates, key=lambda rate: (
-                time_of(trials[arm, rate].result()), -accuracy_of(trials[arm, rate].result())))
+    trials = {(arm, rate): runs.submit(flags_of(claim, claim.arms[arm], TUNING_SEED, rate, True))
+              for arm in dict.fromkeys(map(claim.rate_of, claim.arms)) for rate in claim.rates}
+
+    def rank(arm, rate):
+        result = trials[claim.rate_of(arm), rate].result()
+        return time_of(result), -accuracy_of(result)
+
+    chosen = {arm: min(claim.rates, key=lambda rate: rank(arm, rate)) for arm in claim.arms}
     waiting = {arm: [runs.submit(flags_of(claim, flags, seed, chosen[arm])) for seed in SEEDS]
                for arm, flags in claim.arms.items()}
     results = {arm: [w.result() for w in waiting[arm]] for arm in claim.arms}
@@ -330,18 +355,18 @@ COLUMNS = ["arm", "learning rate", "test accuracy, %", "reached target", "time t
            "MB sent", "staleness", "divergence", "completeness"]
 
 
-def table(claim, order, chosen, results):
+def table(claim, order, date, chosen, results):
     """The table of a claim: name, head, columns and rows."""
     rows = []
     for arm, runs in results.items():
         errors = [r["error"] for r in runs if "error" in r]
         if errors:
-            rows.append([arm, chosen[arm] or "-", f"failed {len(errors)} of {len(runs)}: {errors[0]}"] + [""] * 7)
+            rows.append([arm, chosen[arm], f"failed {len(errors)} of {len(runs)}: {errors[0]}"] + [""] * 7)
             continue
         reached = [r["time_to_target_s"] for r in runs if r["time_to_target_s"] is not None]
         timed = "--target" in claim.job
         rows.append([
-            arm, chosen[arm] or "0.1", spread([100 * accuracy_of(r) for r in runs], "{:.2f}"),
+            arm, chosen[arm], spread([100 * accuracy_of(r) for r in runs], "{:.2f}"),
             f"{len(reached)} of {len(runs)}" if timed else "-",
             spread(reached, "{:.2f}") if timed else "-",
             spread([r["virtual_time_s"] for r in runs], "{:.2f}"),
@@ -351,7 +376,7 @@ def table(claim, order, chosen, results):
             spread([r["completeness"] for r in runs], "{:.3f}")])
     first = next(iter(claim.arms))
     head = {"page": "claims", "order": str(order), "title": claim.name, "question": "Claim: " + claim.says,
-            "machine": tables.VIRTUAL, "date": tables.today(),
+            "machine": tables.VIRTUAL, "date": date,
             "command": [f"bench/claims.py {claim.name}", results[first][0]["command"]],
             "note": [f"Measured: {claim.verdict(results)}."]}
     return f"claim-{claim.name}", head, COLUMNS, rows
@@ -365,6 +390,7 @@ def main():
     parser.add_argument("--results", default="claims.jsonl", help="file of results [%(default)s]")
     parser.add_argument("--report", nargs="?", const=tables.HERE, metavar="ROOT",
                         help="write the tables to ROOT/results, and make the pages [this repository]")
+    parser.add_argument("--date", help="the day and the commit of the runs, where they are not those of this moment")
     args = parser.parse_args()
     everything = list(claims())
     wanted = [c for c in everything if not args.names or any(c.name.startswith(n) for n in args.names)]
@@ -374,7 +400,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(len(wanted)) as side_by_side:
         measured = list(side_by_side.map(lambda claim: measure(claim, runs), wanted))
     numbers = {claim.name: number for number, claim in enumerate(everything, 1)}
-    made = [table(claim, numbers[claim.name], *m) for claim, m in zip(wanted, measured)]
+    made = [table(claim, numbers[claim.name], args.date or tables.today(), *m) for claim, m in zip(wanted, measured)]
     print("\n".join(line for one in made for line in tables.page_of_table(tables.Table(*one))))
     if args.report:
         tables.publish(made, args.report)

@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What codecs cost in accuracy and gain in time, measured in the simulator.
 
-    bench/codecs.py                    everything, about three hours of a core
-    bench/codecs.py learns --jobs 2    accuracy of every codec beside none, two runs at a time
+    bench/codecs.py                    everything
+    bench/codecs.py choose --jobs 2    choose rule and rate of every codec on the validation set, two runs at a time
+    bench/codecs.py learns             accuracy of every codec beside none: about 25 minutes of a core, with choose
     bench/codecs.py pays               time to 88% on slow links: candidates, none, and auto
     bench/codecs.py --report           write results/codec-*.csv and the pages from the runs that are there
 
 The sets are those of `tools/learn.py split`: rule and learning rate of each codec are chosen on the
-validation set, with as many trials for each, and run with five fresh seeds on the test set. Time is virtual: the simulator's, hence the same on every machine. Results are JSON lines in a file; a run
-that is there is not repeated, so that a stopped measurement continues.
+validation set, with as many trials for each, and run with five fresh seeds on the test set. Time is virtual: the
+simulator's, hence the same on every machine. Results are JSON lines in a file; a run that is there is not repeated,
+so that a stopped measurement continues.
 """
 import argparse
 import os
@@ -33,8 +35,8 @@ EPOCHS = ["--epochs", str(LENGTH), "--evaluate", "end", "--cluster", "ethernet-1
 # How settings are chosen: the same job, tested on the validation set, with a seed that is not reported.
 TRIAL = ["--data", data_of(FOLDER, "train", "validation"), "--seed", "1000"]
 
-# Every codec, and none, gets the same number of trials: the run's own rule (momentum) at three rates, and plain SGD with a
-# warm-up at three: codecs that delay much of a gradient often need that, as momentum adds delayed parts once more.
+# Every codec, and none, gets the same number of trials: the run's own rule (momentum) at two rates, and plain SGD with a
+# warm-up at two: codecs that delay much of a gradient often need that, as momentum adds delayed parts once more.
 # Late gradients need smaller rates than those that are waited for.
 MOMENTUM = {"--optimizer": "momentum:weight_decay=0.0005"}
 PLAIN = {"--optimizer": "sgd:weight_decay=0.0005"}
@@ -45,23 +47,21 @@ def settings(*groups):
     return [{**flags, "--lr": rate} for flags, rates in groups for rate in rates]
 
 
-USUAL = {"synchronous": settings((MOMENTUM, ["0.025", "0.05", "0.1"]),
-                                 ({**PLAIN, **WARM}, ["0.25", "0.5", "1"])),
-         "asynchronous": settings((MOMENTUM, ["0.00625", "0.0125", "0.025"]),
-                                  ({**PLAIN, **WARM}, ["0.0625", "0.125", "0.25"]))}
+USUAL = {"synchronous": settings((MOMENTUM, ["0.05", "0.1"]), ({**PLAIN, **WARM}, ["0.25", "0.5"])),
+         "asynchronous": settings((MOMENTUM, ["0.0125", "0.025"]), ({**PLAIN, **WARM}, ["0.0625", "0.125"]))}
 # vote moves each weight by the rate, and decay is not voted on; dgc has the momentum inside, so that its rates are those of
 # momentum.
-VOTES = {side: settings(({"--optimizer": "momentum"}, rates[0]), ({"--optimizer": "sgd"}, rates[1])) for side, rates in (
-    ("synchronous", (["0.00005", "0.0001", "0.0002"], ["0.0005", "0.001", "0.002"])),
-    ("asynchronous", (["0.0000125", "0.000025", "0.00005"], ["0.000125", "0.00025", "0.0005"])))}
+VOTES = {"synchronous": settings(({"--optimizer": "momentum"}, ["0.0001", "0.0002"]),
+                                 ({"--optimizer": "sgd"}, ["0.001", "0.002"]))}
 INSIDE = {side: settings((PLAIN, rates), ({**PLAIN, **WARM}, rates)) for side, rates in (
-    ("synchronous", ["0.1", "0.2", "0.4"]), ("asynchronous", ["0.0125", "0.025", "0.05"]))}
+    ("synchronous", ["0.1", "0.2"]), ("asynchronous", ["0.0125", "0.025"]))}
 
-LEARNS = {codec: USUAL for codec in (
-    "none", "fp16", "bf16", "int8", "fixed", "flexpoint", "natural", "dorefa", "terngrad", "qsgd", "sketch", "topk",
-    "topk+entropy", "significant", "onebit", "sign", "adaptive", "powersgd:rank=4", "threshold:tau=0.004", "structured",
-    "randk:ratio=0.1")}
-LEARNS.update({"vote": VOTES, "dgc:ratio=0.01,warmup=1": INSIDE})
+# Codecs with both kinds of servers, and those with synchronous ones only: of each kind of codec there is one in the first.
+BOTH = ["none", "fp16", "bf16", "int8", "qsgd", "terngrad", "topk", "onebit", "sign", "powersgd:rank=4",
+        "threshold:tau=0.004", "randk:ratio=0.1"]
+WAITING = ["fixed", "flexpoint", "natural", "dorefa", "sketch", "significant", "adaptive", "structured"]
+LEARNS = {**dict.fromkeys(BOTH, USUAL), "dgc:ratio=0.01,warmup=1": INSIDE,
+          **dict.fromkeys(WAITING, {"synchronous": USUAL["synchronous"]}), "vote": VOTES}
 
 EXACT = ["none", "fp16", "bf16", "int8"]
 DIVERGED = 0.7  # accuracy of a trial that learned nothing, or fell again
@@ -106,16 +106,22 @@ def tuned(runs):
     job is at the edge are out: without a codec, or with one that only rounds, it diverged."""
     trials = {(side, codec): [runs.submit(merged(JOB, EPOCHS, job, TRIAL, choice, ["--codec", codec]))
                               for choice in grids[side]]
-              for side, job in SIDES.items() for codec, grids in LEARNS.items()}
+              for side, job in SIDES.items() for codec, grids in LEARNS.items() if side in grids}
     reached = {key: [accuracy_of(future.result()) for future in futures] for key, futures in trials.items()}
     chosen = {}
     for (side, codec), found in reached.items():
         rated = zip(LEARNS[codec][side], found)
-        if LEARNS[codec] is USUAL:
+        if LEARNS[codec][side] is USUAL[side]:
             worst = [min(same) for same in zip(*(reached[side, name] for name in EXACT))]
             rated = ((choice, value) for (choice, value), least in zip(rated, worst) if least > DIVERGED)
         chosen[side, codec] = max(rated, key=lambda pair: pair[1])[0]
     return chosen
+
+
+def choose(runs):
+    for (side, codec), choice in tuned(runs).items():
+        print(f"{side:12}  {codec:24}  {spoken(choice)}")
+    return []
 
 
 def learns(runs):
@@ -132,7 +138,7 @@ def learns(runs):
     for side in SIDES:
         base = mean_of(results[side, "none", "auto"])
         rows = []
-        for codec in LEARNS:
+        for codec in (codec for codec in LEARNS if side in LEARNS[codec]):
             got = results[side, codec, "auto"]
             failed = next((entry["error"] for entry in got if "error" in entry), None)
             if failed:
@@ -153,6 +159,11 @@ def learns(runs):
                         "their spread (largest less smallest). *Behind* is the distance to no codec; a codec should be within "
                         "one point.",
             "machine": tables.VIRTUAL, "date": tables.today(), "command": ["tools/learn.py split", "bench/codecs.py learns"],
+            "note": ["The sets are those of [learning.md](learning.md). Each codec, and none, got four trials of update rule and "
+                     "learning rate on the validation set with seed 1000; the best of them was run with the seeds on the test "
+                     "set, which was read once.",
+                     "A setting with which no codec, or one that only rounds (`fp16`, `bf16`, `int8`), diverged in its trial is "
+                     "out for all codecs."],
             "code": "codec"},
             ["codec", "rule and learning rate", "times smaller", "accuracy", "spread", "behind", "within a point",
              "without feedback"], rows))
@@ -235,12 +246,12 @@ def pays(runs):
     return made
 
 
-PARTS = {"learns": learns, "pays": pays}
+PARTS = {"choose": choose, "learns": learns, "pays": pays}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="parts: learns, pays; all if none")
+    parser.add_argument("names", nargs="*", help="parts: choose, learns, pays; all if none")
     parser.add_argument("--fast", default="build/release/fast", help="the program [%(default)s]")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time [all cores]")
     parser.add_argument("--results", default="codecs.jsonl", help="file of results [%(default)s]")

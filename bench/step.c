@@ -5,7 +5,9 @@
  * reported range? Bound: the textbook's operations at the core's peak; what is printed beside each
  * step is its share.
  *
- *     bench_step [model [batch [steps [optimizer]]]]
+ *     bench_step [model [batch [steps [optimizer [size]]]]]
+ *
+ * size: positions of a text, or pixels along a side of an image.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -27,10 +29,10 @@ typedef struct bench {
 static void update(void *ctx, int64_t offset, int64_t count)
 {
     bench *b = ctx;
-    const int64_t start = fast__clock_ns();
+    const int64_t start = fast__clock_thread_ns();
 
     fast__optimizer_apply(b->optimizer, b->step, 0.01, b->w, b->g, offset, count);
-    b->update_ns += fast__clock_ns() - start;
+    b->update_ns += fast__clock_thread_ns() - start;
 }
 
 static void must(fast_err err)
@@ -71,24 +73,46 @@ static void print_steps(const fast_cpu_program *program, const int64_t *times)
     printf("     loss         %9.1f\n", (double)times[S] / 1e3);
 }
 
+/* Tell whether the model reads text. */
+static bool is_text(const char *model)
+{
+    static const char *const names[] = { "rnn", "lstm", "gru", "gpt" };
+
+    for (int i = 0; i < 4; i++)
+        if (strncmp(model, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+/* A text of `size` tokens, each with an answer, or an image of `size` pixels a side. */
+static fast_model_input input_of(bool text, int64_t size)
+{
+    const fast_model_input image = {
+        .rank = 3, .shape = { 1, size, size }, .outputs = 10, .positions = 1
+    };
+    const fast_model_input tokens = { .rank = 1,
+                                      .shape = { size },
+                                      .outputs = 96,
+                                      .tokens = true,
+                                      .vocabulary = 96,
+                                      .positions = size };
+
+    return text ? tokens : image;
+}
+
 int main(int argc, char **argv)
 {
     const char *model = argc > 1 ? argv[1] : "mlp";
     const int64_t batch = argc > 2 ? atoll(argv[2]) : 64, steps = argc > 3 ? atoll(argv[3]) : 200;
-    const fast_model_input input = {
-        .rank = 3, .shape = { 1, 28, 28 }, .outputs = 10, .positions = 1
-    };
-    const fast_model_input tokens = {
-        .rank = 1, .shape = { 64 }, .outputs = 96, .tokens = true, .vocabulary = 96, .positions = 64
-    };
-    const bool text = strstr("rnn lstm gru gpt", model) != NULL;
+    const bool text = is_text(model);
+    const fast_model_input input = input_of(text, argc > 5 ? atoll(argv[5]) : text ? 64 : 28);
     fast_graph *graph;
     char *source;
     fast_program *program;
     fast_workspace *workspace;
     bench b = { 0 };
 
-    must(fast__model_open(model, text ? &tokens : &input, &graph, &source));
+    must(fast__model_open(model, &input, &graph, &source));
     must(fast__optimizer_new(&fast__host, argc > 4 ? argv[4] : "momentum:momentum=0.9",
                              &graph->params, &b.optimizer));
     must(fast__engine_cpu.compile(
@@ -119,10 +143,10 @@ int main(int argc, char **argv)
     for (int64_t s = -steps / 10 - 1; s < steps; s++) {
         ((fast_cpu_workspace *)workspace)->times = times;
         b.update_ns = 0;
-        const int64_t start = fast__clock_ns();
+        const int64_t start = fast__clock_thread_ns();
         b.step++;
         must(fast__engine_cpu.run(program, workspace, &pass));
-        const int64_t time = fast__clock_ns() - start;
+        const int64_t time = fast__clock_thread_ns() - start;
         best = time < best ? time : best;
         total += s < 0 ? 0 : time;
         times[time_count - 1] = b.update_ns;

@@ -39,7 +39,7 @@ class Kind(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("name", c_char_p), ("params", POINTER(Tensor)),
                 ("param_count", c_int64), ("state", POINTER(Tensor)), ("state_count", c_int64),
                 ("samples", c_int64), ("operations", c_double),
-                ("gradient", Function), ("evaluate", Function), ("ctx", c_void_p)]
+                ("gradient", Function), ("evaluate", Function), ("ctx", c_void_p), ("lr", c_void_p)]
 
 
 class Result(ctypes.Structure):

@@ -85,6 +85,7 @@ const char *const test_cases[] = {
     "embed n=1 in=1 out=1 vocabulary=1",
     "rnn n=3 in=5x4 out=6",
     "rnn n=2 in=1x3 out=2 bias=0",
+    "rnn n=2 in=3x200 out=130",
     "lstm n=3 in=5x4 out=6",
     "lstm n=1 in=7x3 out=5 bias=0",
     "lstm n=2 in=1x3 out=17",
@@ -95,6 +96,7 @@ const char *const test_cases[] = {
     "attention n=1 in=7x9 heads=3 bias=0",
     "attention n=3 in=1x4 heads=1",
     "attention n=2 in=18x8 heads=4",
+    "attention n=17 in=11x10 heads=2",
     /* Shapes. */
     "add n=3 in=7,7",
     "add n=2 in=2x3x4,2x3x4,2x3x4",

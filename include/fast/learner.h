@@ -94,9 +94,12 @@ typedef struct fast_learner_kind {
     double operations; /* of a gradient, per sample: `sim` charges time for them */
     fast_learner_request_fn *gradient; /* of one batch at w, into g */
     fast_learner_request_fn
-        *evaluate; /* loss and answers at w: of the whole test set of its own, or of the
+        *evaluate;    /* loss and answers at w: of the whole test set of its own, or of the
                                  batch that it is fed, one after the other; NULL: no evaluation */
-    void *ctx;     /* argument of both functions */
+    void *ctx;        /* argument of both functions */
+    const double *lr; /* learning rate of the step, instead of the options lr and schedule: written
+                         by a learner before it answers with a gradient; borrowed until close. NULL:
+                         by the options */
 } fast_learner_kind;
 
 /* Open a run with a learner of your own, and perhaps a strategy (NULL: by the options). `kind` and

@@ -145,6 +145,16 @@ typedef struct fast_stored_tag {
     const char *tag; /* a word of the user's */
 } fast_stored_tag;
 
+/* A row of `comparisons`: a comparison whose runs have its name as batch_of. */
+typedef struct fast_stored_comparison {
+    const char *name;    /* of the comparison */
+    double created;      /* Unix seconds of its verdict */
+    const char *status;  /* complete, or incomplete: it was stopped and recommends nothing */
+    const char *command; /* the user's command line; or NULL */
+    const char *verdict; /* one paragraph */
+    const char *result;  /* JSON: the facts of the verdict, lines, trials and runs */
+} fast_stored_comparison;
+
 /* The tables, each with the row of the same name. */
 typedef enum fast_store_table {
     FAST_STORE_RUNS,
@@ -235,6 +245,11 @@ FAST_API FAST_MUST_CHECK fast_err fast_store_series_new(fast_store *store, int64
                                                         int64_t after, int64_t every, int64_t limit,
                                                         fast_store_series **out);
 FAST_API void fast_store_series_free(fast_store_series *series); /* NULL is allowed */
+
+/* Give the comparison of this name to `each`, as a fast_stored_comparison with its result; for NULL
+ * all of them, newest first, with `result` NULL. No such comparison is no error. */
+FAST_API FAST_MUST_CHECK fast_err fast_store_comparisons(fast_store *store, const char *name,
+                                                         fast_store_row_fn *each, void *ctx);
 
 /* Give a run a tag, or take it away; a tag is 1 to 64 bytes. FAST_ENOENT: no such run. */
 FAST_API FAST_MUST_CHECK fast_err fast_store_tag(fast_store *store, int64_t run, const char *tag);

@@ -67,6 +67,7 @@ int cli_systems(int argc, char **argv);
 int cli_ui(int argc, char **argv);
 int cli_pack(int argc, char **argv);
 int cli_shard(int argc, char **argv);
+int cli_run(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_help(int argc, char **argv);
 

@@ -31,6 +31,7 @@
 #include "cli_json.h"
 #include "cli_page.h"
 #include "cli_tables.h"
+#include "compare_table.h"
 #include "plot.h"
 #include "progress.h"
 
@@ -46,6 +47,8 @@ typedef struct compare_line {
     cli_list tune;      /* "lr=0.1,0.2": values to tune */
     int64_t seeds;      /* runs of a line; 0: the default */
     int64_t jobs;       /* runs at a time; 0: the default */
+    const char *budget; /* of every run: "10s"; "": none */
+    bool unchanged;     /* do not ask what would change the answer */
     const char *report; /* path of the HTML file; "": none */
     bool json;          /* print objects */
     bool quiet;         /* print only the result */
@@ -87,9 +90,15 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
         *(option->name[0] == 'j' ? &line->json : &line->quiet) = strcmp(value, "yes") == 0;
         return CLI_DONE;
     }
-    if (strcmp(option->name, "report") == 0) {
-        line->report = value;
+    if (strcmp(option->name, "report") == 0 || strcmp(option->name, "budget") == 0) {
+        *(option->name[0] == 'r' ? &line->report : &line->budget) = value;
         return CLI_DONE;
+    }
+    if (strcmp(option->name, "changes") == 0) {
+        line->unchanged = strcmp(value, "no") == 0;
+        return line->unchanged || strcmp(value, "auto") == 0
+                   ? CLI_DONE
+                   : cli_fail(CLI_USAGE, "--changes is auto or no, not \"%s\"", value);
     }
     if (strcmp(option->name, "seeds") == 0)
         return read_count("seeds", value, &line->seeds);
@@ -142,127 +151,6 @@ static void on_progress(void *ctx, const fast_compare_progress *p)
         cli_bar_show(&show->bar, "runs", p->runs_done, p->runs_count, p->seconds_left, text);
 }
 
-/* Columns of the table; the first one is the name. Cells longer than CELL_MAX - 1 bytes are cut. */
-enum { COLUMNS = 10, CELL_MAX = 64 };
-
-/* Seconds: 0.5321 gives "0.532", 12.3 gives "12.30", 345.6 gives "346". A dash for
- * NAN (nothing was measured), "never" for an infinite time (the target was not reached). */
-static void time_text(double seconds, char text[32])
-{
-    if (isnan(seconds))
-        snprintf(text, 32, "-");
-    else if (isinf(seconds))
-        snprintf(text, 32, "never");
-    else
-        snprintf(text, 32, seconds < 1 ? "%.3f" : seconds < 100 ? "%.2f" : "%.0f", seconds);
-}
-
-/* A median with its range, in the given unit; a dash where nothing was measured. The format is
- * "time" for time_text(), "fine" for two decimals, "" for three digits:
- *
- *   fine, 100    0.2738 (0.2165 to 0.3310)    27.38 (21.65..33.10)
- *   "", 1e-6     488300000                    488       (and 1234.6 MB as 1235, not 1.23e+03)
- *
- * The range is left out if both ends print alike, as they do for one seed. */
-static void spread_text(const fast_compare_spread *s, double unit, const char *format,
-                        char text[CELL_MAX])
-{
-    char values[3][32];
-    const double numbers[3] = { s->median, s->min, s->max };
-
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(format, "time") == 0)
-            time_text(numbers[i], values[i]);
-        else if (isnan(numbers[i]))
-            snprintf(values[i], 32, "-");
-        else
-            snprintf(values[i], 32,
-                     strcmp(format, "fine") == 0  ? "%.2f"
-                     : unit * numbers[i] >= 999.5 ? "%.0f"
-                                                  : "%.3g",
-                     unit * numbers[i]);
-    }
-    if (strcmp(values[1], values[2]) == 0)
-        snprintf(text, CELL_MAX, "%.31s", values[0]);
-    else
-        snprintf(text, CELL_MAX, "%.18s (%.18s..%.18s)", values[0], values[1], values[2]);
-}
-
-/* The cost model's step time in ms, and measured over predicted: "44.9, x1.01". An exclamation mark
- * follows where the model is wrong by more than 25%: "30.1, x1.50 !". */
-static void model_text(const fast_compared *line, char text[CELL_MAX])
-{
-    const double ratio = line->step_s.median / line->predicted_step_s.median;
-
-    if (isfinite(ratio))
-        snprintf(text, CELL_MAX, "%.3g, x%.2f%s", 1e3 * line->predicted_step_s.median, ratio,
-                 ratio > 1.25 || ratio < 0.8 ? " !" : "");
-    else
-        snprintf(text, CELL_MAX, "-");
-}
-
-/* Make the cells of one line of the table. The letter before the name, a to z, identifies the line
- * in the curves; lines after the 26th have none. A line without a result has its name alone. */
-static void fill_row(const fast_compared *line, int64_t number, char cells[COLUMNS][CELL_MAX])
-{
-    const bool loss = isnan(line->accuracy.median);
-
-    snprintf(cells[0], CELL_MAX, "%c %.50s", (char)(number < 26 ? 'a' + number : ' '), line->name);
-    if (!line->shown)
-        return;
-    snprintf(cells[1], CELL_MAX, "%lld", (long long)line->place);
-    spread_text(&line->time_to_target_s, 1, "time", cells[2]);
-    spread_text(loss ? &line->test_loss : &line->accuracy, loss ? 1 : 100, "fine", cells[3]);
-    spread_text(&line->bytes_sent, 1e-6, "", cells[4]);
-    snprintf(cells[5], CELL_MAX, "%.0f%%", 100 * line->wait_share.median);
-    if (isnan(line->wait_share.median))
-        snprintf(cells[5], CELL_MAX, "-");
-    spread_text(&line->staleness, 1, "", cells[6]);
-    snprintf(cells[7], CELL_MAX, "%.3g", 1e3 * line->step_s.median);
-    model_text(line, cells[8]);
-    snprintf(cells[9], CELL_MAX, "%.60s", line->tuned[0] ? line->tuned : "-");
-}
-
-/* The table, as wide as it is: a terminal that is too narrow wraps it, a file takes it whole. No
- * column is dropped. A column is as wide as its longest cell; names are aligned on the left,
- * numbers on the right, with two spaces between columns. The column of accuracies becomes "test
- * loss" for a job that has no accuracy. A line whose runs all failed shows the error in place of
- * its numbers:
- *
- *   c easgd  no result: ...
- */
-static void print_table(const fast_compared *lines, int64_t count)
-{
-    static const char *const titles[COLUMNS] = { "  way",       "place",    "time to target, s",
-                                                 "accuracy, %", "MB sent",  "waiting",
-                                                 "staleness",   "step, ms", "predicted, ms",
-                                                 "chosen" };
-    char(*cells)[COLUMNS][CELL_MAX] = calloc((size_t)count + 1, sizeof *cells);
-    int widths[COLUMNS] = { 0 };
-
-    for (int k = 0; cells && k < COLUMNS; k++)
-        snprintf(cells[0][k], CELL_MAX, "%s", titles[k]);
-    for (int64_t i = 0; cells && i < count; i++) {
-        fill_row(&lines[i], i, cells[i + 1]);
-        if (isnan(lines[i].accuracy.median) && isfinite(lines[i].test_loss.median))
-            snprintf(cells[0][3], CELL_MAX, "test loss");
-    }
-    for (int64_t i = 0; cells && i <= count; i++)
-        for (int k = 0; k < COLUMNS; k++)
-            if ((int)strlen(cells[i][k]) > widths[k])
-                widths[k] = (int)strlen(cells[i][k]);
-    for (int64_t i = 0; cells && i <= count; i++) {
-        printf("%-*s", widths[0], cells[i][0]);
-        if (i > 0 && !lines[i - 1].shown)
-            printf("  no result: %s", lines[i - 1].error ? lines[i - 1].error : "stopped");
-        else
-            for (int k = 1; k < COLUMNS; k++)
-                printf("  %*s", widths[k], cells[i][k]);
-        putchar('\n');
-    }
-    free(cells);
-}
-
 /* A spread as three members: the median under its name, and _min and _max. */
 static void json_spread(cli_json *json, const char *name, const fast_compare_spread *s)
 {
@@ -282,13 +170,18 @@ static void print_json(const fast_compared *line)
 
     cli_json_begin(&json, stdout);
     cli_json_text(&json, "name", line->name);
-    cli_json_int(&json, "place", line->place);
+    if (line->place > 0)
+        cli_json_int(&json, "place", line->place);
+    else
+        cli_json_real(&json, "place", NAN);
     cli_json_int(&json, "seeds", line->run_count);
     cli_json_int(&json, "reached", line->reached_count);
     cli_json_int(&json, "failed", line->failed_count);
     cli_json_text(&json, "error", line->error);
     cli_json_int(&json, "trials", line->trial_count);
     cli_json_text(&json, "tuned", line->tuned[0] ? line->tuned : NULL);
+    json_spread(&json, "to_target", &line->to_target);
+    cli_json_real(&json, "not_within", line->not_within);
     json_spread(&json, "time_to_target_s", &line->time_to_target_s);
     json_spread(&json, "test_accuracy", &line->accuracy);
     json_spread(&json, "test_loss", &line->test_loss);
@@ -310,7 +203,7 @@ static void print_json(const fast_compared *line)
 }
 
 /* The job, before it runs. */
-static void say_plan(const fast_compare *compare, FILE *file)
+static void say_plan(const fast_compare *compare, const char *budget, FILE *file)
 {
     const char *const *job = fast_compare_job(compare);
     int64_t count = 0;
@@ -319,6 +212,8 @@ static void say_plan(const fast_compare *compare, FILE *file)
     fprintf(file, "%lld way%s of training", (long long)count, count == 1 ? "" : "s");
     for (int64_t i = 0; job && job[i]; i++)
         fprintf(file, "%s%s", i ? ", " : ": ", job[i]);
+    if (budget[0])
+        fprintf(file, "\nevery run ends after %s", budget);
     fprintf(file, "\neach with %lld trial%s to tune it and %lld seed%s: %lld runs\n",
             (long long)lines->trial_count, lines->trial_count == 1 ? "" : "s",
             (long long)lines->run_count, lines->run_count == 1 ? "" : "s",
@@ -366,8 +261,11 @@ static int show_result(const fast_compare *compare, const compare_line *line, co
     if (line->json) {
         for (int64_t i = 0; i < count; i++)
             print_json(&lines[i]);
+        const fast_err err = fast_compare_json(compare, stdout);
+        if (err)
+            return cli_fail_err(err);
     } else {
-        print_table(lines, count);
+        cli_compare_table(compare, stdout);
         if (isatty(STDOUT_FILENO))
             cli_plot(lines, count, fast_compare_target(compare), stdout);
         cli_page_init(&page, stdout);
@@ -421,13 +319,16 @@ static int compare_all(const compare_line *line, const char *command)
         .tune = (const char *const *)line->tune.items,
         .seeds = line->seeds,
         .jobs = line->jobs,
+        .budget = line->budget,
+        .changes = !line->unchanged,
+        .command = command,
     };
     fast_err err = fast_compare_open(&config, &compare);
     if (err)
         return cli_fail_err(err);
     cli_on_interrupt(cancel_compare, compare);
     if (!line->quiet)
-        say_plan(compare, stderr);
+        say_plan(compare, line->budget, stderr);
     cli_bar_init(&show.bar, stderr);
     fast_compare_watch(compare, on_progress, &show);
     err = fast_compare_run(compare);
@@ -449,7 +350,7 @@ static int compare_all(const compare_line *line, const char *command)
 /* The command `fast compare`. Its words, quoted for a shell, are part of the report. */
 int cli_compare(int argc, char **argv)
 {
-    compare_line line = { .report = "" };
+    compare_line line = { .report = "", .budget = "" };
     char *command = NULL;
     size_t size = 0;
     FILE *text = open_memstream(&command, &size);

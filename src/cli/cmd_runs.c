@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { IDS_MAX = 1000, LIMIT = 20, YEAR_S = 300 * 86400 };
+enum { NAME_MIN = 14, IDS_MAX = 1000, LIMIT = 20, YEAR_S = 300 * 86400 };
 
 /* One command line, read. */
 typedef struct runs_line {
@@ -164,13 +164,25 @@ static void put_cell(FILE *out, const char *text, int width, bool right)
             "");
 }
 
-/* Widths of all cells but that of the system, which takes what is left of the page. */
+/* One row. The name takes the rest of the page; where that is too little, the date, the workers and
+ * the model are left out, in this order. */
 static void put_row(const cli_page *page, const char *const cells[8])
 {
-    static const int widths[8] = { 5, 11, 11, 0, 9, 7, 8, 8 };
+    static const int widths[8] = { 5, 11, 11, 0, 9, 7, 8, 8 }, order[3] = { 2, 5, 4 };
+    bool omitted[8] = { false };
+    int name = page->width;
+
+    for (int i = 0; i < 8; i++)
+        name -= widths[i] + (i > 0);
+    for (int i = 0; i < 3 && name < NAME_MIN; i++) {
+        omitted[order[i]] = true;
+        name += widths[order[i]] + 1;
+    }
     for (int i = 0; i < 8; i++) {
+        if (omitted[i])
+            continue;
         fputs(i ? " " : "", page->out);
-        put_cell(page->out, cells[i], widths[i] ? widths[i] : page->width - 66, i == 0 || i > 4);
+        put_cell(page->out, cells[i], widths[i] ? widths[i] : name, i == 0 || i > 4);
     }
     fputc('\n', page->out);
 }

@@ -6,6 +6,12 @@
  * compares.
  *
  *   Synchronous: one model at every step
+ *     bsp               Bulk synchronous parallel
+ *     ...
+ *
+ * `fast systems --all` is the whole table:
+ *
+ *   Synchronous: one model at every step
  *     bsp               DP       central    sync.           allreduce; any
  *         --strategy allreduce --lr 0.1
  *         The reference of all comparisons: N workers of batch B compute the same as
@@ -100,6 +106,39 @@ static void print_table(cli_page *page, const fast_system *systems, int64_t coun
                 cli_page_title(page, groups[group].title);
             titled = true;
             print_row(page, &systems[i]);
+        }
+    }
+}
+
+/* Print the short list: a line for each system, by family; aliases are left out. */
+static void print_short(cli_page *page, const fast_system *systems, int64_t count)
+{
+    cli_page_text(page, 0,
+                  "fast train --system NAME trains like one of these; fast systems NAME explains "
+                  "it; fast systems --all has the whole table, with aliases.");
+    for (int group = 0; group < GROUP_COUNT; group++) {
+        bool titled = false;
+
+        for (int64_t i = 0; i < count; i++) {
+            char text[128];
+            const int room = page->width - 22;
+
+            if (systems[i].alias_of || strcmp(systems[i].consistency, groups[group].name) != 0)
+                continue;
+            if (!titled) {
+                char title[128]; /* without its explanation in a narrow window */
+
+                snprintf(title, sizeof title, "%s", groups[group].title);
+                if ((int)strlen(title) > page->width)
+                    title[strcspn(title, ":")] = '\0';
+                cli_page_title(page, title);
+            }
+            titled = true;
+            /* One line each: a title that is too long is cut. */
+            snprintf(text, sizeof text, "%.*s", room < 120 ? room : 120, systems[i].title);
+            if (strlen(systems[i].title) > strlen(text))
+                memcpy(text + strlen(text) - 2, "..", 2);
+            fprintf(page->out, "  %-19.19s %s\n", systems[i].name, text);
         }
     }
 }
@@ -270,6 +309,7 @@ typedef struct systems_line {
     const char *name; /* of a system; or NULL */
     bool json;        /* print objects */
     bool markdown;    /* print docs/systems.md */
+    bool all;         /* print the whole table */
 } systems_line;
 
 /* Take one flag of the command line, or a word that is no flag (option NULL), for
@@ -284,6 +324,8 @@ static int set(void *ctx, const fast_option *option, const char *value)
         line->name = value;
     else if (strcmp(option->name, "json") == 0)
         line->json = strcmp(value, "no") != 0;
+    else if (strcmp(option->name, "all") == 0)
+        line->all = strcmp(value, "no") != 0;
     else
         line->markdown = strcmp(value, "no") != 0;
     return CLI_DONE;
@@ -298,7 +340,7 @@ static const char *name_at(const void *ctx, int64_t i)
 /* The command `fast systems`. */
 int cli_systems(int argc, char **argv)
 {
-    systems_line line = { NULL, false, false };
+    systems_line line = { 0 };
     const int code = cli_flags_read(cli_command_find("systems"), argc, argv, set, &line);
     int64_t count = 0, one = -1;
     const fast_system *systems = fast_system_list(&count);
@@ -327,6 +369,8 @@ int cli_systems(int argc, char **argv)
         }
     else if (one >= 0)
         print_one(&page, systems, count, &systems[one]);
+    else if (!line.all)
+        print_short(&page, systems, count);
     else
         print_table(&page, systems, count);
     return CLI_DONE;

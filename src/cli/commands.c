@@ -106,9 +106,17 @@ static const fast_option compare_flags[] = {
       FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
     { "jobs", "0", "runs at a time; 0: one a core on sim, else 1", FAST_OPTION_INT, 0, 0, 1, 64,
       NULL },
+    { "budget", "",
+      "end every run after 10s of training, 5MB sent or 100000samples, and compare by that; steps "
+      "are fitted to it",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
+    { "changes", "auto",
+      "on sim, say whether a slower network or more workers would change the answer, by two runs "
+      "each",
+      FAST_OPTION_CHOICE, 0, 0, 0, 0, "auto|no" },
     { "report", "", "write a report to this file, one HTML page that needs no network",
       FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
-    FLAG("json", "print one JSON object a line for each way of training"),
+    FLAG("json", "print one JSON object a line for each way of training, then one of the verdict"),
     FLAG("quiet", "say nothing while it runs"),
     FLAG_END,
 };
@@ -155,6 +163,7 @@ static const fast_option simulate_flags[] = {
 };
 
 static const fast_option systems_flags[] = {
+    FLAG("all", "print the whole table: taxonomy, flags, remarks and aliases"),
     FLAG("json", "print one JSON object a line for each system"),
     FLAG("markdown", "print all systems as Markdown: docs/systems.md"),
     FLAG_END,
@@ -188,6 +197,14 @@ static const fast_option runs_flags[] = {
 
 static const fast_option shard_flags[] = {
     FLAG("json", "print the result as one JSON object"),
+    FLAG_END,
+};
+
+static const fast_option run_flags[] = {
+    { "workers", "2", "processes to start, also -n N", FAST_OPTION_INT, 0, 0, 1, 65536, NULL },
+    { "hosts", "", "start them on these hosts: a,b,c; else here", FAST_OPTION_TEXT, 0, 0, 0, 0,
+      NULL },
+    { "python", "python3", "the interpreter of scripts", FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
     FLAG_END,
 };
 
@@ -250,6 +267,8 @@ static const cli_example export_examples[] = {
 static const cli_example compare_examples[] = {
     { "fast compare --cluster hetero --report report.html",
       "eight systems on a cluster of uneven nodes: which to choose, and why" },
+    { "fast compare --cluster wan --budget 60s",
+      "a minute of the cluster for every run, however many epochs that is" },
     { "fast compare --system bsp,ssp,easgd --workers 2..16x2 --cluster wan",
       "a sweep: every system with 2, 4, 8 and 16 workers" },
     { "fast compare --strategy ps:slack=0..3 --cluster hetero --seeds 5",
@@ -301,7 +320,8 @@ static const cli_example find_lr_examples[] = {
 };
 
 static const cli_example systems_examples[] = {
-    { "fast systems", "all systems in the columns of the taxonomy, with their flags" },
+    { "fast systems", "a line for each system, by family" },
+    { "fast systems --all", "all systems in the columns of the taxonomy, with their flags" },
     { "fast systems downpour", "one of them, with what is missing and its aliases" },
     { "fast train --workers 4 --system downpour", "train as it does" },
     { "fast systems --json", "for programs: one JSON object a line" },
@@ -349,6 +369,12 @@ static const cli_example shard_examples[] = {
     { "fast train --data shards:dir=digits-shards,cache=64Mi", "train from them, in 64 MiB" },
     { "fast shard folder:path=photos,size=64,decode=batch --out photos-shards --compression zstd",
       "decode and resize pictures once; memory for one shard is enough" },
+    { NULL, NULL },
+};
+
+static const cli_example run_examples[] = {
+    { "fast run -n 4 train.py", "four processes of a Python script, which calls fast.wrap()" },
+    { "fast run -n 2 --hosts a,b train.py --epochs 3", "on two hosts; the rest is the script's" },
     { NULL, NULL },
 };
 
@@ -403,6 +429,9 @@ const cli_command cli_commands[] = {
     { "shard", "DATA --out FOLDER [OPTIONS]",
       "write a data set as shards on disk, to stream it through a bounded memory", "shard",
       shard_flags, NULL, shard_examples, cli_shard },
+    { "run", "[-n N] [OPTIONS] SCRIPT [ARGUMENTS]",
+      "start a Python script or a program as the workers of one job", NULL, run_flags, NULL,
+      run_examples, cli_run },
     { "pack", "PROGRAM [OPTIONS]",
       "write one program that trains or predicts and needs nothing else", "train", pack_flags, NULL,
       pack_examples, cli_pack },
@@ -410,7 +439,7 @@ const cli_command cli_commands[] = {
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
       "train|predict|evaluate|show|export|compare|find-lr|bench|simulate|systems|runs|ui|shard|"
-      "pack|info|"
+      "run|pack|info|"
       "help|"
       "models|data|layers|optimizers|"
       "schedules|engines|"

@@ -171,6 +171,35 @@ static void note_former(const fast_option *option, const char *word, size_t leng
             (int)length, word, flag);
 }
 
+/* Names that options have in other programs, and what to write here. */
+static const struct {
+    const char *names; /* "|a|b|" */
+    const char *hint;  /* the words to write instead */
+} foreign[] = {
+    { "|batch_size|bs|per_device_train_batch_size|",
+      "--batch is the batch size of one worker (--batch 64)" },
+    { "|learning_rate|eta|", "--lr is the learning rate (--lr 0.1)" },
+    { "|gpu|gpus|cuda|device_ids|num_gpus|",
+      "FAST computes on CPU cores: --workers 4 uses four, --transport mpi several machines" },
+    { "|num_epochs|n_epochs|max_epochs|", "--epochs is the number of passes (--epochs 3)" },
+    { "|num_workers|n_jobs|nproc|world_size|", "--workers is the number of workers (--workers 4)" },
+    { "|dataset|train_data|csv|", "--data takes a name or a file (--data my.csv)" },
+    { "|wd|weight_decay|", "weight decay is the optimizer's (--optimizer sgd:weight_decay=1e-4)" },
+    { "|optim|opt|", "--optimizer is the update rule (--optimizer adam)" },
+};
+
+/* Return what to write instead of a name of other programs, or NULL. */
+static const char *hint_of(const char *name)
+{
+    char barred[CLI_FLAG_MAX + 2];
+
+    snprintf(barred, sizeof barred, "|%.120s|", name);
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (strstr(foreign[i].names, barred))
+            return foreign[i].hint;
+    return NULL;
+}
+
 /* The option of "--name" or "--name=value", or NULL, which is then said. */
 static const fast_option *find(const cli_command *command, const flag_list *list, const char *word)
 {
@@ -193,7 +222,9 @@ static const fast_option *find(const cli_command *command, const flag_list *list
         }
     }
     nearest = fast_text_nearest(name, flag_name_at, list, list->count);
-    if (nearest) {
+    if (cli_command_part(command) && hint_of(name)) {
+        cli_fail(CLI_USAGE, "no option %.*s; %s", (int)length, word, hint_of(name));
+    } else if (nearest) {
         cli_flag_name(&(fast_option){ .name = nearest }, flag);
         cli_fail(CLI_USAGE, "no option %.*s; did you mean %s?", (int)length, word, flag);
     } else {

@@ -130,7 +130,8 @@ static int run_command(int argc, char **argv)
     }
     const cli_command *command = cli_command_find(argv[1]);
     if (command) {
-        for (int at = 2; at < argc; at++)
+        /* Words after the script of `fast run` are the script's. */
+        for (int at = 2; at < argc && command->main != cli_run; at++)
             if (is_help(argv[at]))
                 return cli_help_topic(argv[1]);
         return command->main(argc - 1, argv + 1);

@@ -26,6 +26,8 @@ fast_err fast__master_down(fast_group *group, fast_master_path path, float *x, i
 fast_err fast__master_up_start(fast_group *group, const float *x, float *y, int64_t count,
                                fast_request **out);
 fast_err fast__master_down_start(fast_group *group, float *x, int64_t count, fast_request **out);
+/* Return whether a request is done, without advancing it. */
+bool fast__master_is_done(const fast_request *request);
 
 /* Among workers alone: y[i * room] receives this rank's range of rank i's x, where room is the
  * length of the longest range. */

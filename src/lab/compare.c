@@ -79,11 +79,17 @@ static fast_err add_flag(fast_words *argv, const char *option)
     return fast__words_add(argv, equals + 1);
 }
 
-/* Append options as flags of a command line. */
-static fast_err add_flags(fast_words *argv, const fast_words *options)
+/* Append options as flags of a command line; those that `changes` names are left out. */
+static fast_err add_flags(fast_words *argv, const fast_words *options, const fast_words *changes)
 {
-    for (int64_t i = 0; options && i < options->count; i++)
-        FAST_TRY(add_flag(argv, options->items[i]));
+    for (int64_t i = 0; options && i < options->count; i++) {
+        char name[64];
+
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(options->items[i], "="),
+                 options->items[i]);
+        if (!changes || !fast__words_value(changes, name))
+            FAST_TRY(add_flag(argv, options->items[i]));
+    }
     return FAST_OK;
 }
 
@@ -113,26 +119,29 @@ static fast_err quote(const fast_words *argv, char **out)
 static fast_err add_own_flags(fast_compare *compare, fast_compare_task *task)
 {
     fast_words *argv = &task->argv;
+    const char *store = task->unstored ? "none" : compare->store;
     char name[128];
 
     FAST_TRY(add_flag(argv, "log=/dev/stdout"));
-    if (strcmp(compare->store, "none") != 0) {
+    if (strcmp(store, "none") != 0) {
         const char *line = compare->lines[task->line].name;
 
         FAST_TRY(fast__words_add(argv, "--batch-of"));
         FAST_TRY(fast__words_add(argv, compare->name));
         if (task->trial)
             snprintf(name, sizeof name, "%.70s, trial %.40s", line, task->tuned);
+        else if (task->changes)
+            snprintf(name, sizeof name, "%.70s, with %.40s", line, task->changes->items[0]);
         else
             snprintf(name, sizeof name, "%.100s", line);
         FAST_TRY(fast__words_add(argv, "--name"));
         FAST_TRY(fast__words_add(argv, name));
     }
-    if (strcmp(compare->store, "auto") != 0) {
+    if (strcmp(store, "auto") != 0) {
         FAST_TRY(fast__words_add(argv, "--store"));
-        FAST_TRY(fast__words_add(argv, compare->store));
+        FAST_TRY(fast__words_add(argv, store));
     }
-    if (strcmp(compare->store, "none") != 0)
+    if (strcmp(store, "none") != 0)
         FAST_TRY(quote(argv, &task->key));
     FAST_TRY(fast__words_add(argv, "--quiet"));
     return fast__words_add(argv, "--json");
@@ -151,9 +160,14 @@ fast_err fast__task_make(fast_compare *compare, fast_compare_task *task, const f
        option that was given. */
     FAST_TRY(fast__words_add(argv, compare->program));
     FAST_TRY(fast__words_add(argv, "train"));
-    FAST_TRY(add_flags(argv, &sweep->lines[task->line].options));
-    FAST_TRY(add_flags(argv, &sweep->job));
-    FAST_TRY(add_flags(argv, tuned));
+    FAST_TRY(add_flags(argv, &sweep->lines[task->line].options, task->changes));
+    FAST_TRY(add_flags(argv, &sweep->job, task->changes));
+    FAST_TRY(add_flags(argv, task->changes, NULL));
+    FAST_TRY(add_flags(argv, tuned, NULL));
+    if (task->steps > 0) {
+        snprintf(number, sizeof number, "steps=%lld", (long long)task->steps);
+        FAST_TRY(add_flag(argv, number));
+    }
     if (task->trial) {
         snprintf(number, sizeof number, "holdout=%g", compare->holdout);
         FAST_TRY(add_flag(argv, number));
@@ -172,23 +186,25 @@ fast_err fast__task_make(fast_compare *compare, fast_compare_task *task, const f
  * Is trial `a` better than `b`? By the first rule that separates them:
  *
  *   1. a trial with a result beats one that failed or diverged;
- *   2. the shorter time to the target wins, and any time beats "never" (NAN here);
+ *   2. the shorter time to the target wins (or fewer bytes or samples, as the budget has it), and
+ *      any time beats "never";
  *   3. where neither reached it, the higher held-out accuracy wins;
  *   4. for regression, which has no accuracy, the smaller held-out loss wins.
  *
  * Strictly better is required, so of equal trials the first one of the grid wins: for
  * lr=0.0125..0.8x2 that is the smaller learning rate.
  */
-static bool trial_beats(const fast_compared_run *a, const fast_compared_run *b)
+static bool trial_beats(const fast_budget *budget, const fast_compared_run *a,
+                        const fast_compared_run *b)
 {
     const fast_compare_measures *x = &a->measures;
     const fast_compare_measures *y = &b->measures;
 
     if (!fast__run_is_whole(a) || !fast__run_is_whole(b))
         return fast__run_is_whole(a) && !fast__run_is_whole(b);
-    if (isfinite(x->time_to_target_s) || isfinite(y->time_to_target_s))
-        return isfinite(x->time_to_target_s) &&
-               !(x->time_to_target_s >= y->time_to_target_s); /* NAN: never */
+    const double s = fast__budget_to_target(budget, x), t = fast__budget_to_target(budget, y);
+    if (isfinite(s) || isfinite(t))
+        return s < t;
     if (isfinite(x->test_accuracy) || isfinite(y->test_accuracy))
         return isfinite(x->test_accuracy) && !(x->test_accuracy <= y->test_accuracy);
     return isfinite(x->test_loss) && !(x->test_loss >= y->test_loss);
@@ -208,7 +224,7 @@ fast_err fast__compare_choose(fast_compare *compare, int64_t line)
 
     for (int64_t i = 0; i < l->trial_count; i++)
         if (fast__run_is_whole(&l->trials[i]) &&
-            (best < 0 || trial_beats(&l->trials[i], &l->trials[best])))
+            (best < 0 || trial_beats(&compare->budget, &l->trials[i], &l->trials[best])))
             best = i;
     if (best >= 0)
         l->tuned = l->trials[best].tuned;
@@ -216,6 +232,7 @@ fast_err fast__compare_choose(fast_compare *compare, int64_t line)
         const char *reason = l->trials[0].error;
 
         if (best >= 0) {
+            run[i].steps = compare->steps ? compare->steps[line] : 0;
             FAST_TRY(
                 fast__task_make(compare, &run[i], &compare->sweep.trials[best], run[i].view->seed));
             continue;
@@ -329,6 +346,7 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
     if (text)
         FAST_TRY(fast__parse_real("target", text, &target));
     compare->target = target;
+    FAST_TRY(fast__budget_read(config->budget ? config->budget : "", &compare->budget));
     compare->line_count = sweep->line_count;
     compare->trial_count = sweep->trial_count;
     compare->seed_count = config->seeds > 0 ? config->seeds : 3;
@@ -348,6 +366,7 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
         return fast__fail(FAST_EINVAL, "seed=%.0f leaves no room for more", seed);
     compare->seed = (int64_t)seed;
     compare->task_count = compare->line_count * each;
+    compare->changes.asked = config->changes;
     compare->jobs = config->jobs > 0 ? config->jobs : fast__cpu_count();
     if (compare->jobs > FAST_COMPARE_JOBS_MAX)
         compare->jobs = FAST_COMPARE_JOBS_MAX;
@@ -358,8 +377,8 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
     return FAST_OK;
 }
 
-/* Lines, their trials and their runs; commands of trials at once, those of runs when something was
- * chosen. */
+/* Lines, their trials and their runs. Commands of trials are written at once, or with a budget when
+ * the steps of their line are known; those of runs when something was chosen. */
 static fast_err make_bouts(fast_compare *compare)
 {
     const int64_t trials = compare->trial_count;
@@ -384,9 +403,6 @@ static fast_err make_bouts(fast_compare *compare)
         b->view->tuned = "";
         b->view->seed = trial ? compare->trial_seed : compare->seed + number;
         fast__read_measures(NULL, &b->view->measures); /* nothing yet */
-        if (trial || trials == 0)
-            FAST_TRY(fast__task_make(compare, b, trial ? &compare->sweep.trials[number] : NULL,
-                                     b->view->seed));
     }
     for (int64_t i = 0; i < lines; i++) {
         fast_compared *line = &compare->lines[i];
@@ -396,6 +412,23 @@ static fast_err make_bouts(fast_compare *compare)
         line->trial_count = trials;
         line->runs = compare->views + lines * trials + i * seeds;
         line->run_count = seeds;
+    }
+    return compare->budget.amount > 0 ? FAST_OK : fast__compare_make_tasks(compare);
+}
+
+fast_err fast__compare_make_tasks(fast_compare *compare)
+{
+    const int64_t trials = compare->trial_count;
+    const int64_t count = compare->line_count * (trials > 0 ? trials : compare->seed_count);
+
+    for (int64_t i = 0; i < count; i++) {
+        fast_compare_task *task = &compare->tasks[i];
+        const fast_words *tuned = trials > 0 ? &compare->sweep.trials[i % trials] : NULL;
+
+        if (strcmp(task->view->status, "waiting") != 0) /* its line could not be fitted */
+            continue;
+        task->steps = compare->steps ? compare->steps[task->line] : 0;
+        FAST_TRY(fast__task_make(compare, task, tuned, task->view->seed));
     }
     return FAST_OK;
 }
@@ -410,6 +443,8 @@ fast_err fast_compare_open(const fast_compare_config *config, fast_compare **out
     err = fast__sweep_open(config, &compare->sweep);
     if (!err)
         err = text_copy(config->program ? config->program : "fast", &compare->program);
+    if (!err && config->command)
+        err = text_copy(config->command, &compare->command);
     if (!err)
         err = read_config(compare, config);
     if (!err)
@@ -432,14 +467,26 @@ void fast_compare_watch(fast_compare *compare, fast_compare_fn *watch, void *ctx
 
 fast_err fast_compare_run(fast_compare *compare)
 {
-    const fast_err err = fast__pool_run(compare);
+    fast_err err = fast__budget_fit(compare);
 
+    if (!err)
+        err = fast__pool_run(compare, compare->tasks, compare->task_count);
     /* A stopped comparison is ranked by the runs that ended; the verdict says so. Other errors
        (FAST_ENOMEM, a broken pipe) return before anything is ranked. */
     if (err && err != FAST_ECANCELED)
         return err;
     FAST_TRY(fast__compare_rank(compare));
-    return err ? fast__fail(err, "the comparison was stopped") : FAST_OK;
+    if (!err) {
+        err = fast__compare_changes(compare);
+        if (err && err != FAST_ECANCELED)
+            return err;
+        /* A cancel after the last run leaves the comparison complete, without these answers. */
+        compare->canceled = 0;
+        FAST_TRY(fast__verdict(compare));
+        return fast__verdict_store(compare);
+    }
+    FAST_TRY(fast__verdict_store(compare));
+    return fast__fail(err, "the comparison was stopped");
 }
 
 void fast_compare_cancel(fast_compare *compare)
@@ -466,6 +513,13 @@ const char *const *fast_compare_job(const fast_compare *compare)
 const char *fast_compare_name(const fast_compare *compare)
 {
     return strcmp(compare->store, "none") == 0 ? NULL : compare->name;
+}
+
+const char *fast_compare_measure(const fast_compare *compare)
+{
+    static const char *const names[] = { "time_s", "bytes_sent", "samples" };
+
+    return names[compare->budget.by];
 }
 
 double fast_compare_target(const fast_compare *compare)
@@ -505,21 +559,28 @@ fast_err fast_compare_report(const fast_compare *compare, const char *path, cons
     return err;
 }
 
+void fast__task_fini(fast_compare_task *task)
+{
+    fast__words_fini(&task->argv);
+    fast__free(task->tuned);
+    fast__free(task->command);
+    fast__free(task->key);
+    fast__free(task->points);
+    *task = (fast_compare_task){ 0 };
+}
+
 void fast_compare_close(fast_compare *compare)
 {
     if (!compare)
         return;
-    for (int64_t i = 0; compare->tasks && i < compare->task_count; i++) {
-        fast__words_fini(&compare->tasks[i].argv);
-        fast__free(compare->tasks[i].tuned);
-        fast__free(compare->tasks[i].command);
-        fast__free(compare->tasks[i].key);
-        fast__free(compare->tasks[i].points);
-    }
+    for (int64_t i = 0; compare->tasks && i < compare->task_count; i++)
+        fast__task_fini(&compare->tasks[i]);
     fast__free(compare->tasks);
     fast__free(compare->views);
     fast__free(compare->lines);
     fast__free(compare->program);
+    fast__free(compare->command);
+    fast__free(compare->steps);
     free(compare->verdict); /* of open_memstream() */
     fast__sweep_close(&compare->sweep);
     fast__free(compare);

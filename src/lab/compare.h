@@ -15,10 +15,13 @@
  *   sweep.c           options of a user -> axes, and their combinations: the lines
  *   compare.c         lines -> trials and runs, each with its command; the public calls
  *   compare_pool.c    runs -> processes, their output -> measures and points
+ *   compare_budget.c a budget -> steps of each line; spent amounts, limits in words
  *   compare_stored.c  runs that the store has from an earlier call
  *   compare_read.c    JSON of a run -> numbers
  *   compare_rank.c    measures -> spreads and places
+ *   compare_changes.c a slower network and more workers: who would be first
  *   verdict.c         places -> one paragraph
+ *   verdict_json.c    everything as JSON, for the store, pages and programs
  *   compare_report.c  everything -> one HTML file; chart.c draws its pictures
  */
 enum {
@@ -65,11 +68,32 @@ typedef struct fast_sweep {
 fast_err fast__sweep_open(const fast_compare_config *config, fast_sweep *out);
 void fast__sweep_close(fast_sweep *sweep);
 
+/* The measure by which lines are compared: the amount of it that a run spends until the target. */
+typedef enum fast_compare_by { FAST_BY_TIME, FAST_BY_BYTES, FAST_BY_SAMPLES } fast_compare_by;
+
+/* The limit of every run of a comparison, in the measure by which lines are compared. */
+typedef struct fast_budget {
+    fast_compare_by by; /* seconds of training, bytes sent or samples seen */
+    double amount;      /* 0: none, runs end after their epochs or steps */
+} fast_budget;
+
+/* Read "10s", "500ms", "2min", "1h", "5MB", "2GiB", "100000samples"; "": no budget. FAST_EINVAL. */
+fast_err fast__budget_read(const char *text, fast_budget *out);
+/* The amount that a run has spent at its end, and until the target; the latter is INFINITY where
+ * the target was not reached within the budget. */
+double fast__budget_spent(const fast_budget *budget, const fast_compare_measures *m);
+double fast__budget_to_target(const fast_budget *budget, const fast_compare_measures *m);
+/* An amount for people: "4.19 s", "5 MB", "12,000 samples" as "1.2e+04 samples". */
+void fast__budget_text(const fast_budget *budget, double amount, char text[48]);
+
 /* A run and what belongs to it. */
 typedef struct fast_compare_task {
     fast_compared_run *view;    /* in the line's `runs` or `trials` */
     int64_t line;               /* index */
     bool trial;                 /* a trial, not a reported run */
+    int64_t steps;              /* option of the command; 0: as the job has it */
+    bool unstored;              /* not in the run store: a probe or a forecast */
+    const fast_words *changes;  /* "name=value" in place of the job's and the line's; or NULL */
     fast_words argv;            /* of the process */
     char *tuned;                /* "lr=0.1" */
     char *command;              /* for people */
@@ -80,6 +104,25 @@ typedef struct fast_compare_task {
     int64_t seen;               /* evaluations */
     const char *outcome;        /* outcome in its result: "done", ...; NULL before */
 } fast_compare_task;
+
+/* An answer to "what if": the line that the cost model expects to be first, verified by simulation
+ * with one seed. */
+typedef struct fast_compare_change {
+    const char *what;   /* "twice the workers" */
+    const char *first;  /* name of the line that the model expects first; NULL: no answer */
+    const char *other;  /* the line that it was simulated against */
+    double predicted_s; /* time to the target of `first` by the model */
+    double first_s;     /* the same as simulated; NAN if it was not reached */
+    double other_s;     /* time to the target of `other` as simulated; NAN if it was not reached */
+} fast_compare_change;
+
+/* All answers of a comparison. */
+enum { FAST_COMPARE_CHANGES_MAX = 2 };
+typedef struct fast_compare_changes {
+    bool asked;                                          /* they are to be found */
+    fast_compare_change items[FAST_COMPARE_CHANGES_MAX]; /* answers */
+    int64_t count;                                       /* number of answers */
+} fast_compare_changes;
 
 struct fast_compare {
     fast_sweep sweep;               /* the expanded options */
@@ -99,6 +142,10 @@ struct fast_compare {
     bool named;                     /* by the user: complete runs of this name are not run again */
     int64_t jobs;                   /* processes at a time */
     double target;                  /* 0: none */
+    fast_budget budget;             /* of every run */
+    int64_t *steps;                 /* of each line's runs, fitted to the budget; NULL without */
+    fast_compare_changes changes;   /* of the answer, by a slower network or more workers */
+    char *command;                  /* the user's command line; or NULL */
     char *verdict;                  /* the paragraph; NULL before it ran */
     fast_compare_fn *watch;         /* NULL: nobody does */
     void *watch_ctx;                /* argument of the watcher */
@@ -120,8 +167,19 @@ fast_err fast__compare_stored_read(fast_compare_stored *stored, fast_compare_tas
                                    bool *found_out);
 void fast__compare_stored_close(fast_compare_stored *stored); /* NULL is allowed */
 
-/* Run all tasks. FAST_ECANCELED. */
-fast_err fast__pool_run(fast_compare *compare);
+/* Fit the steps of each line to the budget by short runs, and write the commands of trials or runs.
+ * Nothing without a budget. FAST_ECANCELED. */
+fast_err fast__budget_fit(fast_compare *compare);
+/* Write the commands of all trials, or of all runs where nothing is tuned. */
+fast_err fast__compare_make_tasks(fast_compare *compare);
+
+/* Ask the cost model what would change the answer, and verify it. FAST_ECANCELED. */
+fast_err fast__compare_changes(fast_compare *compare);
+
+/* Run tasks to their ends. FAST_ECANCELED. */
+fast_err fast__pool_run(fast_compare *compare, fast_compare_task *tasks, int64_t count);
+/* Free the command, the curve and the texts of a task. */
+void fast__task_fini(fast_compare_task *task);
 /* Read a line of a process: a point, or the result. */
 fast_err fast__task_read(fast_compare_task *task, const char *line);
 fast_err fast__task_point(fast_compare_task *task, const fast_compare_point *point);
@@ -136,9 +194,22 @@ bool fast__run_is_whole(const fast_compared_run *run);
 fast_compare_spread fast__spread_of(double *values, int64_t count);
 /* True if `a` is better than `b` beyond their spreads. */
 bool fast__line_beats(const fast_compared *a, const fast_compared *b);
+/* True if the first line does not beat a line that reached the target as often as not: their
+ * spreads touch. */
+bool fast__line_ties(const fast_compare *compare, const fast_compared *line);
+/* True if a line's runs ended without the target before the first line had reached it. */
+bool fast__line_is_open(const fast_compare *compare, const fast_compared *line);
+/* True if the trials chose the first or the last value of an option: "lr=0.8". */
+bool fast__line_edge(const fast_compared *line, char text[64]);
+/* Write the limit of a line's runs: "10 s" of a budget, "3 epochs (4.19 s)", "9 steps (1.2 s)". */
+void fast__line_limit(const fast_compare *compare, const fast_compared *line, char text[96]);
 /* Spreads, order and places of all lines; then the verdict. */
 fast_err fast__compare_rank(fast_compare *compare);
 fast_err fast__verdict(fast_compare *compare);
+/* The whole comparison as JSON; NULL if memory is missing. */
+json_t *fast__verdict_json(const fast_compare *compare);
+/* Write it to the store of the runs; a store that cannot be written is no error. FAST_ENOMEM. */
+fast_err fast__verdict_store(const fast_compare *compare);
 
 /* Numbers for people: "3.2 s", "41.0 ms", "1.2 GB", "never", "-". */
 void fast__people_time(double seconds, char text[32]);

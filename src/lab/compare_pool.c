@@ -43,7 +43,9 @@
 
 /* The processes and what they run. */
 typedef struct compare_pool {
-    fast_compare *compare;                           /* whose tasks are run */
+    fast_compare *compare;                           /* the comparison */
+    fast_compare_task *list;                         /* tasks that are run */
+    int64_t count;                                   /* number of tasks */
     fast_child *children[FAST_COMPARE_JOBS_MAX];     /* NULL: free */
     fast_compare_task *tasks[FAST_COMPARE_JOBS_MAX]; /* the task of each process */
     int64_t begun_ns[FAST_COMPARE_JOBS_MAX];         /* when it was started */
@@ -66,14 +68,14 @@ static void tell(compare_pool *p, const fast_compare_task *ended)
 {
     fast_compare *compare = p->compare;
     const double mean = p->timed > 0 ? (double)p->sum_ns * 1e-9 / (double)p->timed : NAN;
-    const double left = (double)(compare->task_count - p->done) - 0.5 * (double)p->running;
+    const double left = (double)(p->count - p->done) - 0.5 * (double)p->running;
 
     p->told_ns = fast__clock_ns();
     if (!compare->watch)
         return;
     compare->watch(compare->watch_ctx, &(fast_compare_progress){
                                            .runs_done = p->done,
-                                           .runs_count = compare->task_count,
+                                           .runs_count = p->count,
                                            .running = p->running,
                                            .seconds_left = mean * left / (double)compare->jobs,
                                            .line = ended ? compare->lines[ended->line].name : NULL,
@@ -88,8 +90,8 @@ static fast_err look_at_trials(compare_pool *p, int64_t line)
 {
     fast_compare *compare = p->compare;
 
-    for (int64_t i = 0; i < compare->task_count; i++) {
-        const fast_compare_task *b = &compare->tasks[i];
+    for (int64_t i = 0; i < p->count; i++) {
+        const fast_compare_task *b = &p->list[i];
         const char *status = b->view->status;
 
         if (b->line == line && b->trial &&
@@ -97,8 +99,8 @@ static fast_err look_at_trials(compare_pool *p, int64_t line)
             return FAST_OK;
     }
     FAST_TRY(fast__compare_choose(compare, line));
-    for (int64_t i = 0; i < compare->task_count; i++) {
-        const fast_compare_task *b = &compare->tasks[i];
+    for (int64_t i = 0; i < p->count; i++) {
+        const fast_compare_task *b = &p->list[i];
 
         if (b->line != line || b->trial || is_waiting(b))
             continue;
@@ -121,10 +123,10 @@ static fast_err end(compare_pool *p, fast_compare_task *task, const char *status
 /* The next task that can run, or NULL. A run has no command before its line's trials have ended;
  * trials come first in the array, so that all lines are tuned before the first run starts, as long
  * as trials are waiting. */
-static fast_compare_task *next_task(const fast_compare *compare)
+static fast_compare_task *next_task(const compare_pool *p)
 {
-    for (int64_t i = 0; i < compare->task_count; i++) {
-        fast_compare_task *b = &compare->tasks[i];
+    for (int64_t i = 0; i < p->count; i++) {
+        fast_compare_task *b = &p->list[i];
 
         if (is_waiting(b) && b->argv.count > 0)
             return b;
@@ -140,7 +142,7 @@ static fast_err start_some(compare_pool *p)
     fast_compare *compare = p->compare;
 
     for (int64_t i = 0; i < compare->jobs && !compare->canceled; i++) {
-        fast_compare_task *task = p->children[i] ? NULL : next_task(compare);
+        fast_compare_task *task = p->children[i] ? NULL : next_task(p);
 
         bool found = false;
         if (!task)
@@ -292,13 +294,13 @@ static void stop_all(compare_pool *p)
         p->children[i] = NULL;
         p->tasks[i]->view->status = "canceled";
     }
-    for (int64_t i = 0; i < p->compare->task_count; i++)
-        if (is_waiting(&p->compare->tasks[i]))
-            p->compare->tasks[i].view->status = "canceled";
+    for (int64_t i = 0; i < p->count; i++)
+        if (is_waiting(&p->list[i]))
+            p->list[i].view->status = "canceled";
     p->running = 0;
 }
 
-fast_err fast__pool_run(fast_compare *compare)
+fast_err fast__pool_run(fast_compare *compare, fast_compare_task *tasks, int64_t count)
 {
     compare_pool *p;
     int64_t which = -1;
@@ -306,9 +308,13 @@ fast_err fast__pool_run(fast_compare *compare)
 
     FAST_TRY(fast__alloc("processes", 1, sizeof *p, &p));
     p->compare = compare;
+    p->list = tasks;
+    p->count = count;
+    for (int64_t i = 0; i < count; i++) /* lines that could not be fitted have ended already */
+        p->done += !is_waiting(&tasks[i]);
     err = fast__compare_stored_open(compare, &p->stored);
     tell(p, NULL);
-    while (!err && !compare->canceled && p->done < compare->task_count) {
+    while (!err && !compare->canceled && p->done < count) {
         fast_child_event event;
 
         /* If nothing runs after start_some(), it has ended tasks (stored ones, or failed starts)

@@ -2,10 +2,15 @@
 /*
  * Measures of runs -> spreads, places and a verdict in words.
  *
- *   time of a run        until the target, INFINITY if it was not reached or the run failed
- *   a beats b            every run of a was earlier than every run of b; where no run of either
+ *   amount of a run      seconds, bytes or samples until the target (the unit of the budget;
+ *                        without one seconds), INFINITY if it was not reached or the run failed
+ *   bound of a run       the same, but the amount at its end if it was not reached: later than that
+ *                        is all that is known. With a budget it is the budget
+ *   a beats b            every amount of a is less than every bound of b; where no run of either
  *                        reached the target: every run of a ended more accurate than every one of b
- *   place of a line      1 + the lines that beat it: lines whose spreads overlap tie
+ *   place of a line      1 + the lines that beat it: lines whose spreads overlap tie. Without a
+ *                        budget a line whose median is "never" has no place beside lines that
+ *                        reached the target: it was given the same epochs, not the same time
  *
  *   spread of a measure  median, least and largest over the seeds; values that are NAN are left out
  *                        median of v[0] <= ... <= v[n-1]: (v[(n-1)/2] + v[n/2]) / 2, indices
@@ -16,7 +21,7 @@
  * that is 1 / C(2s, s) for s seeds: 1/2 for one, 1/6 for two, 1/20 for three, 1/252 for five. With
  * a single seed nothing but exact equality ties, and the verdict recommends more seeds.
  *
- * A run that failed or missed the target has an infinite time, so it takes part in the spread:
+ * A run that failed or missed the target has an infinite amount, so it takes part in the spread:
  *
  *   times 3.1 3.4 3.2    median 3.2, 3.1 to 3.4
  *   times 3.1 inf 3.2    median 3.2, 3.1 to never: this line beats no other by time
@@ -135,7 +140,7 @@ static const struct {
 /* The run that stands for a line: whose time, else whose accuracy, is next to the median. */
 static const fast_compared_run *find_shown(const fast_compared *line)
 {
-    const bool timed = isfinite(line->time_to_target_s.median);
+    const bool timed = isfinite(line->to_target.median);
     const fast_compared_run *best = NULL;
     double best_distance = INFINITY;
 
@@ -155,16 +160,32 @@ static const fast_compared_run *find_shown(const fast_compared *line)
     return best;
 }
 
+/* Compute the amounts until the target, and the least amount after which a run ended without it. */
+static void rate_amounts(const fast_budget *budget, fast_compared *line, double *values)
+{
+    line->not_within = INFINITY;
+    for (int64_t i = 0; i < line->run_count; i++) {
+        const fast_compared_run *run = &line->runs[i];
+        const double spent = fast__budget_spent(budget, &run->measures);
+
+        values[i] =
+            fast__run_is_whole(run) ? fast__budget_to_target(budget, &run->measures) : INFINITY;
+        line->reached_count += isfinite(values[i]);
+        if (isinf(values[i]) && fast__run_is_whole(run) && isfinite(spent))
+            line->not_within = fmin(line->not_within, budget->amount > 0 ? budget->amount : spent);
+    }
+    line->to_target = fast__spread_of(values, line->run_count);
+}
+
 /* Compute the medians and ranges of a line's runs. */
-static void rate_line(fast_compared *line, double *values)
+static void rate_line(const fast_budget *budget, fast_compared *line, double *values)
 {
     line->reached_count = line->failed_count = 0;
     line->error = NULL;
+    rate_amounts(budget, line, values);
     for (int64_t i = 0; i < line->run_count; i++) {
         const fast_compared_run *run = &line->runs[i];
 
-        line->reached_count +=
-            isfinite(time_of(run, offsetof(fast_compare_measures, time_to_target_s)));
         line->failed_count += !fast__run_is_whole(run) && strcmp(run->status, "waiting") != 0;
         if (!line->error && run->error)
             line->error = run->error;
@@ -196,11 +217,12 @@ bool fast__line_beats(const fast_compared *a, const fast_compared *b)
 
     if (!a->shown || !b->shown) /* a line without a result is behind all others */
         return a->shown != NULL;
-    if (a->time_to_target_s.max < b->time_to_target_s.min)
+    if (isfinite(a->to_target.max) && a->to_target.max < b->to_target.min &&
+        a->to_target.max <= b->not_within)
         return true;
     /* A seed of either line reached the target and the ranges of times overlap: a tie. Accuracy
        decides only where time cannot, or a line could win by the measure that suits it. */
-    if (isfinite(a->time_to_target_s.min) || isfinite(b->time_to_target_s.min))
+    if (isfinite(a->to_target.min) || isfinite(b->to_target.min))
         return false;
     return x.min > y.max;
 }
@@ -208,7 +230,7 @@ bool fast__line_beats(const fast_compared *a, const fast_compared *b)
 /* Should `a` stand before `b`? */
 static bool is_before(const fast_compared *a, const fast_compared *b)
 {
-    const double s = a->time_to_target_s.median, t = b->time_to_target_s.median;
+    const double s = a->to_target.median, t = b->to_target.median;
     const fast_compare_spread x = score_of(a), y = score_of(b);
 
     if (isfinite(s) || isfinite(t))
@@ -219,7 +241,7 @@ static bool is_before(const fast_compared *a, const fast_compared *b)
 }
 
 /* Median first; lines that are equal stay in the order of the sweep. */
-static void sort_lines(fast_compared *lines, int64_t count)
+static void sort_lines(const fast_budget *budget, fast_compared *lines, int64_t count)
 {
     for (int64_t i = 1; i < count; i++) {
         const fast_compared line = lines[i];
@@ -233,6 +255,9 @@ static void sort_lines(fast_compared *lines, int64_t count)
         lines[i].place = 1;
         for (int64_t k = 0; k < count; k++)
             lines[i].place += fast__line_beats(&lines[k], &lines[i]);
+        if (budget->amount <= 0 && isfinite(lines[0].to_target.median) &&
+            isinf(lines[i].to_target.median))
+            lines[i].place = 0;
     }
 }
 
@@ -242,8 +267,10 @@ fast_err fast__compare_rank(fast_compare *compare)
 
     FAST_TRY(fast__alloc("values of seeds", compare->seed_count, sizeof *values, &values));
     for (int64_t i = 0; i < compare->line_count; i++)
-        rate_line(&compare->lines[i], values);
+        rate_line(&compare->budget, &compare->lines[i], values);
     fast__free(values);
-    sort_lines(compare->lines, compare->line_count);
+    sort_lines(&compare->budget, compare->lines, compare->line_count);
+    for (int64_t i = 0; compare->canceled && i < compare->line_count; i++)
+        compare->lines[i].place = 0; /* seeds that are missing have no time */
     return fast__verdict(compare);
 }

@@ -34,7 +34,7 @@ static const read_field measures[] = {
     MEASURE(divergence),       MEASURE(completeness),
     MEASURE(step_s),           MEASURE(lr),
     MEASURE(predicted_step_s), MEASURE(virtual_time_s),
-    MEASURE(workers),
+    MEASURE(workers),          MEASURE(batch),
 };
 _Static_assert(sizeof measures / sizeof *measures == sizeof(fast_compare_measures) / sizeof(double),
                "every measure is read");

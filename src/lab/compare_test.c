@@ -35,6 +35,15 @@ static const char script[] =
     "case \"$*\" in *easgd*) exec sleep 600;; esac\n"
     "case \"$*\" in *ssp*'--lr 0.4'*) kill -9 $$;; esac\n"
     "t=5\n"
+    "case \"$*\" in *changing*) t=4; p=0.01; case \"$*\" in *ssp*) t=5;; esac\n"
+    "  case \"$*\" in *ssp*bandwidth=1.25e+08*) t=6;; *bandwidth*) t=20; p=0.05;; esac\n"
+    "  echo \"{\\\"time_to_target_s\\\": $t, \\\"virtual_time_s\\\": $t, \\\"step_s\\\": $p, "
+    "\\\"predicted_step_s\\\": $p, \\\"workers\\\": 4, \\\"samples\\\": 9, \\\"time_s\\\": $t, "
+    "\\\"stop\\\": \\\"target\\\"}\"; exit;; esac\n"
+    "n=$(echo \"$*\" | sed -n 's/.*--steps \\([0-9]*\\).*/\\1/p')\n"
+    "case \"$*\" in *slow*) [ $n -le 2000 ] && echo \"{\\\"time_s\\\": $n, \\\"steps\\\": $n, "
+    "\\\"samples\\\": $n, \\\"bytes_sent\\\": $((n / 100 * 5000)), \\\"test_accuracy\\\": 0.5, "
+    "\\\"stop\\\": \\\"done\\\"}\" && exit;; esac\n"
     "case \"$*\" in *'--lr 0.1'*) t=3;; *'--lr 0.2'*) t=1;; *'--lr 0.4'*) t=2;; esac\n"
     "case \"$*\" in *crossbow*) i=0; while [ $i -lt 3000 ]; do i=$((i+1));\n"
     "  echo \"{\\\"time_s\\\": $i, \\\"samples\\\": $i, \\\"test_accuracy\\\": 0.5}\"; done;; "
@@ -191,7 +200,7 @@ static void cancel(void **state)
     assert_non_null(compare->lines[0].shown);
     assert_null(compare->lines[1].shown);
     assert_string_equal(compare->lines[1].runs[0].status, "canceled");
-    assert_non_null(strstr(fast_compare_verdict(compare), "Stopped before its end"));
+    assert_non_null(strstr(fast_compare_verdict(compare), "Incomplete: no recommendation. "));
     fast_compare_close(compare);
 }
 
@@ -269,6 +278,68 @@ static void hostile_report(void **state)
     fast_compare_close(compare);
 }
 
+/* The cost model is asked about a tenth of the bandwidth and twice the workers: a step of bsp then
+ * takes five times as long, so that ssp is first; each answer is simulated for two lines. */
+static void changes(void **state)
+{
+    (void)state;
+    const char *const no[] = { "no", NULL };
+    const char *const options[] = { "system=bsp,ssp", "data=digits:changing", "cluster=hetero",
+                                    "target=0.9", NULL };
+    fast_compare *compare = NULL;
+    const fast_compare_config config = {
+        .program = program, .options = options, .tune = no, .seeds = 2, .jobs = 2, .changes = true
+    };
+
+    unlink(calls);
+    assert_int_equal(fast_compare_open(&config, &compare), FAST_OK);
+    assert_int_equal(fast_compare_run(compare), FAST_OK);
+    assert_int_equal(count_calls("--cluster hetero:bandwidth=1.25e+08", "--steps 8 "), 2);
+    assert_int_equal(count_calls("--cluster hetero:bandwidth=1.25e+08", ""), 4);
+    assert_int_equal(count_calls("--workers 8", ""), 4);
+    assert_non_null(strstr(fast_compare_verdict(compare),
+                           " With a tenth of the bandwidth ssp would be first: 5 s by the cost "
+                           "model, 6 s in a simulation with one seed (bsp: 20 s). With twice the "
+                           "workers bsp stays first: 4 s by the cost model, 4 s in a simulation "
+                           "with one seed (ssp: 5 s)."));
+    fast_compare_close(compare);
+}
+
+/* Steps are fitted to a budget: a step takes 1 s and is one sample; every hundredth one sends 5000
+ * bytes, so that the first probes send none. A line whose probe fails has its reason. */
+static void budgets(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *budget;
+        const char *steps;
+    } cases[] = { { "500s", "--steps 500 " },
+                  { "50kB", "--steps 1280 " },
+                  { "77samples", "--steps 77 " } };
+    const char *const no[] = { "no", NULL };
+    const char *const options[] = { "system=bsp,downpour", "data=digits:slow", "transport=sim",
+                                    "target=0.9", NULL };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fast_compare *compare = NULL;
+        const fast_compare_config config = { .program = program,
+                                             .options = options,
+                                             .tune = no,
+                                             .seeds = 2,
+                                             .jobs = 2,
+                                             .budget = cases[i].budget };
+
+        unlink(calls);
+        assert_int_equal(fast_compare_open(&config, &compare), FAST_OK);
+        assert_int_equal(fast_compare_run(compare), FAST_OK);
+        assert_int_equal(count_calls("--system bsp", cases[i].steps), 2);
+        assert_int_equal(count_calls("--system downpour", "--steps"), 1);
+        assert_string_equal(compare->lines[0].name, "bsp");
+        assert_string_equal(compare->lines[1].error, "no such thing <b>");
+        fast_compare_close(compare);
+    }
+}
+
 /* The trials' seed differs from the runs'; only trials hold out; threads run one by one. */
 static void seeds(void **state)
 {
@@ -295,6 +366,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_trials), cmocka_unit_test(failing_arm),    cmocka_unit_test(cancel),
         cmocka_unit_test(long_curves),  cmocka_unit_test(hostile_report), cmocka_unit_test(seeds),
+        cmocka_unit_test(budgets),      cmocka_unit_test(changes),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -349,13 +349,13 @@ static fast_err read_option(sweep_reader *r, const char *text)
  * Add the standard values of options that were not given:
  *
  *   no --data                              the options of standard_job, each unless it was given;
- *                                          --steps stands in for its epochs
+ *                                          --steps or a budget stand in for its epochs
  *   that job, or --cluster or --faults     transport=sim: times repeat, and clusters and faults
  *                                          exist nowhere else
  *   no option with several values,         the eight standard systems, as there would be nothing
  *   and no --system or --strategy          to compare
  */
-static fast_err read_standards(sweep_reader *r)
+static fast_err read_standards(sweep_reader *r, bool budget)
 {
     const bool job = axis_find(r, "data") == NULL;
     const bool sim = job || axis_find(r, "cluster") || axis_find(r, "faults");
@@ -366,7 +366,7 @@ static fast_err read_standards(sweep_reader *r)
         char name[64];
 
         snprintf(name, sizeof name, "%.*s", (int)strcspn(standard_job[i], "="), standard_job[i]);
-        if (strcmp(name, "epochs") == 0 && axis_find(r, "steps"))
+        if (strcmp(name, "epochs") == 0 && (budget || axis_find(r, "steps")))
             continue;
         if (!axis_find(r, name))
             FAST_TRY(read_option(r, standard_job[i]));
@@ -559,8 +559,12 @@ fast_err fast__sweep_open(const fast_compare_config *config, fast_sweep *out)
     for (int64_t i = 0; !err && config->options && config->options[i]; i++)
         err = read_option(r, config->options[i]);
     const bool standard = axis_find(r, "data") == NULL;
+    if (!err && config->budget && config->budget[0] &&
+        (axis_find(r, "steps") || axis_find(r, "epochs")))
+        err = fast__fail(FAST_EINVAL, "a budget of %.40s is the end of every run; leave out %s",
+                         config->budget, axis_find(r, "steps") ? "steps" : "epochs");
     if (!err)
-        err = read_standards(r);
+        err = read_standards(r, config->budget && config->budget[0]);
     if (!err)
         err = combine(r);
     if (!err)

@@ -62,6 +62,7 @@ struct fast_schedule {
     int64_t steps;              /* of the whole run */
     int64_t epoch_steps;        /* of an epoch */
     int64_t warmup;             /* steps */
+    const double *live;         /* rate of now instead; or NULL */
 };
 
 static double constant_factor(const schedule_config *config, const schedule_point *point)
@@ -289,6 +290,7 @@ fast_err fast__schedule_new(const fast_schedule_options *options, fast_schedule 
         return fast__fail(FAST_EINVAL, "the linear scaling rule needs a global batch");
 
     parsed.base = options->lr;
+    parsed.live = options->live;
     if (parsed.config.scale > 0)
         parsed.base *= (double)options->global_batch / parsed.config.scale;
     parsed.steps = options->steps;
@@ -307,6 +309,11 @@ void fast__schedule_free(fast_schedule *schedule)
     fast__free(schedule);
 }
 
+bool fast__schedule_is_live(const fast_schedule *schedule)
+{
+    return schedule->live != NULL;
+}
+
 double fast__schedule_lr(const fast_schedule *schedule, int64_t step)
 {
     const schedule_config *config = &schedule->config;
@@ -318,6 +325,8 @@ double fast__schedule_lr(const fast_schedule *schedule, int64_t step)
     };
 
     FAST_ASSERT(step >= 0);
+    if (schedule->live) /* the learner writes it between two steps, on a thread of its own */
+        return *(const volatile double *)schedule->live;
     if (step < schedule->warmup)
         return schedule->base *
                (config->warmup_from +

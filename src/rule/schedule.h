@@ -16,6 +16,7 @@ typedef struct fast_schedule_options {
     int64_t steps;        /* of the whole run */
     int64_t epoch_steps;  /* steps of an epoch */
     int64_t global_batch; /* for the linear scaling rule */
+    const double *live; /* rate of now, of a learner that decides it; borrowed; NULL: by the spec */
 } fast_schedule_options;
 
 /* Make a schedule. FAST_EINVAL for unknown names and options and for rates below 0; FAST_ENOMEM. */
@@ -24,6 +25,9 @@ void fast__schedule_free(fast_schedule *schedule);
 
 /* Return the learning rate of step 0, 1, ... */
 double fast__schedule_lr(const fast_schedule *schedule, int64_t step);
+
+/* Return whether the rate is a learner's, and is known once its gradient is. */
+bool fast__schedule_is_live(const fast_schedule *schedule);
 
 /* Return the kinds, for help. */
 const fast_part *fast__schedule_list(int64_t *count_out);

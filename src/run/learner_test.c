@@ -529,6 +529,52 @@ static void test_no_memory(void **state)
     assert_true(n > 20);
 }
 
+/* A learner whose gradient is 1 and whose rate of step n is 2^-n: w falls by the sum of the rates,
+ * exactly. */
+static fast_err halving(void *ctx, fast_learner_request *t)
+{
+    double *rate = ctx, fallen = 0;
+
+    for (int64_t i = 0; i < t->step; i++)
+        fallen += ldexp(1, (int)-i);
+    assert_float_equal(t->w[0], -fallen, 0);
+    *rate = ldexp(1, (int)-t->step);
+    t->g[0] = 1;
+    t->loss = 0;
+    t->samples = t->batch;
+    return FAST_OK;
+}
+
+/* The rate that a learner writes before it answers is that of the step, wherever w is updated. */
+static void test_decides_the_rate(void **state)
+{
+    static const char *const strategies[] = { "workers=1", "strategy=allreduce",
+                                              "strategy=ps:slack=0", "strategy=local:period=1" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++) {
+        double rate = 7;
+        const fast_learner_tensor tensor = { "w", 1, { 1 }, NULL };
+        const fast_learner_kind kind = { .size = sizeof kind,
+                                         .name = "halving",
+                                         .params = &tensor,
+                                         .param_count = 1,
+                                         .samples = 8,
+                                         .gradient = halving,
+                                         .ctx = &rate,
+                                         .lr = &rate };
+        const char *options[] = { "workers=2",     "batch=1",     "steps=6",
+                                  "optimizer=sgd", "evaluate=no", "transport=sim",
+                                  "pool=0",        strategies[i], NULL };
+        fast_run *run = NULL;
+
+        if (fast_run_open_learner(options, &kind, NULL, &run) || fast_run_train(run))
+            fail_msg("%s: %s", strategies[i], fast_error_detail());
+        assert_int_equal(fast_run_result(run)->steps, 6);
+        fast_run_close(run);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -542,6 +588,7 @@ int main(void)
         cmocka_unit_test(test_has_stack),
         cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_cannot_predict),
+        cmocka_unit_test(test_decides_the_rate),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,7 +47,7 @@ void fast__preprocess_init(const fast_team *team, int64_t rank, fast_preprocess_
 }
 
 /* Send a request for one batch, or -1 for the end. */
-static fast_err ask(const fast_preprocess_client *client, fast_actor *actor, int64_t number)
+static fast_err ask(fast_preprocess_client *client, fast_actor *actor, int64_t number)
 {
     fast_msg *msg = NULL;
 
@@ -55,6 +55,7 @@ static fast_err ask(const fast_preprocess_client *client, fast_actor *actor, int
     FAST_TRY(fast_msg_new(actor, TAG_ASK_BATCH, &msg));
     msg->words[WORD_NUMBER] = number;
     msg->words[WORD_GENERATION] = client->generation;
+    client->pending += number >= 0;
     return fast_send(actor, client->server, &msg);
 }
 
@@ -84,7 +85,7 @@ static fast_err take_batch(const fast_msg *msg, fast_loader *loader)
 }
 
 /* Receive one batch; answers to requests of an earlier position are dropped. */
-static fast_err receive_batch(const fast_preprocess_client *client, fast_actor *actor,
+static fast_err receive_batch(fast_preprocess_client *client, fast_actor *actor,
                               fast_loader *loader, int64_t number)
 {
     for (;;) {
@@ -95,6 +96,7 @@ static fast_err receive_batch(const fast_preprocess_client *client, fast_actor *
             return err;
         const bool wanted = msg->words[WORD_GENERATION] == client->generation;
 
+        client->pending--;
         FAST_ASSERT(!wanted || msg->words[WORD_NUMBER] == number);
         if (wanted)
             err = take_batch(msg, loader);
@@ -122,11 +124,28 @@ fast_err fast__preprocess_fetch(fast_preprocess_client *client, fast_actor *acto
     return FAST_OK;
 }
 
+fast_err fast__preprocess_drain(fast_preprocess_client *client, fast_actor *actor)
+{
+    client->next = -1;
+    for (; client->pending > 0; client->pending--) {
+        fast_msg *msg = NULL;
+        const fast_err err = fast_receive(actor, client->server, TAG_BATCH, FAST_SOON, &msg);
+
+        if (err == FAST_EPEER) /* the next request says so */
+            client->pending = 1;
+        else
+            FAST_TRY(err);
+        fast_msg_free(msg);
+    }
+    return FAST_OK;
+}
+
 void fast__preprocess_end(fast_preprocess_client *client, fast_actor *actor)
 {
     if (client->server < 0)
         return;
     client->next = -1; /* the next world begins with new requests */
+    client->pending = 0;
     client->generation++;
     /* An actor that is gone needs no end. */
     const fast_err err = ask(client, actor, -1);

@@ -18,6 +18,7 @@ typedef struct fast_preprocess_client {
     int64_t next;       /* number of the batch that follows the last one it received */
     int64_t asked;      /* first number that it has not asked for */
     int64_t generation; /* number of times it continued elsewhere: older answers are dropped */
+    int64_t pending;    /* batches that it has asked for and not received */
 } fast_preprocess_client;
 
 /* Set up the side of worker `rank`. */
@@ -29,6 +30,10 @@ void fast__preprocess_init(const struct fast_team *team, int64_t rank,
  * that it had. */
 fast_err fast__preprocess_fetch(fast_preprocess_client *client, fast_actor *actor,
                                 fast_loader *loader, int64_t first, int64_t count);
+
+/* Receive and drop the batches that were asked for ahead, so that no message is on its way; the
+ * next fetch asks for its batches again. FAST_ETIMEDOUT. */
+fast_err fast__preprocess_drain(fast_preprocess_client *client, fast_actor *actor);
 
 /* Tell the preprocessing actor that this worker needs no more. */
 void fast__preprocess_end(fast_preprocess_client *client, fast_actor *actor);

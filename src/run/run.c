@@ -338,7 +338,8 @@ static fast_err open_rule(fast_run *run)
                                             .steps = run->step_count > 0 ? run->step_count : 1,
                                             .epoch_steps = epoch_steps,
                                             .global_batch =
-                                                c->batch * c->accumulate * run->data.agents };
+                                                c->batch * c->accumulate * run->data.agents,
+                                            .live = run->foreign ? run->foreign->kind.lr : NULL };
     return fast__schedule_new(&options, &run->schedule);
 }
 

@@ -73,8 +73,7 @@ typedef struct fast_period {
     int64_t count;         /* of steps or epochs */
 } fast_period;
 
-/* The choices of the option `device`. */
-enum { FAST_RUN_DEVICE_HOST, FAST_RUN_DEVICE_CHECK };
+enum { FAST_RUN_DEVICE_HOST, FAST_RUN_DEVICE_CHECK }; /* choices of the option `device` */
 
 /* The options of a run, parsed; the fields of options.c's table in its order. */
 typedef struct fast_run_config {
@@ -186,13 +185,14 @@ typedef struct fast_run_times {
     int64_t total_ns;      /* of finished calls of fast_run_train() */
     int64_t samples;       /* trained by this process */
     int64_t wall_ns;       /* of finished calls, by the machine's clock */
+    int64_t begun[2];      /* when this call started: by the machine's clock, and in steps */
 } fast_run_times;
 
 /* Texts that a run owns. */
 typedef struct fast_run_text {
     char *options;         /* canonical text of every option, one after the other */
     const char *data_note; /* told at the start; NULL: nothing to tell. Not owned */
-    char resume_note[256]; /* told at the start; "": nothing to tell */
+    char resume_note[512]; /* told at the start; "": nothing to tell */
     char codec_note[512];  /* told at the start: what codec=auto chose, and why; "" */
     char *model;           /* the network in its language; NULL for a network of the caller's */
     char *command;         /* the words that repeat the run, quoted for a shell */

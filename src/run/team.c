@@ -230,7 +230,7 @@ static fast_err check_local(const fast_team *team, const fast_strategy *strategy
                               "strategy %s: workers 0 and %lld do not share memory; use "
                               "transport=threads, or a cluster of one node as in "
                               "cluster=laptop",
-                              strategy->name, (long long)i);
+                              strategy->name, (long long)(i > 0 ? i : team->workers - 1));
     return FAST_OK;
 }
 
@@ -289,23 +289,6 @@ static fast_err check_workers_memory(const fast_team *team)
     return FAST_OK;
 }
 
-/* Refuse snapshots of asynchronous workers in several processes whose batches are made by other
- * actors: these take no part in a snapshot, and their messages would be missing in its counts. */
-static fast_err check_cut(const fast_team *team, const char *option)
-{
-    for (int64_t i = 0; i < team->phases.count && !team->place.alone; i++) {
-        const fast_strategy *s = team->phases.list[i].strategy;
-
-        if (s->resumable && !s->synchronous && team->run->config.preprocess > 0)
-            return fast__fail(FAST_ENOTSUP,
-                              "strategy %s in several processes: batches of preprocess=%lld are in "
-                              "flight at any moment, and no count shows when all have arrived: "
-                              "leave out preprocess or %s",
-                              s->name, (long long)team->run->config.preprocess, option);
-    }
-    return FAST_OK;
-}
-
 fast_err fast__team_new(fast_run *run, fast_team **out)
 {
     const fast_run_config *c = &run->config;
@@ -330,8 +313,6 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
         err = open_workspaces(team);
     if (!err)
         err = look_around(team);
-    if (!err && (c->checkpoint[0] || c->resume[0]))
-        err = check_cut(team, c->checkpoint[0] ? "checkpoint" : "resume");
     if (!err && (c->checkpoint[0] || c->resume[0]))
         err = fast__saved_states_open(team);
     if (err) {
@@ -698,6 +679,8 @@ static fast_err run_world(fast_team *team)
     }
     if (ran && err)
         count_lost(team, is_cause);
+    if (ran && err)
+        err = fast__team_crash(team, err);
     close_world(team);
     return err;
 }

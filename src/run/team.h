@@ -104,6 +104,7 @@ typedef struct fast_actor_progress {
     bool begun;         /* it has come to its first step */
     bool yields;        /* it has joined a snapshot that others have not joined */
     int64_t rounds;     /* by which it waits for others, before its last step */
+    int64_t next;       /* the largest value of them after that step */
     int64_t counted;    /* steps of it in the sum of all; -1: as many as it has taken */
 } fast_actor_progress;
 
@@ -289,6 +290,12 @@ void fast__sums_take_at(fast_team *team, int64_t step);
 void fast__sums_wait(fast_team *team, int64_t step);
 /* A worker has counted a step at which something is due, or has ended. */
 void fast__sums_wake(fast_team *team);
+
+/* team_crash.c */
+
+/* Say which worker crashed and when, where a synchronous run on sim failed because of it; returns
+ * err, with a detail of its own or unchanged. */
+fast_err fast__team_crash(const fast_team *team, fast_err err);
 
 /* monitor.c */
 

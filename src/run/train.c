@@ -80,10 +80,11 @@ static double evaluations_left(const fast_run *run)
     return 0;
 }
 
-/* Estimate the time to the end by the speed so far,
+/* Estimate the time to the end by the speed so far, by the machine's clock:
  *
  *   steps left * samples of a step / samples_per_s + evaluations left * their mean time
  *
+ * A simulated run has a speed of the cluster's; there the wall time so far is divided by the steps.
  * NAN until 0.2 s were computed: the first steps choose kernels and would say too much. */
 static double seconds_left(const fast_run *run)
 {
@@ -92,6 +93,12 @@ static double seconds_left(const fast_run *run)
     if (!(rate > 0) || times->compute_ns < 200000000)
         return NAN;
     const double steps = (double)(run->step_count - run->step);
+    if (run->clock.is_virtual) {
+        const double wall = (double)(fast__run_wall() - run->progress.times.begun[0]) * 1e-9;
+        const int64_t taken = run->step - run->progress.times.begun[1];
+
+        return taken > 0 ? steps * wall / (double)taken : NAN;
+    }
     double seconds =
         steps * (double)(run->config.batch * run->config.accumulate * run->config.workers) / rate;
     if (times->evaluations > 0)
@@ -265,6 +272,8 @@ fast_err fast_run_train(fast_run *run)
     FAST_TRY(open_log(run));
     FAST_TRY(fast__tensorboard_open(run));
     const int64_t wall_ns = fast__run_wall();
+    run->progress.times.begun[0] = wall_ns;
+    run->progress.times.begun[1] = run->step;
     run->result.canceled = false;
     if (!run->finished)
         run->result.stop = "";

@@ -30,6 +30,7 @@ static const struct {
     { "GET", "/api/runs/#/spans", fast__serve_spans },
     { "GET", "/api/runs/#/live", fast__serve_live },
     { "GET", "/api/live", fast__serve_watch },
+    { "GET", "/api/comparisons", fast__serve_comparisons },
     { "GET", "/api/systems", fast__serve_systems },
     { "GET", "/api/options", fast__serve_options },
     { "GET", "/api/clusters", fast__serve_clusters },

@@ -13,6 +13,7 @@
  * and guard.c to a row of the table in server.c, and from there to one of these:
  *
  *   serve_runs.c  runs, one run, tags, deletion   launch.c        starts runs
+ *   serve_comparisons.c  comparisons and verdicts
  *   metrics.c     metrics by column               halt.c          stops runs
  *   live.c        events of a run as they happen  serve_tables.c  systems, options, clusters
  *   watch.c       events of all runs              scrape.c        OpenMetrics
@@ -78,7 +79,7 @@ typedef void serve_answer_fn(fast_server *server, fast_http_request *request, in
 serve_answer_fn fast__serve_runs, fast__serve_run, fast__serve_spans, fast__serve_tags,
     fast__serve_delete, fast__serve_metrics, fast__serve_live, fast__serve_watch,
     fast__serve_launch, fast__serve_stop, fast__serve_systems, fast__serve_options,
-    fast__serve_clusters, fast__serve_scrape;
+    fast__serve_clusters, fast__serve_comparisons, fast__serve_scrape;
 
 /* FAST_ENOENT, with a detail, if the store has no such run. */
 fast_err fast__serve_find(fast_store *store, int64_t run);

@@ -52,6 +52,8 @@ static const char *const migrations[] = {
     "CREATE INDEX tags_tag ON tags (tag);",
     "ALTER TABLE metrics ADD COLUMN validation_loss REAL;"
     "ALTER TABLE metrics ADD COLUMN validation_accuracy REAL;",
+    "CREATE TABLE comparisons (name TEXT PRIMARY KEY, created REAL, status TEXT, command TEXT,"
+    " verdict TEXT, result TEXT) WITHOUT ROWID;",
 };
 _Static_assert(sizeof migrations / sizeof *migrations == FAST_STORE_VERSION,
                "a migration to every version");

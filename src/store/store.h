@@ -16,10 +16,11 @@
  *   query.c          conditions of a user as SQL with values
  *   store_read.c     rows for callers
  *   series.c         metrics by column
+ *   verdicts.c       comparisons and their verdicts
  *   store_none.c     all of it for builds without SQLite
  */
 enum {
-    FAST_STORE_VERSION = 2,           /* of the schema: PRAGMA user_version */
+    FAST_STORE_VERSION = 3,           /* of the schema: PRAGMA user_version */
     FAST_STORE_TEXT_MAX = 16384,      /* bytes of a text; longer ones are cut */
     FAST_STORE_JSON_MAX = 1024 * 1024 /* bytes of a JSON text; longer ones are left out */
 };
@@ -43,6 +44,9 @@ fast_err fast__store_update(fast_store *store, int64_t id, const fast_stored_run
 
 /* Add a row of the table's type to a run; one with the same key is replaced. Not for runs. */
 fast_err fast__store_put(fast_store *store, fast_store_table table, int64_t run, const void *row);
+
+/* Store a comparison; one of the same name is replaced. */
+fast_err fast__store_comparison_put(fast_store *store, const fast_stored_comparison *row);
 
 /* Forget the spans of a run with a `seq` below this. */
 fast_err fast__store_trim(fast_store *store, int64_t run, int64_t seq);

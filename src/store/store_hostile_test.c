@@ -114,7 +114,7 @@ static void other_databases(void **state)
     assert_refused(f->path, FAST_EFORMAT);
     assert_non_null(strstr(fast_error_detail(), "newer"));
     /* A store whose tables are not what the version says. */
-    change(f->path, "PRAGMA user_version=2; DROP TABLE tags; ALTER TABLE runs DROP COLUMN name");
+    change(f->path, "PRAGMA user_version=3; DROP TABLE tags; ALTER TABLE runs DROP COLUMN name");
     assert_ok(fast_store_open(f->path, false, &store));
     assert_int_equal(fast_store_list(store, NULL, on_any, &count, NULL), FAST_EFORMAT);
     fast_store_close(store);
@@ -135,7 +135,8 @@ static void older_versions(void **state)
     fast_store_close(f->store);
     f->store = NULL;
     change(f->path, "ALTER TABLE metrics DROP COLUMN validation_loss;"
-                    "ALTER TABLE metrics DROP COLUMN validation_accuracy; PRAGMA user_version=1");
+                    "ALTER TABLE metrics DROP COLUMN validation_accuracy; DROP TABLE comparisons;"
+                    "PRAGMA user_version=1");
     if (geteuid() != 0) {
         assert_int_equal(chmod(f->path, 0400), 0);
         assert_int_equal(fast_store_open(f->path, false, &store), FAST_EFORMAT);

@@ -45,6 +45,17 @@ fast_err fast__store_put(fast_store *store, fast_store_table table, int64_t run,
     return missing();
 }
 
+fast_err fast__store_comparison_put(fast_store *store, const fast_stored_comparison *row)
+{
+    return missing();
+}
+
+fast_err fast_store_comparisons(fast_store *store, const char *name, fast_store_row_fn *each,
+                                void *ctx)
+{
+    return missing();
+}
+
 fast_err fast__store_trim(fast_store *store, int64_t run, int64_t seq)
 {
     return missing();

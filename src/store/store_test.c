@@ -80,6 +80,55 @@ static void columns_are_the_schemas(void **state)
     }
 }
 
+/* Words of the last comparison that was given; rows are counted. */
+typedef struct seen_comparison {
+    int count;        /* rows */
+    char verdict[64]; /* of the last row */
+    char result[64];  /* of the last row; "": none */
+} seen_comparison;
+
+static fast_err on_comparison(void *ctx, const void *row)
+{
+    const fast_stored_comparison *c = row;
+    seen_comparison *s = ctx;
+
+    s->count++;
+    snprintf(s->verdict, sizeof s->verdict, "%s", c->verdict ? c->verdict : "");
+    snprintf(s->result, sizeof s->result, "%s", c->result ? c->result : "");
+    return FAST_OK;
+}
+
+/* A comparison is replaced under its name; hostile names and texts are values; JSON of another
+ * program that is damaged reads as none. */
+static void comparisons_come_back(void **state)
+{
+    fixture *f = *state;
+    seen_comparison s = { 0 };
+    fast_stored_comparison row = { .name = "a'; DROP TABLE runs; --",
+                                   .created = 5,
+                                   .status = "incomplete",
+                                   .verdict = "Incomplete",
+                                   .result = "{\"best\": null}" };
+
+    assert_ok(fast__store_comparison_put(f->store, &row));
+    row.verdict = "Choose bsp";
+    assert_ok(fast__store_comparison_put(f->store, &row));
+    row.name = "b";
+    row.result = "{broken";
+    assert_ok(fast__store_comparison_put(f->store, &row));
+    assert_ok(fast_store_comparisons(f->store, NULL, on_comparison, &s));
+    assert_int_equal(s.count, 2);
+    assert_string_equal(s.result, "");
+    assert_ok(fast_store_comparisons(f->store, "a'; DROP TABLE runs; --", on_comparison, &s));
+    assert_int_equal(s.count, 3);
+    assert_string_equal(s.verdict, "Choose bsp");
+    assert_string_equal(s.result, "{\"best\":null}");
+    assert_ok(fast_store_comparisons(f->store, "b", on_comparison, &s));
+    assert_string_equal(s.result, "");
+    assert_ok(fast_store_comparisons(f->store, "c", on_comparison, &s));
+    assert_int_equal(s.count, 4);
+}
+
 static void runs_come_back(void **state)
 {
     fixture *f = *state;
@@ -304,6 +353,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(columns_are_the_schemas, setup, teardown),
+        cmocka_unit_test_setup_teardown(comparisons_come_back, setup, teardown),
         cmocka_unit_test_setup_teardown(runs_come_back, setup, teardown),
         cmocka_unit_test_setup_teardown(lists_select_and_sort, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_queries_are_refused, setup, teardown),

@@ -44,6 +44,7 @@
 #include "base/memory.h"
 #include "strategy/vector_kernels.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 #include "transport/transport.h"
 
 #include <string.h>
@@ -182,12 +183,25 @@ static int64_t note_update(fast_broadcaster *b, int64_t origin, int64_t number, 
     return known;
 }
 
+void fast__broadcast_forget(fast_broadcaster *b)
+{
+    const int64_t cuts = fast__trainer_cuts(b->t);
+
+    FAST_ASSERT(b->cuts <= cuts);
+    for (int64_t i = 0; b->cuts < cuts && i < b->retain; i++) {
+        fast_buffer_free(b->log[i].buffer);
+        b->log[i].buffer = NULL;
+    }
+    b->cuts = cuts;
+}
+
 /* Retain an update for neighbours of a new tree. */
 static void retain(fast_broadcaster *b, const fast_broadcast_item *item)
 {
     fast_broadcast_item *slot = &b->log[b->log_next];
 
     FAST_ASSERT(b->log_next < b->retain);
+    fast__broadcast_forget(b);
     fast_buffer_free(slot->buffer);
     *slot = *item;
     fast_buffer_hold(item->buffer);
@@ -304,7 +318,7 @@ static fast_err serve(void *ctx, fast_msg **move)
 static fast_err send_sum(fast_broadcaster *b)
 {
     fast_trainer *t = b->t;
-    const int64_t number = (fast_actor_life(t->actor) << LIFE_SHIFT) + t->step;
+    const int64_t number = (b->life << LIFE_SHIFT) + t->step;
     fast_broadcast_item item = { .words = { FAST_BROADCAST_UPDATE, t->rank, number, t->step, 0,
                                             b->sum_count } };
     size_t size;
@@ -351,7 +365,7 @@ static bool is_complete(const fast_broadcaster *b, bool all)
 {
     const fast_trainer *t = b->t;
     /* A restarted worker, and gossip without correction, lack updates. */
-    const bool whole = is_reliable(b->c) && fast_actor_life(t->actor) == 0;
+    const bool whole = is_reliable(b->c) && b->life == 0;
 
     for (int64_t rank = 0; rank < t->workers; rank++) {
         if (rank == t->rank || fast_member_is_down(t->actor, t->worker_ids[rank]))
@@ -502,6 +516,36 @@ static void broadcaster_fini(fast_broadcaster *b)
     fast__free(b->shares);
 }
 
+/* Have snapshots include the worker's memory, but for the updates that it retains. */
+static fast_err remember(fast_broadcaster *b)
+{
+    fast_trainer *t = b->t;
+    const int64_t n = t->workers;
+    const size_t numbers = (size_t)n * sizeof *b->top, floats = (size_t)t->count * sizeof *b->sum;
+    const size_t shares = (size_t)fast_trainer_share_count(t) * sizeof *b->due_shares;
+    bool sane = true;
+
+    FAST_TRY(fast__trainer_remember(t, 0, b->seen, (size_t)(n * b->window)));
+    FAST_TRY(fast__trainer_remember(t, 1, b->top, numbers));
+    FAST_TRY(fast__trainer_remember(t, 2, b->got, numbers));
+    FAST_TRY(fast__trainer_remember(t, 3, b->total, numbers));
+    FAST_TRY(fast__trainer_remember_flags(t, 4, b->done, n));
+    FAST_TRY(fast__trainer_remember_flags(t, 5, b->silent, n));
+    FAST_TRY(fast__trainer_remember(t, FAST_BROADCAST_SUM, b->sum, floats));
+    FAST_TRY(fast__trainer_remember(t, FAST_BROADCAST_DUE, b->due, floats));
+    FAST_TRY(fast__trainer_remember(t, 8, b->due_shares, shares));
+    FAST_TRY(fast__trainer_remember(t, 9, &b->sum_count, sizeof b->sum_count));
+    FAST_TRY(fast__trainer_remember(t, 10, &b->due_count, sizeof b->due_count));
+    FAST_TRY(fast__trainer_remember(t, 11, &b->life, sizeof b->life));
+    for (int64_t i = 0; i < n; i++)
+        sane = sane && b->top[i] >= 0 && b->top[i] <= INT64_MAX / 4 && b->got[i] >= 0 &&
+               b->got[i] <= INT64_MAX / 4 && b->total[i] >= -1;
+    FAST_ASSERT(n >= 1);
+    FAST_TRY(fast__trainer_check_saved(t, sane && b->sum_count >= 0 && b->due_count >= 0 &&
+                                              b->life >= 0 && b->life < 1 << 20));
+    return b->tree.parent ? fast__tree_remember(b) : FAST_OK;
+}
+
 /* Allocate the state of a worker. */
 static fast_err broadcaster_init(fast_trainer *t, const fast_broadcast_config *c,
                                  fast_broadcaster *b)
@@ -510,12 +554,15 @@ static fast_err broadcaster_init(fast_trainer *t, const fast_broadcast_config *c
 
     int64_t *programs = NULL;
 
-    *b = (fast_broadcaster){ .t = t, .c = c };
+    *b = (fast_broadcaster){
+        .t = t, .c = c, .life = fast_actor_life(t->actor), .cuts = fast__trainer_cuts(t)
+    };
     FAST_TRY(fast_trainer_persist(t, 0, sizeof *programs, (void **)&programs));
-    b->program = fast_actor_life(t->actor) > 0 ? 0 : ++*programs;
+    *programs += !fast_trainer_resumed(t);
+    b->program = b->life > 0 ? 0 : *programs;
     b->rounds = c->rounds > 0 ? c->rounds : fast__spread_rounds(n, c->sure);
     FAST_ASSERT(b->rounds <= LABEL_MAX);
-    b->window = t->step_count - t->step + 2;
+    b->window = t->step_count + 2; /* equal in a resumed run */
     if (b->window > WINDOW_MAX)
         b->window = WINDOW_MAX;
     if (b->window > SLOTS_MAX / n)
@@ -562,6 +609,8 @@ static fast_err worker(fast_trainer *t, const void *config)
     FAST_ASSERT(config != NULL);
     err = broadcaster_init(t, config, &b);
     if (!err)
+        err = remember(&b);
+    if (!err)
         err = fast_serve(t->actor, FAST_TAG_MODEL, serve, &b, &service);
     if (!err)
         err = train(&b, service);
@@ -577,6 +626,7 @@ const fast_strategy fast__strategy_broadcast = {
     .config_size = sizeof(fast_broadcast_config),
     .sends = "gradients",
     .answers = "nothing",
+    .resumable = true,
     .cost = cost,
     .worker = worker,
 };

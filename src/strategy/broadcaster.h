@@ -45,6 +45,9 @@ enum {
     FAST_BROADCAST_STEPS   /* of the origin, whose gradients it is the sum of */
 };
 
+/* Numbers of vectors in snapshots: own gradients not sent yet, and those of the next update. */
+enum { FAST_BROADCAST_SUM = 6, FAST_BROADCAST_DUE = 7 };
+
 /* An update that may be sent again. */
 typedef struct fast_broadcast_item {
     fast_buffer *buffer;           /* frozen, with the gradient; NULL: an unused slot */
@@ -74,6 +77,8 @@ typedef struct fast_broadcaster {
     fast_trainer *t;                /* the worker */
     const fast_broadcast_config *c; /* its options */
     int64_t program;                /* number of this program: calls of the run so far */
+    int64_t life;                   /* restarts of this worker, in all runs that it continues */
+    int64_t cuts;                   /* snapshots before the updates in `log` */
     fast_broadcast_tree tree;       /* how=tree */
     fast_broadcast_item *log;       /* [retain] ring of the last updates; NULL: none are */
     int64_t log_next;               /* next slot of the ring */
@@ -102,8 +107,14 @@ fast_err fast__broadcast_tell(fast_broadcaster *b, int64_t rank, const int64_t *
 /* Send an update to a worker; one that is down gets none. */
 fast_err fast__broadcast_send(fast_broadcaster *b, int64_t rank, const fast_broadcast_item *item);
 
+/* Forget the updates that were retained before a snapshot: none was in flight then, and all workers
+ * have them. */
+void fast__broadcast_forget(fast_broadcaster *b);
+
 /* Make the first tree, the same at all workers. FAST_ENOMEM. */
 fast_err fast__tree_init(fast_broadcaster *b);
+/* Have snapshots include the tree. */
+fast_err fast__tree_remember(fast_broadcaster *b);
 void fast__tree_fini(fast_broadcaster *b);
 /* Tell words to all neighbours but one; -1: to all. */
 fast_err fast__tree_tell(fast_broadcaster *b, const int64_t *words, int64_t but);

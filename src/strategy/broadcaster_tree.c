@@ -23,7 +23,10 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "strategy/broadcaster.h"
+#include "trainer/remember.h"
+#include "transport/saved_actor.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -94,6 +97,7 @@ void fast__tree_plan(int64_t workers, int64_t arity, const bool *up, const bool 
 static fast_err bring_up_to_date(fast_broadcaster *b, int64_t rank)
 {
     FAST_ASSERT(b->tree.neighbour[rank]);
+    fast__broadcast_forget(b);
     for (int64_t i = 0; i < b->retain; i++) {
         const fast_broadcast_item *item = &b->log[(b->log_next + i) % b->retain];
 
@@ -210,7 +214,7 @@ static fast_err note(fast_broadcaster *b, int64_t from, int64_t rank)
 static fast_err look_at_links(fast_broadcaster *b)
 {
     fast_broadcast_tree *tree = &b->tree;
-    const int64_t now = fast_now(b->t->actor);
+    const int64_t now = fast__actor_time(b->t->actor);
 
     FAST_ASSERT(b->c->slow > 0);
     for (int64_t rank = 0; rank < b->t->workers; rank++) {
@@ -246,7 +250,7 @@ static void take_echo(fast_broadcaster *b, const fast_msg *msg)
 {
     fast_broadcast_tree *tree = &b->tree;
     const int64_t rank = fast_actor_index(b->t->actor, msg->from);
-    const double took = (double)(fast_now(b->t->actor) - tree->pending[rank]);
+    const double took = (double)(fast__actor_time(b->t->actor) - tree->pending[rank]);
 
     FAST_ASSERT(rank >= 0 && rank < b->t->workers);
     if (tree->pending[rank] < 0) /* of an update that was sent before the oldest pending one */
@@ -308,7 +312,7 @@ fast_err fast__tree_handle(fast_broadcaster *b, const fast_msg *msg)
 fast_err fast__tree_forward(fast_broadcaster *b, const fast_broadcast_item *item, int64_t from)
 {
     fast_broadcast_tree *tree = &b->tree;
-    const int64_t now = fast_now(b->t->actor);
+    const int64_t now = fast__actor_time(b->t->actor);
 
     FAST_ASSERT(item->buffer != NULL);
     for (int64_t rank = 0; rank < b->t->workers; rank++) {
@@ -336,6 +340,36 @@ void fast__tree_fini(fast_broadcaster *b)
     fast__free(tree->usual);
     fast__free(tree->answers);
     fast__free(tree->told);
+}
+
+fast_err fast__tree_remember(fast_broadcaster *b)
+{
+    enum { FIRST = 16 }; /* number of the first one */
+    fast_broadcast_tree *tree = &b->tree;
+    fast_trainer *t = b->t;
+    const int64_t n = t->workers;
+    const size_t numbers = (size_t)n * sizeof *tree->parent;
+    bool sane = true;
+
+    if (fast__trainer_cut_on(t) && !tree->avoided)
+        FAST_TRY(fast__alloc("slow links", n * n, sizeof *tree->avoided, &tree->avoided));
+    FAST_TRY(fast__trainer_remember(t, FIRST, &tree->version, sizeof tree->version));
+    FAST_TRY(fast__trainer_remember(t, FIRST + 1, tree->parent, numbers));
+    FAST_TRY(fast__trainer_remember_flags(t, FIRST + 2, tree->avoided, n * n));
+    FAST_TRY(fast__trainer_remember_flags(t, FIRST + 3, &tree->wanted, 1));
+    FAST_TRY(fast__trainer_remember_flags(t, FIRST + 4, tree->neighbour, n));
+    FAST_TRY(fast__trainer_remember(t, FIRST + 5, tree->pending, numbers));
+    FAST_TRY(fast__trainer_remember(t, FIRST + 6, tree->usual, (size_t)n * sizeof *tree->usual));
+    FAST_TRY(fast__trainer_remember(t, FIRST + 7, tree->answers, numbers));
+    FAST_TRY(fast__trainer_remember_flags(t, FIRST + 8, tree->told, n));
+    FAST_TRY(fast__trainer_remember(t, FIRST + 9, &tree->rebuilt, sizeof tree->rebuilt));
+    for (int64_t i = 0; i < n; i++)
+        sane = sane && tree->parent[i] >= FAST_TREE_OUTSIDE && tree->parent[i] < n &&
+               tree->pending[i] >= -1 && isfinite(tree->usual[i]) && tree->answers[i] >= 0;
+    FAST_ASSERT(tree->parent != NULL);
+    return fast__trainer_check_saved(t, sane && tree->version >= 0 &&
+                                            tree->version <= INT64_MAX / 4 && tree->rebuilt >= 0 &&
+                                            !tree->neighbour[t->rank]);
 }
 
 fast_err fast__tree_init(fast_broadcaster *b)

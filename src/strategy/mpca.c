@@ -5,6 +5,7 @@
  *
  *     worker:  every step   w_i <- rule(w_i, g_i + rho (w_i - z))
  *              the answer to the last model arrived and `period` steps are over:  send w_i
+ *              after the last step: send w_i, and receive the last answer
  *     master:  w_i arrives  m <- m + share (w_i - m)                  merge
  *              P merges     v <- m - m';  m' <- m                     change by a round
  *              answer       z = m + length v                          extrapolate
@@ -344,6 +345,32 @@ fast_err fast__mpca_step(fast_trainer *t, const mpca_config *c, float *z, double
     return fast_trainer_update(t, t->g, 1);
 }
 
+/* Send the worker's model. */
+static fast_err send_model(fast_trainer *t, mpca_worker *p)
+{
+    FAST_ASSERT(!p->in_transit);
+    FAST_TRY(send(t, t->server_ids[0], TAG_MODEL, p->to, t->w, fast_trainer_model(t).shares,
+                  (const int64_t[WORDS]){ t->centre_version, p->answers }));
+    p->sent = t->step;
+    p->in_transit = true;
+    return FAST_OK;
+}
+
+/* Receive the last answers. The model of the last step is sent even if an earlier one was in
+ * transit then: else the master would not have the steps since, all but the first few where it is
+ * slower than the workers. */
+static fast_err finish(fast_trainer *t, mpca_worker *p)
+{
+    FAST_ASSERT(p->sent <= t->step);
+    fast_actor_at(t->actor, t->step, "the master's model");
+    if (p->in_transit)
+        FAST_TRY(receive_answer(t, p, FAST_SOON));
+    if (p->sent == t->step || t->step < t->step_count)
+        return FAST_OK;
+    FAST_TRY(send_model(t, p));
+    return receive_answer(t, p, FAST_SOON);
+}
+
 /* The worker's loop of the formula above. */
 static fast_err train(fast_trainer *t, const mpca_config *c, mpca_worker *p)
 {
@@ -352,16 +379,11 @@ static fast_err train(fast_trainer *t, const mpca_config *c, mpca_worker *p)
         if (p->in_transit)
             FAST_TRY(receive_answer(t, p, FAST_AT_ONCE));
         FAST_TRY(fast__mpca_step(t, c, p->z, p->shares));
-        if (!p->in_transit && (t->step - p->sent >= c->period || t->step == t->step_count)) {
-            FAST_TRY(send(t, t->server_ids[0], TAG_MODEL, p->to, t->w, fast_trainer_model(t).shares,
-                          (const int64_t[WORDS]){ t->centre_version, p->answers }));
-            p->sent = t->step;
-            p->in_transit = true;
-        }
+        if (!p->in_transit && (t->step - p->sent >= c->period || t->step == t->step_count))
+            FAST_TRY(send_model(t, p));
     }
     FAST_TRY(fast_trainer_end(t));
-    fast_actor_at(t->actor, t->step, "the master's model");
-    return p->in_transit ? receive_answer(t, p, FAST_SOON) : FAST_OK;
+    return finish(t, p);
 }
 
 /* Have snapshots include the worker's memory. */
@@ -423,21 +445,19 @@ static bool dedicated(const void *config)
     return ((const mpca_config *)config)->tree;
 }
 
-static const fast_strategy *member_of(const void *config);
-
-#define FAMILY                                                                                \
-    .name = "mpca",                                                                           \
-    .summary = "a penalty holds workers to the master's extrapolated model; no worker waits", \
-    .options = options, .config_size = sizeof(mpca_config), .uses_codec = true,               \
-    .sends = "weights", .answers = "weights", .member = member_of, .sends_by = sends,         \
-    .cost = cost, .servers = servers, .worker = worker, .server = server, .dedicated = dedicated
-
-/* A round along the tree is always under way, so that no moment is between two messages. */
-static const fast_strategy with_tree = { FAMILY };
-const fast_strategy fast__strategy_mpca = { FAMILY, .resumable = true };
-
-static const fast_strategy *member_of(const void *config)
-{
-    FAST_ASSERT(config != NULL);
-    return ((const mpca_config *)config)->tree ? &with_tree : &fast__strategy_mpca;
-}
+const fast_strategy fast__strategy_mpca = {
+    .name = "mpca",
+    .summary = "a penalty holds workers to the master's extrapolated model; no worker waits",
+    .options = options,
+    .config_size = sizeof(mpca_config),
+    .uses_codec = true,
+    .sends = "weights",
+    .answers = "weights",
+    .resumable = true,
+    .sends_by = sends,
+    .cost = cost,
+    .servers = servers,
+    .worker = worker,
+    .server = server,
+    .dedicated = dedicated,
+};

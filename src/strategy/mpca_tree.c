@@ -26,6 +26,7 @@
 #include "strategy/vector_kernels.h"
 #include "strategy/via_master.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 
 #include <math.h>
 #include <string.h>
@@ -40,8 +41,10 @@ typedef struct mpca_round {
     float *tail;          /* [length - count] host memory: contributions and the end */
     fast_request *up;     /* of the round under way; or NULL */
     fast_request *down;   /* of its answer; or NULL */
-    int64_t sent;         /* step at which the round was started */
-    int64_t rounds;       /* answered so far */
+    int64_t sent;         /* step at which the last round was started */
+    int64_t started;      /* rounds so far */
+    int64_t rounds;       /* those whose answers were taken */
+    int64_t next;         /* rounds that are started when the next step has ended */
     bool last;            /* the last answer is that of the last round */
 } mpca_round;
 
@@ -67,17 +70,27 @@ static fast_err start_round(fast_trainer *t, mpca_round *r, bool ended)
     fast_actor_at(t->actor, t->step, "weights");
     FAST_TRY(fast__master_up_start(r->link.group, r->x, r->x, round_length(t), &r->up));
     r->sent = t->step;
+    r->started++;
     return fast__master_down_start(r->link.group, r->y, round_length(t), &r->down);
 }
 
-/* Take the answer of a round that has ended. */
+/* Return whether a round is under way, or its answer was not taken. */
+static bool is_under_way(const mpca_round *r)
+{
+    FAST_ASSERT(r->started == r->rounds || r->started == r->rounds + 1);
+    return r->started > r->rounds;
+}
+
+/* Take the answer of a round that has ended; in a resumed run it is here. */
 static fast_err take_answer(fast_trainer *t, mpca_round *r)
 {
     const int64_t shares = fast_trainer_share_count(t);
 
-    FAST_ASSERT(r->up && r->down);
-    FAST_TRY(fast_request_wait(&r->up, INT64_MAX));
-    FAST_TRY(fast_request_wait(&r->down, INT64_MAX));
+    FAST_ASSERT(is_under_way(r));
+    if (r->up)
+        FAST_TRY(fast_request_wait(&r->up, INT64_MAX));
+    if (r->down)
+        FAST_TRY(fast_request_wait(&r->down, INT64_MAX));
     fast__vector_copy(t->count, r->y, r->z);
     fast__vector_copy(shares + 1, r->y + t->count, r->tail);
     for (int64_t i = 0; i < shares; i++)
@@ -87,25 +100,39 @@ static fast_err take_answer(fast_trainer *t, mpca_round *r)
     return FAST_OK;
 }
 
+/* Before a step: take the answer if it has arrived, and decide whether a round starts after it. */
+static fast_err prepare(fast_trainer *t, const mpca_config *c, mpca_round *r)
+{
+    const int64_t step = t->step + 1;
+    bool done = is_under_way(r);
+
+    FAST_ASSERT(c->period > 0);
+    if (r->down)
+        FAST_TRY(fast_request_test(r->down, &done));
+    if (done && !fast_trainer_resumed(t)) /* a resumed run starts after this place */
+        FAST_TRY(take_answer(t, r));
+    r->next = r->started;
+    if (!is_under_way(r) && (step - r->sent >= c->period || step == t->step_count))
+        r->next++;
+    return FAST_OK;
+}
+
 /* The worker's loop: it never waits, and rounds follow each other. */
 static fast_err train(fast_trainer *t, const mpca_config *c, mpca_round *r)
 {
-    FAST_ASSERT(c->period > 0);
-    while (fast_trainer_next(t)) {
-        bool done = false;
-
-        if (r->down)
-            FAST_TRY(fast_request_test(r->down, &done));
-        if (done)
-            FAST_TRY(take_answer(t, r));
+    FAST_ASSERT(r->z != NULL);
+    for (;;) {
+        FAST_TRY(prepare(t, c, r));
+        if (!fast_trainer_next(t))
+            break;
         FAST_TRY(fast__mpca_step(t, c, r->z, r->shares));
-        if (!r->down && (t->step - r->sent >= c->period || t->step == t->step_count))
+        if (r->next > r->started)
             FAST_TRY(start_round(t, r, t->step == t->step_count));
     }
     FAST_TRY(fast_trainer_end(t));
     fast_actor_at(t->actor, t->step, "the master's model");
     while (!r->last) {
-        if (!r->down)
+        if (!is_under_way(r))
             FAST_TRY(start_round(t, r, true));
         FAST_TRY(take_answer(t, r));
     }
@@ -120,6 +147,35 @@ static void drop_round(mpca_round *r)
         (void)!fast_request_wait(&r->up, FAST_AT_ONCE);
     if (r->down)
         (void)!fast_request_wait(&r->down, FAST_AT_ONCE);
+}
+
+/* Return whether the worker's last round has been answered. */
+static bool is_idle(const void *round)
+{
+    const mpca_round *r = round;
+
+    FAST_ASSERT(r->started >= r->rounds);
+    return !r->down || fast__master_is_done(r->down);
+}
+
+/* Have snapshots include the worker's memory. All workers join when they have started the same
+ * round, and a snapshot is taken when its answer has arrived: no message is on the tree. */
+static fast_err remember_worker(fast_trainer *t, mpca_round *r)
+{
+    const size_t shares = (size_t)fast_trainer_share_count(t) * sizeof *r->shares;
+
+    FAST_ASSERT(!r->up && !r->down);
+    FAST_TRY(fast__trainer_remember(t, 0, &r->sent, 3 * sizeof r->sent));
+    FAST_TRY(fast__trainer_remember(t, 1, r->y, (size_t)round_length(t) * sizeof *r->y));
+    FAST_TRY(fast__trainer_remember(t, 2, r->z, (size_t)t->count * sizeof *r->z));
+    FAST_TRY(fast__trainer_remember(t, 3, &t->centre_version, sizeof t->centre_version));
+    FAST_TRY(fast__trainer_remember(t, 4, r->shares, 2 * shares));
+    FAST_TRY(fast__trainer_remember_flags(t, 5, &r->last, 1));
+    fast__trainer_cut_within(t, &r->started, &r->next);
+    fast__trainer_cut_idle(t, is_idle, r);
+    return fast__trainer_check_saved(
+        t, r->sent >= 0 && r->sent <= t->step && r->rounds >= 0 && r->rounds <= t->step &&
+               (r->started == r->rounds || r->started == r->rounds + 1));
 }
 
 fast_err fast__mpca_tree_worker(fast_trainer *t, const mpca_config *c)
@@ -139,7 +195,9 @@ fast_err fast__mpca_tree_worker(fast_trainer *t, const mpca_config *c)
     if (!err)
         err = fast__via_open(t, FAST_VIA_TREE, &r.link);
     if (!err) {
-        err = train(t, c, &r);
+        err = remember_worker(t, &r);
+        if (!err)
+            err = train(t, c, &r);
         drop_round(&r);
         fast__via_close(&r.link);
     }
@@ -205,6 +263,18 @@ static fast_err serve(fast_trainer *t, const mpca_config *c, mpca_gatherer *k)
     return FAST_OK;
 }
 
+/* Have snapshots include the master's memory; between two rounds the others are scratch. */
+static fast_err remember_master(fast_trainer *t, mpca_gatherer *k)
+{
+    const size_t size = (size_t)t->count * sizeof(float);
+
+    FAST_ASSERT(k->v == k->before + t->count);
+    FAST_TRY(fast__trainer_remember(t, 0, t->w, size));
+    FAST_TRY(fast__trainer_remember(t, 1, k->before, 2 * size));
+    return fast__trainer_remember(t, 2, k->shares,
+                                  3 * (size_t)fast_trainer_share_count(t) * sizeof *k->shares);
+}
+
 fast_err fast__mpca_tree_master(fast_trainer *t, const mpca_config *c)
 {
     const int64_t length = round_length(t);
@@ -227,7 +297,9 @@ fast_err fast__mpca_tree_master(fast_trainer *t, const mpca_config *c)
     if (!err)
         err = fast__via_open(t, FAST_VIA_TREE, &k.link);
     if (!err) {
-        err = serve(t, c, &k);
+        err = remember_master(t, &k);
+        if (!err)
+            err = serve(t, c, &k);
         fast__via_close(&k.link);
     }
     fast__free(k.tail);

@@ -649,8 +649,7 @@ const fast_strategy fast__strategy_ps = { FAMILY };
 static bool can_be_cut(const ps_config *c)
 {
     FAST_ASSERT(c->slack >= -1);
-    return !c->rows && (c->proxies == 0 || c->value == 0) && c->flows == PS_FLOWS_SHARED &&
-           c->redundant == 1;
+    return c->proxies == 0 || c->value == 0;
 }
 
 static const fast_strategy *member_of(const void *config)

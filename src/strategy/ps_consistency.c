@@ -49,6 +49,7 @@
 #include "strategy/ps_keys.h"
 #include "tensor/vector.h"
 #include "transport/mailbox.h"
+#include "transport/peers.h"
 #include "transport/transport.h"
 
 #include <math.h>
@@ -92,7 +93,7 @@ bool fast__ps_is_cached(const ps_writer *wr)
            wr->cached >= fast__ps_condition(wr).clock_min;
 }
 
-/* If worker 0 crashes, the others start without it; a worker that restarts finds the model. */
+/* If worker 0 crashes or stops, the others start without it; a worker that restarts finds the model. */
 fast_err fast__ps_warm(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
@@ -104,6 +105,8 @@ fast_err fast__ps_warm(ps_writer *wr)
 
     FAST_ASSERT(wr->c->push > 0);
     fast_actor_at(t->actor, t->step, "the first steps of worker 0");
+    if (err && t->actor->met) /* it may be canceled, and has no messages for this worker */
+        fast__peers_ask(t->actor, t->worker_ids[0]);
     while (err == FAST_ETIMEDOUT && !fast_member_is_down(t->actor, t->worker_ids[0])) {
         fast_space_read read = { .version_min = steps / wr->c->push };
 

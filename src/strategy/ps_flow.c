@@ -22,8 +22,9 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "strategy/ps_tree.h"
+#include "trainer/remember.h"
 #include "transport/mailbox.h"
-#include "transport/transport.h"
+#include "transport/saved_actor.h"
 
 enum { TAG_FLOW = 0x666c6f77, TAG_GRANT }; /* requests, answers */
 enum { FLOW_ASK = 1, FLOW_DONE };          /* words[0] of requests */
@@ -166,9 +167,11 @@ static fast_err wait_for_slot(ps_flow *flow, int64_t priority)
 fast_err fast__ps_flow_begin(ps_flow *flow, int64_t priority)
 {
     FAST_ASSERT(flow->actor != NULL);
-    if (flow->rate > 0 && flow->free_at > fast_now(flow->actor))
-        FAST_TRY(fast_sleep_until(flow->actor, flow->free_at));
-    flow->began_at = fast_now(flow->actor);
+    const int64_t left = flow->free_at - fast__actor_time(flow->actor);
+
+    if (flow->rate > 0 && left > 0)
+        FAST_TRY(fast_sleep_until(flow->actor, fast_now(flow->actor) + left));
+    flow->began_at = fast__actor_time(flow->actor);
     flow->sent = fast__counted(&flow->actor->counters.bytes_sent);
     return flow->ordered ? wait_for_slot(flow, priority) : FAST_OK;
 }
@@ -186,12 +189,21 @@ fast_err fast__ps_flow_end(ps_flow *flow)
     return err == FAST_EPEER ? FAST_OK : err;
 }
 
-void fast__ps_flow_init(fast_trainer *t, const ps_config *c, int64_t to, ps_flow *flow)
+/* Between two steps no flow waits or has a slot, and receivers have nothing to remember. */
+fast_err fast__ps_flow_init(fast_trainer *t, const ps_config *c, int64_t to, ps_flow *flow)
 {
+    enum {
+        FREE_AT = 26
+    }; /* its number in snapshots, which programs with flows do not use otherwise */
+
     FAST_ASSERT(to >= 0);
     *flow = (ps_flow){ .to = to, .ordered = c->flows != PS_FLOWS_SHARED, .rate = c->rate };
     if (flow->ordered || flow->rate > 0)
         flow->actor = t->actor;
+    if (!(flow->rate > 0))
+        return FAST_OK;
+    FAST_TRY(fast__trainer_remember(t, FREE_AT, &flow->free_at, sizeof flow->free_at));
+    return fast__trainer_check_saved(t, flow->free_at >= 0 && flow->free_at <= INT64_MAX / 4);
 }
 
 fast_err fast__ps_flows_init(fast_trainer *t, const ps_config *c, int64_t senders, ps_flows **out)

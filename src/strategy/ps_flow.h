@@ -11,7 +11,7 @@ typedef struct ps_flow {
     int64_t to;        /* actor that grants slots */
     bool ordered;      /* gradients wait for their slot */
     double rate;       /* bytes a second; 0: any */
-    int64_t free_at;   /* time before which no gradient is sent */
+    int64_t free_at;   /* fast__actor_time() before which no gradient is sent */
     int64_t began_at;  /* time at which the last one was */
     int64_t sent;      /* bytes that the actor had sent then */
     int64_t number;    /* of slots that were asked for */

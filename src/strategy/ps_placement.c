@@ -76,8 +76,7 @@ fast_err fast__ps_copies_open(fast_trainer *t, const ps_config *c, const ps_laye
     FAST_ASSERT(out->count <= PS_REPLICAS_MAX + 1);
     for (int64_t i = 0; i < out->count; i++)
         FAST_TRY(fast__ps_open(t, c, i, layers, NULL, &out->tensors, &out->spaces[i]));
-    fast__ps_flow_init(t, c, t->server_ids[0], &out->flow);
-    return FAST_OK;
+    return fast__ps_flow_init(t, c, t->server_ids[0], &out->flow);
 }
 
 fast_err fast__ps_copies_close(ps_copies *copies)

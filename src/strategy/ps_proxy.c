@@ -173,7 +173,7 @@ static fast_err work(fast_trainer *t, const ps_config *c, fast_space *space, con
     ps_flow flow;
 
     FAST_ASSERT(node->size > 0);
-    fast__ps_flow_init(t, c, node->id, &flow);
+    FAST_TRY(fast__ps_flow_init(t, c, node->id, &flow));
     if (begin > 0 && !fast_trainer_resumed(t)) /* clocks continue; those of a snapshot are there */
         FAST_TRY(fast_space_tick(space, begin));
     FAST_TRY(fast__trainer_remember(t, 0, &begin, sizeof begin));
@@ -452,7 +452,7 @@ static fast_err relay_open(ps_relay *r, const ps_node *node)
         FAST_TRY(fast__vector_new(device, "the state read", t->state_count, &r->seen));
         fast__vector_copy(t->state_count, t->s, r->seen);
     }
-    fast__ps_flow_init(t, r->c, up.id, &r->flow);
+    FAST_TRY(fast__ps_flow_init(t, r->c, up.id, &r->flow));
     return open_group(t, r->c, &up, NULL, &r->up);
 }
 

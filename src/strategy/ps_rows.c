@@ -19,7 +19,9 @@
 #include "base/memory.h"
 #include "space/space.h"
 #include "trainer/operators.h"
+#include "trainer/remember.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Note a range that a batch reads. */
@@ -99,13 +101,33 @@ static fast_err read_all(void *ctx)
     return fast_space_get(r->space, 0, r->t->w, &read, FAST_SOON);
 }
 
+/* Have snapshots include the rows of the epoch: batches that are over are among them. A proxy of a
+ * resumed run is told again, before the first step. */
+static fast_err remember(ps_rows *r)
+{
+    double *speed = fast__trainer_speed(r->t);
+    bool sane = true;
+
+    FAST_ASSERT(r->epoch == -1);
+    FAST_TRY(fast__trainer_remember(r->t, 2, &r->epoch, sizeof r->epoch));
+    FAST_TRY(fast__trainer_remember(r->t, 3, r->wanted, (size_t)r->t->count));
+    FAST_TRY(fast__trainer_remember(r->t, 4, speed, sizeof *speed));
+    for (int64_t i = 0; i < r->t->count; i++)
+        sane = sane && r->wanted[i] <= 1;
+    FAST_TRY(fast__trainer_check_saved(r->t, sane && *speed >= 0 && isfinite(*speed)));
+    return r->epoch >= 0 ? tell_ranges(r) : FAST_OK;
+}
+
 fast_err fast__ps_rows_open(fast_trainer *t, fast_space *space, int64_t begin, ps_rows *out)
 {
     FAST_ASSERT(space != NULL);
     *out = (ps_rows){ .t = t, .space = space, .begin = begin, .epoch = -1 };
     FAST_TRY(fast__alloc("rows that are read", t->count, sizeof *out->wanted, &out->wanted));
     fast_trainer_settle(t, read_all, out);
-    return FAST_OK;
+    const fast_err err = remember(out);
+    if (err)
+        fast__ps_rows_close(out);
+    return err;
 }
 
 void fast__ps_rows_close(ps_rows *r)

@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -375,6 +376,44 @@ static void values_are_within_their_bound(void **state)
         }
 }
 
+/* Cancel the run in the fifth gradient. */
+static fast_err stop_soon(void *ctx, fast_learner_request *r)
+{
+    if (r->step == 4)
+        fast_run_cancel(*(fast_run **)ctx);
+    r->g[0] = 1;
+    r->loss = 1;
+    r->samples = 1;
+    return FAST_OK;
+}
+
+/* While worker 0 warms up alone the others have no message of it: a cancel ends them all the
+ * same. */
+static void a_warm_start_stops_when_asked(void **state)
+{
+    static const fast_learner_tensor tensors[] = { { "w", 1, { 1 }, NULL } };
+    static const char *const options[] = { "strategy=ps:warm=20", "transport=sim",
+                                           "workers=3",           "batch=1",
+                                           "steps=100",           NULL };
+    fast_run *run = NULL;
+    const fast_learner_kind kind = { .size = sizeof kind,
+                                     .name = "stops",
+                                     .params = tensors,
+                                     .param_count = 1,
+                                     .samples = 9,
+                                     .operations = 1e8,
+                                     .gradient = stop_soon,
+                                     .ctx = &run };
+
+    (void)state;
+    assert_int_equal(fast_run_open_learner(options, &kind, NULL, &run), FAST_OK);
+    alarm(120); /* workers that wait for ever do so in virtual time */
+    assert_int_equal(fast_run_train(run), FAST_OK);
+    alarm(0);
+    assert_true(fast_run_result(run)->canceled);
+    fast_run_close(run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -385,6 +424,7 @@ int main(void)
         cmocka_unit_test(idle_links_are_used),
         cmocka_unit_test(epochs_end_at_a_fraction_of_the_samples),
         cmocka_unit_test(values_are_within_their_bound),
+        cmocka_unit_test(a_warm_start_stops_when_asked),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -183,6 +183,25 @@ static void mpca_is_the_formula(void **state)
         assert_float_equal(r.actors[0].centre[j], 3 * w, 1e-6f);
 }
 
+/* The model of the last step but one is in transit at the last step: the model of the last step is
+ * sent too, so that the master has all steps. */
+static void mpca_sends_the_last_model(void **state)
+{
+    fake_result r;
+    float w = 0, before = 0;
+
+    (void)state;
+    for (int i = 0; i < STEPS; i++) {
+        before = w;
+        w -= 0.5f * ((w - 1) + 0.5f * w);
+    }
+    run("mpca:rho=0.5,period=3", 1, &r);
+    assert_string_equal(r.actors[1].calls, "apply apply");
+    assert_w(&r, 0, w);
+    for (int64_t j = 0; j < FAKE_COUNT; j++)
+        assert_float_equal(r.actors[0].centre[j], w + 2 * (w - before), 1e-6f);
+}
+
 static void errors_end_the_program(void **state)
 {
     static const char *const strategies[] = {
@@ -211,6 +230,7 @@ int main(void)
         cmocka_unit_test(dogwild_is_the_formula),
         cmocka_unit_test(hogwild_is_sgd_alone),
         cmocka_unit_test(mpca_is_the_formula),
+        cmocka_unit_test(mpca_sends_the_last_model),
         cmocka_unit_test(errors_end_the_program),
     };
 

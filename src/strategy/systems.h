@@ -8,6 +8,11 @@
  * (systems_FAMILY.c), because a preset is a point in its family's options; each ends with a row
  * whose name is NULL. Presets of equal flags are aliases of the first of them, and say how the
  * published systems differ.
+ *
+ * Presets of bounded or asynchronous consistency take at most 8 samples a worker and step: "the
+ * mini-batch size per learner should be reduced as more learners are added to the system to
+ * preserve the model accuracy" (Rudra, Gupta et al. 2016), and presets that are compared with each
+ * other have the same.
  */
 extern const fast_system *const fast__systems[]; /* the tables; the last is NULL */
 

@@ -39,7 +39,7 @@ const fast_system fast__systems_codec[] = {
         .row = 67,
         .flags = "strategy=ps:servers=2,slack=8,cache=yes "
                  "codec=significance:threshold=0.001+skip:probability=0.1+lz4 optimizer=sgd "
-                 "lr=0.05",
+                 "lr=0.05 batch=8",
         COLUMNS("bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "The significant entries of each gradient are sent, some of them later at "
                    "random, keys that repeat are cached, and the messages are compressed without "
@@ -114,7 +114,7 @@ const fast_system fast__systems_codec[] = {
         .by = "Strom 2015",
         .row = 78,
         .flags = "strategy=partial:how=parts,parts=1 codec=threshold:tau=0.004+entropy "
-                 "optimizer=sgd lr=0.8 schedule=cosine:warmup=1",
+                 "optimizer=sgd lr=0.8 schedule=cosine:warmup=1 batch=8",
         COLUMNS("async.", "ad hoc", "full mesh", "asynchronous"),
         .remarks = "Each worker sends its messages, lists of indices with signs, entropy coded, to "
                    "all others, and adds those that have arrived: no worker waits for another. A "
@@ -300,7 +300,7 @@ const fast_system fast__systems_codec[] = {
         .title = "Activations and errors instead of gradients of dense layers",
         .by = "Chilimbi et al. 2014",
         .row = 92,
-        .flags = "strategy=ps:factors=auto optimizer=sgd lr=0.05",
+        .flags = "strategy=ps:factors=auto optimizer=sgd lr=0.05 batch=8",
         COLUMNS("async.", "ad hoc", "single PS", "asynchronous"),
         .remarks =
             "The server multiplies them out, where N (Cin + Cout) is less than Cin Cout: the "

@@ -51,7 +51,7 @@ const fast_system fast__systems_elastic[] = {
         .by = "Koliousis et al. 2019",
         .row = 34,
         .flags = "strategy=elastic_sync:mu=0.9,period=1,restart=-1,tune=8 lr=0.025 "
-                 "schedule=step:every=4 batch=8",
+                 "schedule=step:every=3 batch=8",
         FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "central average", "periodic"),
         .remarks = "Many learners with small batches around a central average with momentum, "
                    "which restarts when the learning rate changes. One more worker learns every 8 "
@@ -63,7 +63,7 @@ const fast_system fast__systems_elastic[] = {
         .by = "Koliousis et al. 2019",
         .row = 171,
         .flags = "strategy=elastic_sync:mu=0.9,period=1,restart=-1,tune=8 lr=0.025 "
-                 "schedule=step:every=4 batch=8",
+                 "schedule=step:every=3 batch=8",
         FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "central average", "periodic"),
         .remarks = "Learners are added while one more raises the throughput by "
                    "elastic_sync:gain, 5%; the first that does not leaves again.",
@@ -102,7 +102,7 @@ const fast_system fast__systems_elastic[] = {
         .title = "Hogwild!: shared memory without locks",
         .by = "Niu et al. 2011",
         .row = 22,
-        .flags = "strategy=hogwild optimizer=sgd lr=0.05",
+        .flags = "strategy=hogwild optimizer=sgd lr=0.05 batch=8",
         FAST_TAXONOMY("DP", "central", "async.", "shared memory", "one machine", "asynchronous"),
         .remarks =
             "Only weights that an update changes are written; sparse updates are added atomically, "
@@ -115,7 +115,7 @@ const fast_system fast__systems_elastic[] = {
         .title = "Hogwild++: replicas and a token",
         .by = "Zhang et al. 2016",
         .row = 30,
-        .flags = "strategy=hogwild:clusters=2 optimizer=sgd" ON_NUMA_NODES,
+        .flags = "strategy=hogwild:clusters=2 optimizer=sgd batch=8" ON_NUMA_NODES,
         FAST_TAXONOMY("DP", "decentral", "async.", "shared memory, ring", "ring of replicas",
                       "asynchronous"),
         .remarks = "One model for each cluster of cores; a token passes the changes around a ring, "
@@ -126,7 +126,7 @@ const fast_system fast__systems_elastic[] = {
         .title = "Dogwild: Hogwild over machines",
         .by = "Noel and Osindero 2014",
         .row = 25,
-        .flags = "strategy=dogwild optimizer=sgd lr=0.05",
+        .flags = "strategy=dogwild optimizer=sgd lr=0.05 batch=8",
         FAST_TAXONOMY("DP", "central", "async.", "unreliable messages", "single master",
                       "asynchronous"),
         .remarks = "Updates of random chunks are sent by messages that may get lost. The master "

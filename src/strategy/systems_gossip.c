@@ -75,8 +75,8 @@ const fast_system fast__systems_gossip[] = {
         .title = "Corrected gossip: a reliable broadcast",
         .by = "Hoefler et al. 2017",
         .row = 62,
-        .flags =
-            "strategy=broadcast:how=gossip,sure=0.9,width=1,period=4,slack=1 optimizer=sgd lr=0.2",
+        .flags = "strategy=broadcast:how=gossip,sure=0.9,width=1,period=4,slack=1 optimizer=sgd "
+                 "lr=0.2 batch=8",
         FAST_TAXONOMY("DP", "central", "bounded", "broadcast", "p2p and ring", "asynchronous"),
         .remarks = "Updates are broadcast in random rounds, whose number follows from the "
                    "probability that they reach all workers (broadcast:sure), then by a correction "
@@ -87,7 +87,7 @@ const fast_system fast__systems_gossip[] = {
         .title = "Dynamic topologies without loops",
         .by = "Wang et al. 2014",
         .row = 129,
-        .flags = "strategy=broadcast:how=tree,period=4 optimizer=sgd lr=0.4",
+        .flags = "strategy=broadcast:how=tree,period=4 optimizer=sgd lr=0.4 batch=8",
         FAST_TAXONOMY("DP", "central", "bounded", "broadcast", "dynamic tree", "asynchronous"),
         .remarks = "Updates are forwarded once along a spanning tree, which is rebuilt at run "
                    "time, around workers that crash and links that become slow.",

@@ -38,7 +38,7 @@ const fast_system fast__systems_local[] = {
         .by = "Eclipse 2017",
         .row = 0,
         .flags = "strategy=partial:how=parts,parts=1 codec=threshold:tau=0.01+entropy "
-                 "optimizer=sgd lr=0.4",
+                 "optimizer=sgd lr=0.4 batch=8",
         FAST_TAXONOMY("DP", "central", "async.", "ad hoc", "full mesh", "asynchronous"),
         .remarks =
             "Its asynchronous mode: updates of Strom's threshold to all other workers, which "
@@ -166,7 +166,7 @@ const fast_system fast__systems_local[] = {
         .title = "SlowMo: slow momentum over averages",
         .by = "Wang et al. 2020",
         .row = 0,
-        .flags = "strategy=local:period=12,outer=classical,momentum=0.7,rate=1 lr=0.025 batch=8",
+        .flags = "strategy=local:period=12,outer=classical,momentum=0.7,rate=1 lr=0.0125 batch=8",
         FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "any", "periodic"),
         .remarks =
             "A slow momentum step on the average of local models, after any local optimizer.",

@@ -64,7 +64,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Li et al. 2014",
         .row = 14,
         .flags = "strategy=ps:servers=2,ring=4,slack=8,tasks=yes,replicas=1,chain=yes "
-                 "codec=significance:threshold=0.001 optimizer=sgd lr=0.05",
+                 "codec=significance:threshold=0.001 optimizer=sgd lr=0.05 batch=8",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
         .remarks = "Ranges of keys are on a hash ring, each with a vector clock. Pulls and pushes "
                    "of ranges are tasks whose dependencies bound the delay; slack 0 is sequential, "
@@ -79,7 +79,7 @@ const fast_system fast__systems_ps[] = {
         .title = "Parameter Server for sparse models: l1, KKT filter, cached keys",
         .by = "Li et al. 2014, section 5.1",
         .flags = "strategy=ps:servers=2,slack=8,l1=0.0001,cache=yes codec=kkt:l1=0.0001 "
-                 "optimizer=sgd lr=0.05",
+                 "optimizer=sgd lr=0.05 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Servers take a proximal step of l1 after each update. Workers leave out "
                    "gradients of zero weights that this step would undo, and send the list of keys "
@@ -112,7 +112,7 @@ const fast_system fast__systems_ps[] = {
         .name = "k-async",
         .title = "K-async SGD: an update is the mean of the first K gradients that arrive",
         .by = "Dutta et al. 2018",
-        .flags = "strategy=ps:aggregate=2 optimizer=sgd lr=0.1",
+        .flags = "strategy=ps:aggregate=2 optimizer=sgd lr=0.1 batch=8",
         COLUMNS("DP", "async.", "ad hoc", "single PS", "asynchronous"),
         .remarks = "Workers that were not among the first K continue with their gradients of older "
                    "weights.",
@@ -123,7 +123,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Li et al. 2014",
         .row = 27,
         .flags = "strategy=ps:servers=2,ring=4,slack=8,tasks=yes,replicas=1,chain=yes "
-                 "codec=significance:threshold=0.001 optimizer=sgd lr=0.05",
+                 "codec=significance:threshold=0.001 optimizer=sgd lr=0.05 batch=8",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
         .remarks = "The same system as row 14, as a point of the synchronisation spectrum.",
         .alias_of = "parameter-server",
@@ -145,7 +145,7 @@ const fast_system fast__systems_ps[] = {
         .title = "SSP: stale synchronous parallel",
         .by = "Cipar et al. 2013; Ho et al. 2013",
         .row = 24,
-        .flags = "strategy=ps:slack=3,cache_age=3 optimizer=sgd lr=0.05",
+        .flags = "strategy=ps:slack=3,cache_age=3 optimizer=sgd lr=0.05 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks =
             "A read waits until the slowest worker is at most s rounds behind. A worker uses "
@@ -157,7 +157,7 @@ const fast_system fast__systems_ps[] = {
         .title = "SSP with a global synchronisation at the bound",
         .by = "Ho et al. 2013",
         .row = 36,
-        .flags = "strategy=ps:slack=3,cache_age=3,global=yes optimizer=sgd lr=0.05",
+        .flags = "strategy=ps:slack=3,cache_age=3,global=yes optimizer=sgd lr=0.05 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Every s + 1 rounds all workers wait for all, so that no worker is ever more "
                    "than s ahead; with ssp only a worker that is ahead waits.",
@@ -167,7 +167,7 @@ const fast_system fast__systems_ps[] = {
         .title = "Delay bound",
         .by = "Ho et al. 2013",
         .row = 44,
-        .flags = "strategy=ps:slack=3,cache_age=3 optimizer=sgd lr=0.05",
+        .flags = "strategy=ps:slack=3,cache_age=3 optimizer=sgd lr=0.05 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "The rule of SSP, as one of the bounds of the taxonomy.",
         .alias_of = "ssp",
@@ -178,7 +178,7 @@ const fast_system fast__systems_ps[] = {
         .title = "LazyTable: SSP with caches and prefetch",
         .by = "Cui et al. 2014",
         .row = 26,
-        .flags = "strategy=ps:proxies=2,slack=3,cache_age=3,rows=yes optimizer=sgd lr=0.1",
+        .flags = "strategy=ps:proxies=2,slack=3,cache_age=3,rows=yes optimizer=sgd lr=0.1 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS, proxies", "bounded"),
         .remarks =
             "A proxy is the cache of a process: it writes the mean of its workers' gradients "
@@ -202,7 +202,7 @@ const fast_system fast__systems_ps[] = {
         .title = "GeePS: a parameter server in the memory of GPUs",
         .by = "Cui et al. 2016",
         .row = 31,
-        .flags = "strategy=ps:servers=0,slack=1 optimizer=sgd lr=0.05",
+        .flags = "strategy=ps:servers=0,slack=1 optimizer=sgd lr=0.05 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS, k = n", "bounded"),
         .remarks = "Staging hides transfers; its authors found that little slack is best.",
         .missing = "memory of GPUs, a pre-built index, staging and swapping",
@@ -246,7 +246,7 @@ const fast_system fast__systems_ps[] = {
         .title = "Value bound",
         .by = "Langer et al. 2020; Wei et al. 2015",
         .row = 43,
-        .flags = "strategy=ps:value=0.5 optimizer=sgd",
+        .flags = "strategy=ps:value=0.5 optimizer=sgd lr=0.05 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "A worker waits before it sends an update while others have not read enough: "
                    "no worker's weights differ from the true ones by more than a bound that falls "
@@ -257,7 +257,7 @@ const fast_system fast__systems_ps[] = {
         .name = "value-bound-weak",
         .title = "Weak value bound: each worker bounds its own unread updates",
         .by = "Wei et al. 2015",
-        .flags = "strategy=ps:value=0.05,weak=yes optimizer=sgd",
+        .flags = "strategy=ps:value=0.05,weak=yes optimizer=sgd batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "A worker that has sent updates which others have not read, and which move a "
                    "weight by more than a bound that falls with the root of the step, waits.",
@@ -267,7 +267,7 @@ const fast_system fast__systems_ps[] = {
         .title = "ConSGD: updates scaled by the number of workers under SSP",
         .by = "Jiang et al. 2017",
         .row = 0,
-        .flags = "strategy=ps:slack=3,staleness=workers optimizer=sgd lr=0.4",
+        .flags = "strategy=ps:slack=3,staleness=workers optimizer=sgd lr=0.4 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "The constant sibling of DynSGD.",
     },
@@ -286,7 +286,7 @@ const fast_system fast__systems_ps[] = {
         .title = "DC-ASGD with an adaptive weight",
         .by = "Zheng et al. 2017",
         .row = 0,
-        .flags = "strategy=ps:compensate=2,decay=0.95 optimizer=sgd",
+        .flags = "strategy=ps:compensate=2,decay=0.95 optimizer=sgd batch=8",
         COLUMNS("DP", "async.", "ad hoc", "single PS", "asynchronous"),
         .remarks = "The correction is divided by a running mean square of the gradient.",
     },
@@ -393,7 +393,7 @@ const fast_system fast__systems_ps[] = {
         .title = "Staleness-aware asynchronous SGD",
         .by = "Zhang et al. 2016",
         .row = 51,
-        .flags = "strategy=ps:staleness=inverse optimizer=sgd lr=0.4",
+        .flags = "strategy=ps:staleness=inverse optimizer=sgd lr=0.4 batch=8",
         COLUMNS("DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "The learning rate of a gradient is divided by its staleness.",
     },
@@ -403,7 +403,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Gupta et al. 2016",
         .row = 39,
         .flags = "strategy=ps:proxies=2,free_running=yes,softsync=1,staleness=inverse "
-                 "optimizer=sgd lr=0.4",
+                 "optimizer=sgd lr=0.4 batch=8",
         COLUMNS("DP", "async.", "ad hoc", "hierarchical PS", "asynchronous"),
         .remarks = "An update is made of P/n gradients, whichever learners computed them; a proxy "
                    "takes gradients as they come and reads and writes for its learners, which do "
@@ -424,7 +424,7 @@ const fast_system fast__systems_ps[] = {
         .title = "Rejection of late updates",
         .by = "Langer et al. 2020",
         .row = 45,
-        .flags = "strategy=ps:reject=4 optimizer=sgd",
+        .flags = "strategy=ps:reject=4 optimizer=sgd batch=8",
         COLUMNS("DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "Updates that are too late are dropped; slow workers contribute nothing, which "
                    "biases the model.",
@@ -434,7 +434,7 @@ const fast_system fast__systems_ps[] = {
         .title = "Asynchrony begets momentum",
         .by = "Mitliagkas et al. 2016",
         .row = 56,
-        .flags = "strategy=ps:momentum=-0.2 optimizer=sgd",
+        .flags = "strategy=ps:momentum=-0.2 optimizer=sgd batch=8",
         COLUMNS("DP", "async.", "ad hoc", "distributed PS", "asynchronous"),
         .remarks = "P workers are an implicit momentum of 1 - 1/P, which is measured, so the "
                    "explicit one is set lower, even negative.",
@@ -445,7 +445,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Hsieh et al. 2017",
         .row = 38,
         .flags = "strategy=ps:proxies=2,mirror=yes,slack=1,barrier=100000 "
-                 "codec=significance:threshold=0.01 optimizer=sgd lr=0.2",
+                 "codec=significance:threshold=0.01 optimizer=sgd lr=0.2 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "hierarchical PS", "bounded"),
         .remarks =
             "A server and a model in each data centre. Only significant changes are sent between "

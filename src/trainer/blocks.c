@@ -169,6 +169,13 @@ void fast__trainer_cut_at(fast_trainer *t, const int64_t *rounds)
     cut->at_once = rounds == NULL;
 }
 
+void fast__trainer_cut_within(fast_trainer *t, const int64_t *rounds, const int64_t *next)
+{
+    FAST_ASSERT(rounds != NULL && next != NULL);
+    fast__trainer_cut_at(t, rounds);
+    fast__context_of(t)->cut.next = next;
+}
+
 bool fast__trainer_cut_on(const fast_trainer *t)
 {
     FAST_ASSERT(t != NULL);
@@ -179,6 +186,12 @@ bool fast__trainer_cut_open(const fast_trainer *t)
 {
     FAST_ASSERT(t != NULL);
     return fast__trainer_cut_on(t) && atomic_load(fast__context_of(t)->cut.open);
+}
+
+int64_t fast__trainer_cuts(const fast_trainer *t)
+{
+    FAST_ASSERT(t != NULL);
+    return fast__context_of(t)->cut.count;
 }
 
 bool fast__trainer_cut_held(const fast_trainer *t)

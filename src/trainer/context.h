@@ -154,8 +154,10 @@ typedef struct fast_memory_block {
 /* How a program takes part in snapshots (remember.h). */
 typedef struct fast_context_cut {
     const int64_t *rounds;   /* by which workers wait for each other; NULL: steps, if at all */
+    const int64_t *next;     /* value of *rounds after the coming step; NULL: at most 1 more */
     bool at_once;            /* no worker waits for another one in mid-step */
     bool held;               /* a server, between the first question and the start */
+    int64_t count;           /* snapshots that the actor was part of */
     const atomic_bool *open; /* a snapshot is being taken; NULL: none can be */
     fast_yield_fn *yield;    /* called while a worker waits for the others to join; or NULL */
     void *yield_ctx;         /* argument of yield */

@@ -42,6 +42,10 @@ FAST_MUST_CHECK fast_err fast__trainer_remember_flags(fast_trainer *t, int64_t n
  * worker waits for another one in mid-step, and each joins at once. */
 void fast__trainer_cut_at(fast_trainer *t, const int64_t *rounds);
 
+/* All join at one value of *rounds, the largest *next: the value of *rounds after the coming step,
+ * set before each. So none has begun a round that another one does not take part in. */
+void fast__trainer_cut_within(fast_trainer *t, const int64_t *rounds, const int64_t *next);
+
 /* Do what other workers in mid-step may wait for. Called by a worker that has joined a snapshot,
  * again and again until all have joined. Fails as the actor's calls do. */
 typedef fast_err fast_yield_fn(void *ctx);
@@ -52,12 +56,14 @@ void fast__trainer_cut_yield(fast_trainer *t, fast_yield_fn *yield, void *ctx);
 bool fast__trainer_cut_open(const fast_trainer *t);
 /* Return whether snapshots can be taken, so that such a worker has to look. */
 bool fast__trainer_cut_on(const fast_trainer *t);
+/* Return the number of snapshots that this actor was part of: in each, no message was in flight. */
+int64_t fast__trainer_cuts(const fast_trainer *t);
 /* Return whether this server is held by a snapshot: it does nothing by its clock until it is not,
  * and only handles messages. Its times are those of fast__actor_time(). */
 bool fast__trainer_cut_held(const fast_trainer *t);
 
 /* Return whether this server, which acts by itself, has nothing to do until a request arrives, and
- * no state on its stack. Called in its waits. */
+ * no state on its stack; or whether this worker has no exchange under way. Called in waits. */
 typedef bool fast_idle_fn(const void *ctx);
 void fast__trainer_cut_idle(fast_trainer *t, fast_idle_fn *idle, const void *ctx);
 

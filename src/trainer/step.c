@@ -87,6 +87,14 @@ typedef struct gradient_work {
     double ahead;           /* operations that were done while w was waited for */
 } gradient_work;
 
+/* A learner that decides the learning rate has decided it when its gradient is known. */
+static void follow_rate(fast_context *c)
+{
+    FAST_ASSERT(c->trainer.step >= 0);
+    if (fast__schedule_is_live(c->options.rates))
+        c->trainer.lr = fast_trainer_lr(&c->trainer, c->trainer.step);
+}
+
 /* The forward pass is a third of a pass's arithmetic; the backward pass reports as it computes, the
  * last one where a gradient has several micro-batches. */
 static void relay(void *ctx, int64_t offset, int64_t count)
@@ -98,6 +106,7 @@ static void relay(void *ctx, int64_t offset, int64_t count)
 
     FAST_ASSERT(offset >= 0 && count >= 0);
     FAST_ASSERT(offset + count <= learner->params.count);
+    follow_rate(gw->context);
     gw->covered += count;
     left = 1 - (double)gw->covered / (double)learner->params.count;
     fast_work_report(&gw->work, learner->flops - pass * 2.0 / 3 * left - gw->ahead, offset, count);
@@ -243,6 +252,7 @@ fast_err fast_trainer_gradient_when(fast_trainer *t, fast_need_fn *need, fast_re
         c->work.speed = gw.work.operations / (double)(fast__steady_now(t->actor) - begin);
     FAST_TRY(err);
     FAST_TRY(fast__context_charge(c));
+    follow_rate(c);
     t->step++;
     t->loss = gw.gradient.loss;
     fast__context_own_gradient(c);

@@ -12,6 +12,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -64,6 +65,22 @@ static void columns_are_filled(void **state)
         for (size_t j = 0; j < sizeof words / sizeof words[0]; j++)
             known = known || strcmp(s->consistency, words[j]) == 0;
         assert_true(known);
+    }
+}
+
+/* Systems whose gradients are of older weights take small batches, so that they are comparable with
+ * each other: strategy/systems.h says why. */
+static void stale_systems_have_small_batches(void **state)
+{
+    (void)state;
+    for (int64_t i = 0; i < count; i++) {
+        const fast_system *s = &systems[i];
+        const bool stale =
+            strcmp(s->consistency, "bounded") == 0 || strcmp(s->consistency, "asynchronous") == 0;
+        const char *batch = strstr(s->flags, " batch=");
+
+        if (stale && (!batch || atoi(batch + strlen(" batch=")) > 8))
+            fail_msg("%s has no batch of at most 8: %s", s->name, s->flags);
     }
 }
 
@@ -247,6 +264,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_are_filled),
+        cmocka_unit_test(stale_systems_have_small_batches),
         cmocka_unit_test(aliases_are_equal_and_others_differ),
         cmocka_unit_test(every_system_trains_and_repeats),
         cmocka_unit_test(allreduce_has_the_same_bits_on_threads),

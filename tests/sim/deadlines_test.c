@@ -261,7 +261,10 @@ static void allreduce_says_what_continues(void **state)
         fast_err err;
         fast_run *run = run_with(members[i], "crash 2 at 1ms", &s, &err);
 
-        if (err != FAST_EPEER || !strstr(fast_error_detail(), "worker 2 is down; allreduce needs"))
+        if (err != FAST_EPEER ||
+            !strstr(fast_error_detail(), "worker 2 crashed at 1ms; allreduce cannot "
+                                         "continue without it; use quorum:backup=1, "
+                                         "ps or gossip"))
             fail_msg("%s: %s", members[i], fast_error_detail());
         fast_run_close(run);
     }

@@ -184,6 +184,12 @@ fast_err fast__master_down_start(fast_group *group, float *x, int64_t count, fas
     return start(group, tree_down, x, x, count, out);
 }
 
+bool fast__master_is_done(const fast_request *request)
+{
+    FAST_ASSERT(request != NULL);
+    return request->task.done;
+}
+
 /* In round s each rank sends to the rank s above: no rank is sent to by two at once. */
 static int slices_rounds(const fast_ask *ask, int64_t round, fast_move *moves)
 {

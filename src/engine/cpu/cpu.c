@@ -238,7 +238,7 @@ static void stamp(const fast_cpu_run *run, int at, int64_t *since)
 {
     if (!run->workspace->times)
         return;
-    const int64_t now = fast__clock_ns();
+    const int64_t now = fast__clock_thread_ns();
     run->workspace->times[at] += now - *since;
     *since = now;
 }
@@ -273,7 +273,7 @@ static fast_err cpu_run(const fast_program *base, fast_workspace *memory, fast_p
     const fast_cpu_value *out = &program->values[program->out];
 
     fast__gemm_setup();
-    int64_t since = workspace->times ? fast__clock_ns() : 0;
+    int64_t since = workspace->times ? fast__clock_thread_ns() : 0;
     int asked = 0; /* nodes whose weights were announced */
     for (int s = 0; s < program->step_count; s++) {
         announce_weights(&run, &program->steps[s], &asked);

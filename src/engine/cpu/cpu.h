@@ -28,6 +28,7 @@
  *   cpu.c                    compile and run: the engine's contract
  *   fuse.c, buffer.c         nodes -> steps; the layout of their memory
  *   op_x.c, ops.c            a step of each kind, forward and backward; their table
+ *   slab.c                   gradients of weights, summed over positions
  *   x_simd.c                 the loops that steps call, compiled once per instruction set (simd.h,
  *                            vec.h); kernel_tables.h declares them
  *   gemm.c                   matrix products, by libxsmm or OpenBLAS
@@ -41,7 +42,12 @@ typedef struct fast_cpu_step fast_cpu_step;
 typedef struct fast_cpu_run fast_cpu_run;
 typedef struct fast_cpu_compile fast_cpu_compile;
 
-enum { FAST_CPU_GEMMS = 8, FAST_CPU_BUFFERS = 8, FAST_CPU_NOTE_MAX = 96 };
+enum {
+    FAST_CPU_GEMMS = 12,
+    FAST_CPU_BUFFERS = 9,
+    FAST_CPU_NOTE_MAX = 96,
+    FAST_CPU_SLAB_GEMMS = 4 /* products of a weight's gradient, see fast__cpu_slab_plan() */
+};
 
 /* A buffer: a lifetime and the memory assigned to it. Times: the forward pass of step s is s, the
  * loss is the number of steps S, the backward pass of step s is 2 S - s. */
@@ -241,6 +247,18 @@ float *fast__cpu_param_grad(const fast_cpu_run *run, int node, int which);
 /* Report that the gradient of a weight, or a range of the gradient, is final. */
 void fast__cpu_report(const fast_cpu_run *run, int node, int which);
 void fast__cpu_report_range(const fast_cpu_run *run, int64_t offset, int64_t count);
+
+/* Gradients of weights, dw [O][C] = sum over P positions of dy [P][O][L] x [P][L][C], in slabs of
+ * rows that fit a cache: return the rows of a slab, prepare the products, compute the slab that
+ * starts at row `first`, or all of them. slab.c */
+int64_t fast__cpu_slab_rows(int64_t C, int64_t O);
+fast_err fast__cpu_slab_plan(fast_cpu_compile *compile, int64_t C, int64_t O,
+                             fast_gemm gemm[FAST_CPU_SLAB_GEMMS]);
+void fast__cpu_slab_run(const fast_gemm gemm[FAST_CPU_SLAB_GEMMS], int64_t first, int64_t C,
+                        int64_t O, int64_t P, int64_t L, const float *x, const float *dy,
+                        float *dw);
+void fast__cpu_slab_all(const fast_gemm gemm[FAST_CPU_SLAB_GEMMS], int64_t C, int64_t O, int64_t P,
+                        int64_t L, const float *x, const float *dy, float *dw);
 
 /* Convert a node's value to row-major samples [count][C][H][W], and back to rows of lanes. */
 void fast__cpu_to_samples(const fast_cpu_run *run, int node, const float *value, float *samples);

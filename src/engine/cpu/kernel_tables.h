@@ -151,13 +151,14 @@ typedef struct fast_cell_kernels {
                      const float *dy, float *dh, float *da, float *du);
 } fast_cell_kernels;
 
-/* Causal attention between its two products. qkv [T][3 C][L]; p [heads][T][T][L]; z [T][C][L].
- * attention_simd.c */
+/* Causal attention between its two products. qkv [T][3 C][L]; z [T][C][L]; p has heads T T L floats
+ * in an order of the kernels' own. scratch is aligned to 64 bytes. attention_simd.c */
 typedef struct fast_attention_kernels {
-    /* p = softmax of the scaled scores for s <= t; z = p v, head by head. */
+    /* p = softmax of the scaled scores for s <= t; z = p v, head by head. scratch: 48 T (D + 1)
+     * floats, D = C / heads. */
     void (*forward)(int64_t T, int64_t C, int64_t heads, int64_t L, const float *qkv, float *p,
-                    float *z);
-    /* dqkv is overwritten. scratch: T * T * 16 floats. */
+                    float *z, float *scratch);
+    /* dqkv is overwritten. scratch: 16 T T + 64 T (D + 1) floats. */
     void (*backward)(int64_t T, int64_t C, int64_t heads, int64_t L, const float *qkv,
                      const float *p, const float *dz, float *dqkv, float *scratch);
 } fast_attention_kernels;

@@ -10,25 +10,24 @@
 
 /* Products of one position, [rows][lanes]; those of weights sum over lanes, and over positions. */
 enum {
-    IN,        /* qkv = Win x */
-    OUT,       /* y = Wout z */
-    OUT_DATA,  /* dz = Wout' dy */
-    IN_DATA,   /* dx = Win' dqkv */
-    OUT_W,     /* dWout = dy z', first position */
-    OUT_W_ADD, /* dWout += dy z', later positions */
-    IN_W,      /* dWin = dqkv x', first position */
-    IN_W_ADD   /* dWin += dqkv x', later positions */
+    IN,                                /* qkv = Win x */
+    OUT,                               /* y = Wout z */
+    OUT_DATA,                          /* dz = Wout' dy */
+    IN_DATA,                           /* dx = Win' dqkv */
+    OUT_W,                             /* dWout = sum of dy z' */
+    IN_W = OUT_W + FAST_CPU_SLAB_GEMMS /* dWin = sum of dqkv x' */
 };
 
 /* Buffers, T positions of L lanes; H heads. */
 enum {
     QKV,        /* [T][3 C][L]: queries, keys and values; saved */
-    P,          /* [H][T][T][L]: probabilities, of which s <= t are used; saved */
+    P,          /* [H][T][T][L] in the kernels' order: probabilities; saved */
     Z,          /* [T][C][L]: outputs of the heads; saved */
     DZ,         /* [T][C][L]: gradient of z */
     DQKV,       /* [T][3 C][L]: gradients of queries, keys and values */
-    SCORES,     /* [T][T][16]: gradients of one head's scores, for 16 samples */
-    TRANSPOSED, /* [L][C]: one position, sample-major, for products over lanes */
+    HEAD,       /* 3 [T][D + 1][16]: operands of one head and 16 samples, forward */
+    HEAD_BACK,  /* [T][T][16], 4 [T][D + 1][16]: the scores' gradients and operands, backward */
+    TRANSPOSED, /* [T][L][C]: sample-major, for products over lanes */
     SUMS        /* two vectors a row, for bias gradients */
 };
 
@@ -37,6 +36,7 @@ static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const fast_node *node = &compile->graph->nodes[step->node];
     const int64_t T = node->shape[0], C = node->shape[1], L = compile->program->lanes;
+    const int64_t head = T * (C / node->heads + 1) * FAST_VEC; /* floats of one operand */
     const int c = (int)C, l = (int)L;
     fast_gemm *gemm = step->gemm;
 
@@ -48,23 +48,21 @@ static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     gemm[IN_DATA] = gemm[OUT_DATA];
     gemm[IN_DATA].k = 3 * c;
     gemm[IN_DATA].accumulate = step->how[0] == FAST_CPU_ADD;
-    for (int i = OUT_W; i <= IN_W_ADD; i++)
-        gemm[i] = (fast_gemm){ .m = c,
-                               .n = i < IN_W ? c : 3 * c,
-                               .k = l,
-                               .lda = c,
-                               .ldb = l,
-                               .ldc = c,
-                               .accumulate = i == OUT_W_ADD || i == IN_W_ADD };
-    for (int i = IN; i <= (step->train ? IN_W_ADD : OUT); i++)
-        fast__gemm_init(&gemm[i]);
+    for (int i = IN; i <= (step->train ? IN_DATA : OUT); i++)
+        FAST_TRY(fast__gemm_choose(&gemm[i], compile->plan));
+    if (step->train) {
+        FAST_TRY(fast__cpu_slab_plan(compile, C, C, &gemm[OUT_W]));
+        FAST_TRY(fast__cpu_slab_plan(compile, C, 3 * C, &gemm[IN_W]));
+    }
     FAST_TRY(fast__cpu_saved(compile, step, T * 3 * C * L, &step->buffer[QKV]));
     FAST_TRY(fast__cpu_saved(compile, step, node->heads * T * T * L, &step->buffer[P]));
     FAST_TRY(fast__cpu_saved(compile, step, T * C * L, &step->buffer[Z]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, T * C * L, &step->buffer[DZ]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, T * 3 * C * L, &step->buffer[DQKV]));
-    FAST_TRY(fast__cpu_scratch_back(compile, step, T * T * FAST_VEC, &step->buffer[SCORES]));
-    FAST_TRY(fast__cpu_scratch_back(compile, step, C * L, &step->buffer[TRANSPOSED]));
+    FAST_TRY(fast__cpu_scratch_forward(compile, step, 3 * head, &step->buffer[HEAD]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, T * T * FAST_VEC + 4 * head,
+                                    &step->buffer[HEAD_BACK]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, T * C * L, &step->buffer[TRANSPOSED]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, 3 * C * 2 * FAST_VEC, &step->buffer[SUMS]));
     snprintf(step->note, sizeof step->note, "%s, heads in lanes", fast__gemm_name(&gemm[IN]));
     return FAST_OK;
@@ -85,7 +83,8 @@ static void attention_forward(fast_cpu_run *run, const fast_cpu_step *step)
     run->program->elem->bias_act(T, 3 * C, L, fast__cpu_param(run, step->node, FAST_W_BIAS),
                                  FAST_ACT_NONE, 0, qkv);
     run->program->attention->forward(T, C, node->heads, L, qkv,
-                                     fast__cpu_memory(run, step->buffer[P]), z);
+                                     fast__cpu_memory(run, step->buffer[P]), z,
+                                     fast__cpu_memory(run, step->buffer[HEAD]));
     for (int64_t t = 0; t < T; t++)
         fast__gemm_run(&step->gemm[OUT], z + t * C * L,
                        fast__cpu_param(run, step->node, FAST_W_WEIGHT2), y + t * C * L);
@@ -101,10 +100,9 @@ static void weights_back(fast_cpu_run *run, const fast_cpu_step *step, int gemm,
     const int64_t T = node->shape[0], C = node->shape[1], L = run->lanes;
     float *transposed = fast__cpu_memory(run, step->buffer[TRANSPOSED]);
 
-    for (int64_t t = 0; t < T; t++) {
-        run->program->elem->from_lanes(x + t * C * L, L, C, L, transposed, C);
-        fast__gemm_run(&step->gemm[gemm + (t > 0)], transposed, d + t * rows * L, dw);
-    }
+    for (int64_t t = 0; t < T; t++)
+        run->program->elem->from_lanes(x + t * C * L, L, C, L, transposed + t * C * L, C);
+    fast__cpu_slab_all(&step->gemm[gemm], C, rows, T, L, transposed, d, dw);
     /* Only sums: without an activation nothing is written to d. */
     run->program->elem->bias_act_back(T, rows, L, NULL, FAST_ACT_NONE, 0, (float *)(uintptr_t)d, db,
                                       fast__cpu_memory(run, step->buffer[SUMS]));
@@ -130,7 +128,7 @@ static void attention_backward(fast_cpu_run *run, const fast_cpu_step *step)
     run->program->attention->backward(T, C, node->heads, L,
                                       fast__cpu_memory(run, step->buffer[QKV]),
                                       fast__cpu_memory(run, step->buffer[P]), dz, dqkv,
-                                      fast__cpu_memory(run, step->buffer[SCORES]));
+                                      fast__cpu_memory(run, step->buffer[HEAD_BACK]));
     for (int64_t t = 0; t < T && dx; t++)
         fast__gemm_run(&step->gemm[IN_DATA], dqkv + t * 3 * C * L,
                        fast__cpu_param(run, step->node, FAST_W_WEIGHT), dx + t * C * L);

@@ -6,14 +6,10 @@
  *     dX [C][L] = W' dY                          m = lanes, B = W transposed
  *     dW [O][C] = dY [O][L] X' [L][C]            m = C, k = lanes, A = X sample-major
  *
- * dW is computed in slabs of output rows that fit the second-level cache, and each slab is reported
- * at once: an optimizer that runs in the report finds it in cache. A first layer takes X
+ * dW is computed in slabs of output rows that fit the second-level cache (slab.c), and each slab is
+ * reported at once: an optimizer that runs in the report finds it in cache. A first layer takes X
  * sample-major from the batch itself; others transpose. dX comes before dW, because after a report
  * the weights must not be read.
- *
- *     dW   rows 0 .. slab - 1        one product, reported
- *          rows slab .. 2 slab - 1   one product, reported
- *          the rest                  a product of its own size, reported
  */
 #include "engine/cpu/cpu.h"
 #include "engine/weight_norm.h"
@@ -21,12 +17,9 @@
 #include <stdio.h>
 
 enum {
-    FORWARD,  /* y */
-    DATA,     /* dx */
-    SLAB,     /* the first position overwrites */
-    SLAB_ADD, /* later positions add */
-    REST,     /* the last slab, if it is smaller */
-    REST_ADD, /* later positions of the last slab */
+    FORWARD, /* y */
+    DATA,    /* dx */
+    WEIGHTS  /* dw: FAST_CPU_SLAB_GEMMS products */
 };
 /* Buffers. */
 enum {
@@ -36,19 +29,6 @@ enum {
     WEIGHT_GRAD, /* [O][C]: its gradient */
     FACTOR       /* [O + C][P][L]: factors of a sequence, positions side by side */
 };
-
-enum {
-    SLAB_FLOATS = 24576 /* 96 KiB: with weights and momentum of that range, a third of L2 */
-};
-
-/* Rows of a slab: a multiple of 8 whose weights have about SLAB_FLOATS floats. */
-static int slab_rows(int64_t inputs, int64_t outputs)
-{
-    int64_t rows = SLAB_FLOATS / inputs / 8 * 8;
-
-    rows = rows < 8 ? 8 : rows;
-    return (int)(rows < outputs ? rows : outputs);
-}
 
 /* Tell whether the layer has weight norm. */
 static bool weight_normed(const fast_graph *graph, const fast_cpu_step *step)
@@ -61,10 +41,7 @@ static fast_err dense_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const fast_dense_shape shape = fast__dense_shape(compile->graph, step->node);
     const int64_t C = shape.inputs, O = shape.outputs, P = shape.rows;
-    const int L = (int)compile->program->lanes, slab = slab_rows(C, O), rest = (int)(O % slab);
-    const fast_gemm weights = {
-        .m = (int)C, .n = slab, .k = L, .lda = (int)C, .ldb = L, .ldc = (int)C
-    };
+    const int L = (int)compile->program->lanes;
     fast_gemm *gemm = step->gemm;
 
     gemm[FORWARD] =
@@ -77,14 +54,12 @@ static fast_err dense_plan(fast_cpu_compile *compile, fast_cpu_step *step)
                               .ldc = L,
                               .trans_b = true,
                               .accumulate = step->how[0] == FAST_CPU_ADD };
-    for (int i = SLAB; i <= REST_ADD; i++) {
-        gemm[i] = weights;
-        gemm[i].accumulate = i == SLAB_ADD || i == REST_ADD;
-        gemm[i].n = i >= REST && rest ? rest : slab;
+    FAST_TRY(fast__gemm_choose(&gemm[FORWARD], compile->plan));
+    if (step->train) {
+        FAST_TRY(fast__gemm_choose(&gemm[DATA], compile->plan));
+        FAST_TRY(fast__cpu_slab_plan(compile, C, O, &gemm[WEIGHTS]));
     }
-    step->count = slab;
-    for (int i = FORWARD; i <= (step->train ? REST_ADD : FORWARD); i++)
-        FAST_TRY(fast__gemm_choose(&gemm[i], compile->plan));
+    step->count = fast__cpu_slab_rows(C, O);
     FAST_TRY(fast__cpu_scratch_back(compile, step, P * L * C, &step->buffer[TRANSPOSED]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, O * 2 * FAST_VEC, &step->buffer[SUMS]));
     if (P > 1)
@@ -94,7 +69,7 @@ static fast_err dense_plan(fast_cpu_compile *compile, fast_cpu_step *step)
         FAST_TRY(fast__cpu_scratch_back(compile, step, C * O, &step->buffer[WEIGHT_GRAD]));
     }
     snprintf(step->note, sizeof step->note, "%s%s, slabs of %d rows",
-             fast__gemm_name(&gemm[FORWARD]), step->act ? " + activation" : "", slab);
+             fast__gemm_name(&gemm[FORWARD]), step->act ? " + activation" : "", (int)step->count);
     return FAST_OK;
 }
 
@@ -177,12 +152,10 @@ static void dense_weights(fast_cpu_run *run, const fast_cpu_step *step, const fl
     const float *t = transposed(run, step, x);
 
     for (int64_t o = 0; o < O; o += step->count) {
-        const bool whole = o + step->count <= O;
-        for (int64_t p = 0; p < P; p++)
-            fast__gemm_run(&step->gemm[(whole ? SLAB : REST) + (p > 0)], t + p * C * L,
-                           dy + (p * O + o) * L, dw + o * C);
+        const int64_t rows = O - o < step->count ? O - o : step->count;
+        fast__cpu_slab_run(&step->gemm[WEIGHTS], o, C, O, P, L, t, dy, dw);
         if (report)
-            fast__cpu_report_range(run, offset + o * C, (whole ? step->count : O - o) * C);
+            fast__cpu_report_range(run, offset + o * C, rows * C);
     }
 }
 

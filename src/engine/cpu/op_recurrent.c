@@ -9,7 +9,7 @@
  * Each step has two products with the batch as m (gates [G][L]), then the pointwise part. The
  * backward pass visits the steps in reverse, passes dh and dc along and computes the gates'
  * gradients da (and du, the state's part, which a gru stores separately); the weights' gradients
- * are then one product a step, accumulated, on sample-major copies of x and h.
+ * are then sums of a product a step (slab.c), on sample-major copies of x and h.
  */
 #include "engine/cpu/cpu.h"
 
@@ -18,14 +18,12 @@
 
 /* Products of one step of time; those of weights sum over lanes, and over steps. */
 enum {
-    INPUT,      /* a = Wih x */
-    STATE,      /* a += Whh h', or u = Whh h' where it is separate */
-    DATA,       /* dx = Wih' da */
-    STATE_DATA, /* dh' = Whh' du, added to the direct part of a gru */
-    WIH,        /* dWih = da x', first step */
-    WIH_ADD,    /* dWih += da x', later steps */
-    WHH,        /* dWhh = du h'', second step: the first has no earlier state */
-    WHH_ADD     /* dWhh += du h'', later steps */
+    INPUT,                          /* a = Wih x */
+    STATE,                          /* a += Whh h', or u = Whh h' where it is separate */
+    DATA,                           /* dx = Wih' da */
+    STATE_DATA,                     /* dh' = Whh' du, added to the direct part of a gru */
+    WIH,                            /* dWih = sum of da x' */
+    WHH = WIH + FAST_CPU_SLAB_GEMMS /* dWhh = sum of du h'', without the first step */
 };
 
 /* Buffers, T steps of L lanes. */
@@ -36,7 +34,7 @@ enum {
     GATES_GRAD,     /* [T][G][L]: da */
     STATE_GRAD,     /* [T][G][L]: du, of a gru alone; else du is da */
     RECURRENT_GRAD, /* [2][H][L]: dh and dc, passed from step to step */
-    TRANSPOSED,     /* [L][C or H]: one step, sample-major, for products over lanes */
+    TRANSPOSED,     /* [T][L][C or H]: sample-major, for products over lanes */
     SUMS            /* two vectors a row, for bias gradients */
 };
 
@@ -84,13 +82,12 @@ static fast_err recurrent_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     gemm[STATE_DATA] = (fast_gemm){
         .m = L, .n = H, .k = G, .lda = L, .ldb = H, .ldc = L, .trans_b = true, .accumulate = s.split
     };
-    for (int i = WIH; i <= WHH_ADD; i++) {
-        const int m = i < WHH ? C : H;
-        gemm[i] = (fast_gemm){ .m = m, .n = G, .k = L, .lda = m, .ldb = L, .ldc = m };
-        gemm[i].accumulate = i == WIH_ADD || i == WHH_ADD;
+    for (int i = INPUT; i <= (step->train ? STATE_DATA : STATE); i++)
+        FAST_TRY(fast__gemm_choose(&gemm[i], compile->plan));
+    if (step->train) {
+        FAST_TRY(fast__cpu_slab_plan(compile, s.C, s.G, &gemm[WIH]));
+        FAST_TRY(fast__cpu_slab_plan(compile, s.H, s.G, &gemm[WHH]));
     }
-    for (int i = INPUT; i <= (step->train ? WHH_ADD : STATE); i++)
-        fast__gemm_init(&gemm[i]);
     FAST_TRY(fast__cpu_saved(compile, step, s.T * s.G * s.L, &step->buffer[GATES]));
     FAST_TRY(
         fast__cpu_saved(compile, step, s.split ? s.T * s.G * s.L : 0, &step->buffer[STATE_PART]));
@@ -100,7 +97,7 @@ static fast_err recurrent_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     FAST_TRY(fast__cpu_scratch_back(compile, step, s.split ? s.T * s.G * s.L : 0,
                                     &step->buffer[STATE_GRAD]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, 2 * s.H * s.L, &step->buffer[RECURRENT_GRAD]));
-    FAST_TRY(fast__cpu_scratch_back(compile, step, (s.C > s.H ? s.C : s.H) * s.L,
+    FAST_TRY(fast__cpu_scratch_back(compile, step, s.T * (s.C > s.H ? s.C : s.H) * s.L,
                                     &step->buffer[TRANSPOSED]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, s.G * 2 * FAST_VEC, &step->buffer[SUMS]));
     snprintf(step->note, sizeof step->note, "%s, two products a step",
@@ -192,13 +189,12 @@ static void recurrent_backward(fast_cpu_run *run, const fast_cpu_step *step)
     for (int64_t t = 0; t < s.T; t++) {
         if (dx)
             fast__gemm_run(&step->gemm[DATA], da + t * gates, wih, dx + t * s.C * s.L);
-        elem->from_lanes(x + t * s.C * s.L, s.L, s.C, s.L, transposed, s.C);
-        fast__gemm_run(&step->gemm[t ? WIH_ADD : WIH], transposed, da + t * gates, dwih);
-        if (!t)
-            continue;
-        elem->from_lanes(h + (t - 1) * units, s.L, s.H, s.L, transposed, s.H);
-        fast__gemm_run(&step->gemm[t > 1 ? WHH_ADD : WHH], transposed, du + t * gates, dwhh);
+        elem->from_lanes(x + t * s.C * s.L, s.L, s.C, s.L, transposed + t * s.C * s.L, s.C);
     }
+    fast__cpu_slab_all(&step->gemm[WIH], s.C, s.G, s.T, s.L, transposed, da, dwih);
+    for (int64_t t = 0; t < s.T - 1; t++)
+        elem->from_lanes(h + t * units, s.L, s.H, s.L, transposed + t * units, s.H);
+    fast__cpu_slab_all(&step->gemm[WHH], s.H, s.G, s.T - 1, s.L, transposed, du + gates, dwhh);
     elem->bias_act_back(s.T, s.G, s.L, NULL, FAST_ACT_NONE, 0, da, dba, sums);
     elem->bias_act_back(s.T, s.G, s.L, NULL, FAST_ACT_NONE, 0, du, dbu, sums);
     fast__cpu_report(run, step->node, FAST_W_WEIGHT);

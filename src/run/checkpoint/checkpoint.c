@@ -424,10 +424,14 @@ static bool is_cooperation(const char *name)
     return false;
 }
 
-/* Compare one option; `ours` has room for its text. *changed_out: it is one of cooperation, and
- * another. */
+/* Options of cooperation that are others, as the file has them: "workers=4, topology=ring". */
+typedef struct changes {
+    char text[256]; /* "": none is another */
+} changes;
+
+/* Compare one option; `ours` has room for its text. One of cooperation may be another. */
 static fast_err check_option(const fast_run *run, const char *path, const fast_tensors *tensors,
-                             const char *name, char *ours, bool *changed_out)
+                             const char *name, char *ours, changes *changed)
 {
     const fast_option *option = fast__options_find(fast__run_options, name);
     char key[32];
@@ -439,9 +443,13 @@ static fast_err check_option(const fast_run *run, const char *path, const fast_t
     fast__config_text(option, &run->config, ours, VALUE_MAX);
     if (strcmp(theirs, ours) == 0)
         return FAST_OK;
-    *changed_out = *changed_out || is_cooperation(name);
-    if (is_cooperation(name))
+    if (is_cooperation(name)) {
+        const size_t used = strlen(changed->text);
+
+        snprintf(changed->text + used, sizeof changed->text - used, "%s%s=%.60s",
+                 used > 0 ? ", " : "", name, theirs);
         return FAST_OK;
+    }
     return fast__fail(FAST_EINVAL,
                       "%s was saved with %s=%.100s, and this run has %s=%.100s; give the same",
                       path, option->name, theirs, option->name, ours);
@@ -450,15 +458,15 @@ static fast_err check_option(const fast_run *run, const char *path, const fast_t
 /* Compare the options of the file with the run's, as canonical text: lr=0.10 equals lr=0.1. Fails
  * with one sentence that names the first difference. */
 static fast_err check_options(fast_run *run, const char *path, const fast_tensors *tensors,
-                              bool *changed_out)
+                              changes *changed)
 {
     char *ours = NULL;
     FAST_TRY(fast__alloc("an option's text", VALUE_MAX, 1, &ours));
     fast_err err = FAST_OK;
     for (const char *const *name = matching; *name && !err; name++)
-        err = check_option(run, path, tensors, *name, ours, changed_out);
+        err = check_option(run, path, tensors, *name, ours, changed);
     for (const char *const *name = matching_later; *name && !err; name++)
-        err = check_option(run, path, tensors, *name, ours, changed_out);
+        err = check_option(run, path, tensors, *name, ours, changed);
     fast__free(ours);
     return err;
 }
@@ -547,12 +555,46 @@ static bool exchanges_at_end(const fast_run *run)
            (strcmp(sends, "weights") == 0 || strcmp(sends, "differences") == 0);
 }
 
+/* Return whether the file has the optimizer's state: only of workers that are equal it is one. */
+static bool has_rule_state(const fast_run *run)
+{
+    for (int slot = 0; slot < slot_count(run); slot++)
+        if (fast__vector_max_abs(run->learner->params.count,
+                                 fast__optimizer_slot(run->optimizer, slot)) > 0)
+            return true;
+    return false;
+}
+
+/* Say what other workers, or those of another strategy or topology, continue with. */
+static void note_cooperation(fast_run *run, const fast_tensors *tensors, const saved *s,
+                             const changes *changed)
+{
+    const bool rule = has_rule_state(run), lost = slot_count(run) > 0 && !rule;
+
+    snprintf(run->text.resume_note, sizeof run->text.resume_note,
+             "the checkpoint was saved with %s, after step %lld: this run continues with its "
+             "model%s, at step %lld, after as many samples%s%s",
+             changed->text, (long long)s->step, rule ? " and the optimizer's state" : "",
+             (long long)run->step,
+             state_count(tensors) == 0 ? ""
+             : lost                    ? "; replicas, optimizer states, residuals and messages of "
+                                         "its actors are dropped"
+                                       : "; replicas, residuals and messages of its actors are "
+                                         "dropped",
+             run->step >= run->step_count ? "; no step is left: give more steps or epochs" : "");
+}
+
 /* Say why the resumed run does not repeat to the bit: another engine, other measured choices,
  * another length, faults; or why it trains nothing. */
-static void note_changes(fast_run *run, const fast_tensors *tensors, const saved *s, bool changed)
+static void note_changes(fast_run *run, const fast_tensors *tensors, const saved *s,
+                         const changes *changed)
 {
     char plan[32];
     snprintf(plan, sizeof plan, "%016" PRIx64, fast__run_plan_hash(run));
+    if (changed->text[0]) { /* the bits are others in any case */
+        note_cooperation(run, tensors, s, changed);
+        return;
+    }
     if (strcmp(get_saved(tensors, "engine"), run->config.engine) != 0)
         snprintf(
             run->text.resume_note, sizeof run->text.resume_note,
@@ -569,13 +611,6 @@ static void note_changes(fast_run *run, const fast_tensors *tensors, const saved
                  "the checkpoint is at step %lld and this run ends at step %lld: nothing is "
                  "trained; give more steps or epochs to continue",
                  (long long)run->step, (long long)run->step_count);
-    else if (changed)
-        snprintf(
-            run->text.resume_note, sizeof run->text.resume_note,
-            "the checkpoint is of %.20s workers and strategy %.60s: this run continues with its "
-            "model, at step %lld; replicas, residuals and messages of its actors are dropped",
-            get_saved(tensors, "option.workers"), get_saved(tensors, "option.strategy"),
-            (long long)run->step);
     else if (s->step_count != run->step_count)
         snprintf(
             run->text.resume_note, sizeof run->text.resume_note,
@@ -609,10 +644,11 @@ static int64_t step_of(const fast_run *run, const fast_tensors *tensors, int64_t
 static fast_err load_checked(fast_run *run, const char *path, const fast_tensors *tensors)
 {
     saved s = { 0 };
-    bool changed = false;
+    changes others = { "" };
     FAST_TRY(read_meta(path, tensors, &s));
-    FAST_TRY(check_options(run, path, tensors, &changed));
+    FAST_TRY(check_options(run, path, tensors, &others));
     FAST_TRY(check_hashes(run, path, tensors));
+    const bool changed = others.text[0] != 0;
     run->step = changed ? step_of(run, tensors, s.step) : s.step;
     FAST_TRY(fast__phase_find(run->team));
     FAST_TRY(check_tensors(run, path, tensors, changed));
@@ -644,7 +680,7 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
     run->progress.step_evaluated = changed ? -1 : s.step_evaluated;
     run->result.test_loss = s.test_loss;
     run->result.test_accuracy = s.test_accuracy;
-    note_changes(run, tensors, &s, changed);
+    note_changes(run, tensors, &s, &others);
     return FAST_OK;
 }
 

@@ -13,8 +13,9 @@
  *   quiet    worker 0 asks every actor how many messages it has sent and got, until nobody has done
  *            anything between two questions and no message is in flight (Mattern 1987): channels
  *            are empty, and messages that arrived and were not received are in mailboxes. Servers
- *            that act by themselves (proxies) are idle, and from the first question on those that
- *            act by their clock (windows of federated rounds) stand still
+ *            that act by themselves (proxies) and workers with an exchange under way are idle, and
+ *            from the first question on those that act by their clock (windows of federated rounds)
+ *            stand still
  *   state    every actor packs itself: what a checkpoint of a synchronous run has, the messages in
  *            its mailbox, its random streams. A resumed actor takes over its streams and messages
  *   start    worker 0 writes the file, and names the time at which workers continue
@@ -148,6 +149,7 @@ static void continue_at(fast_team_actor *self, int64_t time)
 {
     fast_actor *actor = self->context.trainer.actor;
 
+    self->context.cut.count++;
     fast__actor_continue(actor, self->team->run->clock.is_virtual ? time : fast__steady_now(actor));
 }
 
@@ -181,7 +183,7 @@ static void take_invitation(fast_team_actor *self, const fast_msg *msg, fast_msg
 
     if (msg->words[0] == OPEN) {
         w->asked = true;
-        reply->words[0] = self->progress.rounds;
+        reply->words[0] = self->progress.next;
         reply->words[2] = !self->progress.begun;
     } else {
         w->asked = false;
@@ -358,6 +360,7 @@ static fast_err find_quiet(fast_team_actor *self, int64_t *answers, bool *gone_o
 
         FAST_TRY(command(self, COUNT, count, answers, &missing, &busy, gone_out));
         answers[0] = activity(actor);
+        busy = busy || is_busy(self);
         if (!team->cut.spread)
             missing = fast__pool_in_flight(actor->world->pool);
         quiet = round > 0 && !busy && missing == 0 && answers[0] - before[0] == 2 * (count - 1);
@@ -546,27 +549,28 @@ static fast_err follow(fast_team_actor *self, int64_t number)
 }
 
 /* Return the step or round at which workers join: the next one, or where a worker may wait for the
- * steps of others, one that nobody has passed. `others` are the rounds that workers answered; NULL:
- * all are in this process, and the mutex is held. */
+ * steps of others, one that nobody has passed. This worker stands before a step, others may be in
+ * it. `others` are the rounds that workers answered; NULL: all are in this process, and the mutex
+ * is held. */
 static int64_t common_round(const fast_team_actor *self, const int64_t *others)
 {
     const fast_team *team = self->team;
     const fast_trainer *t = &self->context.trainer;
     fast_cost cost = { 0 };
-    int64_t most = 0;
+    int64_t most = self->context.cut.next ? self->progress.rounds : self->progress.next;
 
     if (team->strategy->cost)
         team->strategy->cost(team->config, t, &cost);
     if (self->context.cut.at_once || (!(cost.barrier > 0) && !self->context.cut.rounds))
         return 0;
     for (int64_t i = 0; i < team->workers; i++) {
-        const int64_t rounds = !others ? team->actors[i]->progress.rounds
-                               : i > 0 ? others[i]
-                                       : self->progress.rounds;
+        const int64_t next = i == t->rank ? most
+                             : others     ? others[i]
+                                          : team->actors[i]->progress.next;
 
-        most = rounds > most ? rounds : most;
+        most = next > most ? next : most;
     }
-    return most + 1 < t->step_count ? most + 1 : t->step_count;
+    return most < t->step_count ? most : t->step_count;
 }
 
 /* Several processes: worker 0 asks all workers for their rounds, and tells them where to join; not
@@ -624,6 +628,15 @@ static fast_err invite_if_due(fast_team_actor *self, bool canceled)
     return FAST_OK;
 }
 
+/* A worker joins: it completes its w. Batches made ahead are not saved: they are received,
+ * since their makers take no part in the cut, and requested again. */
+static fast_err prepare(fast_team_actor *self)
+{
+    self->progress.yields = !self->context.resumed;
+    FAST_TRY(fast__preprocess_drain(&self->preprocess, self->context.trainer.actor));
+    return self->context.resumed ? FAST_OK : fast__context_settle(&self->context);
+}
+
 /* Before the next step of a worker of several processes. */
 static fast_err next_spread(fast_team_actor *self, bool canceled)
 {
@@ -651,9 +664,9 @@ static fast_err next_spread(fast_team_actor *self, bool canceled)
     if (w->number == 0 || self->progress.rounds < w->at)
         return FAST_OK;
     const int64_t number = w->number;
-    self->progress.yields = !self->context.resumed;
-    self->preprocess.next = -1;
-    const fast_err err = leads ? lead(self) : follow(self, number);
+    fast_err err = prepare(self);
+    if (!err)
+        err = leads ? lead(self) : follow(self, number);
     if (w->number == number) /* worker 0 may have opened the next cut meanwhile */
         w->number = 0;
     atomic_store(&w->open, w->asked || w->number != 0);
@@ -665,6 +678,7 @@ fast_err fast__cut_next(fast_team_actor *self, bool canceled)
     fast_team *team = self->team;
     const fast_run *run = team->run;
     const fast_trainer *t = &self->context.trainer;
+    const fast_context_cut *c = &self->context.cut;
     fast_cut *cut = &team->cut;
 
     if (!cut->on)
@@ -672,7 +686,8 @@ fast_err fast__cut_next(fast_team_actor *self, bool canceled)
     fast__team_lock(self);
     cut->begun += !self->progress.begun;
     self->progress.begun = true;
-    self->progress.rounds = self->context.cut.rounds ? *self->context.cut.rounds : t->step;
+    self->progress.rounds = c->rounds ? *c->rounds : t->step;
+    self->progress.next = c->next ? *c->next : self->progress.rounds + 1;
     if (cut->spread) {
         fast__team_unlock(self);
         return next_spread(self, canceled);
@@ -694,9 +709,7 @@ fast_err fast__cut_next(fast_team_actor *self, bool canceled)
     fast__team_unlock(self);
     if (!join)
         return FAST_OK;
-    self->progress.yields = !self->context.resumed;
-    self->preprocess.next =
-        -1; /* batches are not saved: request them again, as a resumed run does */
+    FAST_TRY(prepare(self));
     return t->rank == 0 ? lead(self) : follow(self, number);
 }
 

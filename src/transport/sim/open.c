@@ -174,6 +174,7 @@ void fast__sim_crash(fast_sim *sim, int64_t id)
         return;
     fast__sim_trace(sim, FAST_SIM_CALL, id, 1, 0, 0);
     actor->base.stopped = true;
+    actor->crashed_ns = sim->now;
     actor->resume = 0; /* no RESUME or START event has this order: those scheduled are stale */
     fast__sim_forget_work(sim, actor);
     if (!actor->fiber.alive) { /* it has not started: no program sets its result */

@@ -125,6 +125,7 @@ struct fast_sim_actor {
     int64_t timer_slot;   /* its index in the heap of timers */
     int64_t paused_ns;    /* its node's paused_ns when its charge started */
     int64_t start_ns;     /* when its program starts */
+    int64_t crashed_ns;   /* when it crashed last; 0: never */
     fast_sim_pairs pairs; /* the actors that it sent to */
     fast_rng rng;         /* jitter and loss of the messages that it sends */
     fast_sim_job job;     /* its fast_compute() call */

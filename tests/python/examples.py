@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: the examples and the commands of docs/pytorch.md and docs/python.md work. Usage: examples.py ROOT PROGRAM
+
+Method: each example runs in this interpreter, one after the other, so that PyTorch is imported once; those of
+several processes are started by `fast run`. Blocks of Python in the pages are run as they stand. Without PyTorch
+or NumPy the examples that need them are left out.
+"""
+import contextlib
+import importlib.util
+import io
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import tempfile
+
+root, program = sys.argv[1], sys.argv[2]
+folder = os.path.join(root, "examples", "python")
+EXPECTED = {"01_three_lines.py": r"accuracy (\d\d|100)%\n", "02_simulate.py": r"(\w+ +[\d.]+ ms of the cluster, .*\n){3}",
+            "04_own_parts.py": r"(\S+ +test accuracy \d+%\n){3}",
+            "05_table.py": r"\d+ steps, .*\n\['bsp', 'easgd', 'ssp'\]\naccuracy .*\n"}
+TORCH = ("01_three_lines.py", "02_simulate.py")
+
+
+def has(name):
+    return importlib.util.find_spec(name) is not None
+
+
+def run(path):
+    """What a script prints; the loop of PyTorch's, if it has one, is ended."""
+    out = io.StringIO()
+    sys.argv = [path]
+    with contextlib.redirect_stdout(out):
+        runpy.run_path(path, run_name="__main__")
+        if "torch" in sys.modules:
+            import fast
+            fast.finish()
+    return out.getvalue()
+
+
+def processes(*words):
+    env = dict(os.environ, OMPI_MCA_plm="isolated", OMPI_MCA_pml="ob1", OMPI_MCA_btl="vader,self")
+    done = subprocess.run([program, "run", "-n", "2", "--python", sys.executable, *words], env=env, capture_output=True,
+                          text=True, timeout=280)
+    if done.returncode:
+        sys.exit(f"{words} exits {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def pages():
+    """Blocks of Python in the manual, one after the other in one namespace a page."""
+    for name in ("python.md", "pytorch.md"):
+        if name == "pytorch.md" and not has("torch"):
+            continue
+        with open(os.path.join(root, "docs", name)) as file:
+            blocks = re.findall(r"^```python\n(.*?)^```", file.read(), re.M | re.S)
+        assert blocks, name
+        here, names = os.getcwd(), {}
+        with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.StringIO()):
+            os.chdir(place)
+            for block in blocks:
+                exec(compile(block, name, "exec"), names)
+            if "torch" in sys.modules:
+                import fast
+                fast.finish()
+            os.chdir(here)
+        print(name, "passed", flush=True)
+
+
+if not has("numpy"):
+    print("skipped: no NumPy")
+    sys.exit(77)
+for name, expected in EXPECTED.items():
+    if name not in TORCH or has("torch"):
+        out = run(os.path.join(folder, name))
+        assert re.fullmatch(expected, out), (name, out)
+        print(name, "passed", flush=True)
+pages()
+if has("torch") and shutil.which("mpirun") and "mpi" in sys.argv:
+    assert re.fullmatch(EXPECTED["01_three_lines.py"], processes(os.path.join(folder, "01_three_lines.py")))
+    with tempfile.TemporaryDirectory() as place:
+        out = processes(os.path.join(folder, "03_ddp_codec.py"), os.path.join(place, "store"))
+        assert re.fullmatch(r"accuracy \d+% with 5% of the gradients sent\n", out), out
+    print("processes passed")
