@@ -278,9 +278,10 @@ struct ps_writer {
     int64_t writer_count; /* writers of the model */
     int64_t step;         /* steps that this writer has taken */
     int64_t pushed;       /* value of `step` at the last write */
-    int64_t round;        /* rounds that the last read held */
+    int64_t round;        /* rounds of the run that the last read held */
     int64_t version;      /* of the last read */
     int64_t cached;       /* with cache_age: rounds of all writers in t->w; -1: it must be read */
+    int64_t begun;        /* backup or redundant: rounds before those that the space counts */
     float *g;             /* the newest gradient; not defined in layers sent as factors */
     ps_layers layers;     /* sent as factors */
     ps_pieces pieces;     /* of the newest gradient */
@@ -293,7 +294,8 @@ struct ps_writer {
     float *unseen;        /* updates that other writers have not read (value bound) */
     float *ends;          /* gradients that workers have computed in each epoch */
     float *state_read;    /* the state as it was read */
-    int64_t *model_step;  /* slack 0, persistent: 1 + the step whose weights t->w holds */
+    int64_t *model_step;  /* slack 0, persistent: 1 + the step whose weights t->w holds; backup or
+                             redundant: rounds of the run when its programs ended */
     ps_visit visit;       /* reads that are joined with writes, or in transit */
     bool written;         /* it has written since it started */
 };
