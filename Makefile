@@ -3,7 +3,7 @@
 CMAKE_FLAGS ?= $(if $(shell command -v ccache),-DCMAKE_C_COMPILER_LAUNCHER=ccache)
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: all run test soak install format clean asan tsan coverage
+.PHONY: all run test soak arm bench install format clean asan tsan coverage
 
 all: build/release/build.ninja
 	cmake --build --preset release
@@ -38,6 +38,18 @@ coverage:
 	find build/coverage -name '*.gcda' -delete
 	ctest --preset coverage -j 2 --no-tests=error
 	tools/coverage.py build/coverage
+
+# The tests on aarch64 under qemu, and the instructions that NEON saves: half an hour.
+arm:
+	tools/packages arm
+	CMAKE_FLAGS="$(CMAKE_FLAGS)" tools/cross
+
+# What got slower than the program of bench/baseline, and than beside PyTorch: five minutes.
+bench:
+	tools/packages bench
+	cmake --preset release $(CMAKE_FLAGS)
+	cmake --build --preset release --target fast
+	bench/ratchet.py
 
 # Hours, not minutes: fuzzing, builds without the optional libraries, aarch64, fresh oracles.
 soak:

@@ -21,6 +21,7 @@
  *   ps_writer.c       reads and writes of the model by a worker, or by a proxy for its workers
  *   ps_unseen.c       a worker's own updates that the values it reads lack: read-my-writes
  *   ps_owner.c        the update of a range at its server
+ *   ps_visit.h        the same in the writer's thread, where both share memory
  *   ps_order.c        the order in which the model is read
  *   ps_factors.c      dense layers that are sent to the servers as factors
  *   ps_hybrid.c       dense layers that workers send each other as factors, beside the servers
@@ -254,6 +255,8 @@ typedef struct ps_losses {
 /* A visit of the model: a write, with the next read or without. */
 typedef struct ps_visit {
     bool fused;    /* a write and the next read may be one visit */
+    bool direct;   /* writes work on the owners' memory (ps_visit.c) */
+    bool added;    /* the last write has added itself to t->w, which is used again */
     bool fetched;  /* the last write fetched the next weights */
     bool arriving; /* ranges of the model are still in transit to t->w */
     int64_t pulls; /* with `tasks`: number of the first of the last pulls, one for each range */

@@ -93,7 +93,8 @@ bool fast__ps_is_cached(const ps_writer *wr)
            wr->cached >= fast__ps_condition(wr).clock_min;
 }
 
-/* If worker 0 crashes or stops, the others start without it; a worker that restarts finds the model. */
+/* If worker 0 crashes or stops, the others start without it; a worker that restarts finds the
+ * model. */
 fast_err fast__ps_warm(ps_writer *wr)
 {
     fast_trainer *t = wr->t;

@@ -18,6 +18,7 @@
 #include "space/space.h"
 #include "strategy/ps_keys.h"
 #include "strategy/ps_tree.h"
+#include "strategy/ps_visit.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"
 
@@ -286,6 +287,8 @@ static fast_err write_model(ps_writer *wr, const float *x)
 
     FAST_ASSERT(!wr->visit.fused || wr->copies.count == 1);
     wr->visit.fetched = wr->visit.fused && t->step % wr->c->fetch == 0 && t->step < t->step_count;
+    if (wr->visit.direct)
+        return fast__ps_push_visit(wr);
     if (wr->visit.fetched)
         return fast__space_add_get(wr->copies.spaces[0], x, t->w, &wr->version, FAST_SOON);
     if (wr->layers.count > 0)
@@ -411,6 +414,7 @@ static fast_err writer_init(ps_writer *wr)
     wr->visit.fused = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
                       c->epochs == 1 && !c->priority && !c->tasks && !wr->pieces.on &&
                       wr->layers.count == 0 && fast__space_is_local(wr->copies.spaces[0]);
+    wr->visit.direct = fast__ps_can_visit(wr);
     if (c->redundant > 1)
         FAST_TRY(fast__alloc("contributions", wr->writer_count, sizeof *wr->copies.counts,
                              &wr->copies.counts));

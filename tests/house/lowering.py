@@ -16,12 +16,14 @@ import sys
 SOME = 4
 ARITHMETIC = "add|sub|mul|div|max|min|sqrt|cmp[a-z_]*|u?comi|fn?m(?:add|sub)[0-9]+"
 X86 = re.compile(rf"v?(?:{ARITHMETIC})ss$|v?(?:pextr|pinsr|insertps|extractps)")
-ARM = re.compile(r"f(?:add|sub|n?mul|div|max|min|n?madd|n?msub|sqrt|cmp|ccmp|csel)")
+ARM = re.compile(r"f(?:add|sub|n?mul|div|max|min|n?madd|n?msub|sqrt|cmp|ccmp|csel)\S* s\d|"
+                 r"(?:mov|ins|umov|smov) .*v\d+\.[sh]\[\d\]")
 VECTOR = {"sse": r"%xmm", "avx2": r"%ymm", "avx512": r"%zmm", "neon": r"\bv\d+\.(?:4s|16b|2d)"}
 # Functions that must be there: their absence would make the check pass for nothing.
 HOT = {"norm_simd": ["moments", "apply", "sums", "apply_back"], "pool_simd": ["max_forward", "max_back"],
        "conv_simd": ["dot_4x3"], "winograd_simd": ["input_4_3", "output_4_3", "input_grad_4_3"],
-       "elem_simd": ["bias_act"]}
+       "elem_simd": ["bias_act", "bias_act_back"], "gemm_simd": ["place_6", "packed_6"],
+       "loss_simd": ["cross_entropy"], "cell_simd": ["lstm", "lstm_back"], "attention_simd": ["forward"]}
 
 
 def count(objdump, path, registers):
@@ -40,7 +42,7 @@ def count(objdump, path, registers):
             continue
         op, operands = found.groups()
         if registers == "neon":
-            scalar = ARM.match(op) and re.match(r"s\d+", operands)
+            scalar = ARM.match(f"{op} {operands}")
         else:
             scalar = X86.match(op)
         if scalar:
@@ -53,7 +55,8 @@ def count(objdump, path, registers):
 def main():
     objdump, folder, bad = sys.argv[1], pathlib.Path(sys.argv[2]), []
     for registers in sys.argv[3:]:
-        isa = "base" if registers in ("sse", "neon") else registers
+        isa = "base" if registers == "sse" or registers == "neon" and not (
+            folder / "fast_simd_neon.dir").exists() else registers
         objects = sorted((folder / f"fast_simd_{isa}.dir").rglob("*_simd.c.o"))
         if not objects:
             sys.exit(f"no kernels for {isa} in {folder}")

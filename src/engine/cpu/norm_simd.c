@@ -22,21 +22,26 @@
 
 enum { BLOCK = 32 };
 
-/* The vectors that a range of lanes touches; partial vectors at the ends need masks. */
+/* The blocks that a range of lanes touches, in three runs: a partial block that needs masks, whole
+ * blocks, partial blocks. Run r is [edge[r], edge[r + 1]). */
 typedef struct norm_span {
-    int64_t first, last; /* vectors touched: [first, last) */
-    int64_t v0, v1;      /* whole vectors: [v0, v1) */
+    int64_t edge[4];
 } norm_span;
 
-/* The vectors that lanes [lo, hi) touch. */
-static norm_span span_of(int64_t lo, int64_t hi)
+/* The blocks that lanes [lo, end) touch; those with lanes from hi on count as partial. */
+static norm_span span_of(int64_t lo, int64_t hi, int64_t end)
 {
-    norm_span s = { lo / FAST_VEC, (hi + FAST_VEC - 1) / FAST_VEC, (lo + FAST_VEC - 1) / FAST_VEC,
-                    hi / FAST_VEC };
-    if (s.v1 < s.v0)
-        s.v1 = s.v0;
-    return s;
+    const int64_t first = (lo + FAST_VEC - 1) / FAST_VEC, last = hi / FAST_VEC;
+
+    return (norm_span){ { lo / FAST_VEC, first, last < first ? first : last,
+                          (end + FAST_VEC - 1) / FAST_VEC } };
 }
+
+/* Loop over the blocks of a span, unrolled over its runs: whether blocks are whole is a constant in
+ * each run, so the loop over whole blocks has no trace of masks. */
+#define FOR_SPAN(span, v, run)                                                                   \
+    _Pragma("GCC unroll 3") for (int run = 0; run < 3; run++) for (int64_t v = (span).edge[run]; \
+                                                                   v < (span).edge[run + 1]; v++)
 
 /* Add level 1 to level 2 and clear level 1. */
 static void fold(int64_t n, float *level1, float *level2)
@@ -92,7 +97,7 @@ static void moments(const fast_norm_shape *s, const float *x, float *scratch, do
                     double *squares)
 {
     const int64_t C = s->channels, L = s->lanes;
-    const norm_span in = span_of(s->lo, s->hi);
+    const norm_span in = span_of(s->lo, s->hi, s->hi);
     float *level1 = scratch, *level2 = scratch + C * 2 * FAST_VEC;
     const double m = (double)(s->positions * (s->hi - s->lo));
 
@@ -106,8 +111,9 @@ static void moments(const fast_norm_shape *s, const float *x, float *scratch, do
             float *level = level1 + c * 2 * FAST_VEC;
             fast_vec sum[PARTS], square[PARTS];
             load_sums(level, sum, square);
-            for (int64_t v = in.first; v < in.last; v++) {
-                const bool whole = v >= in.v0 && v < in.v1;
+            FOR_SPAN(in, v, run)
+            {
+                const bool whole = run == 1;
                 FOR_PARTS(k)
                 {
                     const int64_t lane = v * FAST_VEC + k;
@@ -138,15 +144,16 @@ static inline __attribute__((always_inline)) void apply_of(const fast_norm_shape
                                                            bool relu, float *y, uint16_t *bits)
 {
     const int64_t C = s->channels, L = s->lanes;
-    const norm_span in = span_of(s->lo, s->end);
+    const norm_span in = span_of(s->lo, s->end, s->end);
     const fast_vec zero = vec_set(0);
 
     for (int64_t p = 0; p < s->positions; p++)
         for (int64_t c = 0; c < C; c++) {
             const int64_t row = (p * C + c) * L;
             const fast_vec m = vec_set(mean[c]), a = vec_set(scale[c]), b = vec_set(shift[c]);
-            for (int64_t v = in.first; v < in.last; v++) {
-                const bool whole = v >= in.v0 && v < in.v1;
+            FOR_SPAN(in, v, run)
+            {
+                const bool whole = run == 1;
                 uint16_t *save = relu && bits ? bits + row / FAST_VEC + v : NULL;
                 unsigned passed = 0;
                 FOR_PARTS(k)
@@ -192,7 +199,7 @@ sums_of(const fast_norm_shape *s, const float *x, const float *mean, float *dy, 
         const uint16_t *bits, bool store, float *scratch, double *sum, double *dot)
 {
     const int64_t C = s->channels, L = s->lanes;
-    const norm_span in = span_of(s->lo, s->hi);
+    const norm_span in = span_of(s->lo, s->hi, s->hi);
     float *level1 = scratch, *level2 = scratch + C * 2 * FAST_VEC;
 
     memset(scratch, 0, (size_t)C * 4 * FAST_VEC * sizeof *scratch);
@@ -203,8 +210,9 @@ sums_of(const fast_norm_shape *s, const float *x, const float *mean, float *dy, 
             float *level = level1 + c * 2 * FAST_VEC;
             fast_vec a[PARTS], b[PARTS];
             load_sums(level, a, b);
-            for (int64_t v = in.first; v < in.last; v++) {
-                const bool whole = v >= in.v0 && v < in.v1;
+            FOR_SPAN(in, v, run)
+            {
+                const bool whole = run == 1;
                 const unsigned passed = bits ? bits[row / FAST_VEC + v] : 0;
                 FOR_PARTS(k)
                 {
@@ -257,15 +265,16 @@ apply_back_of(const fast_norm_shape *s, const float *x, const float *mean, const
               bool accumulate)
 {
     const int64_t C = s->channels, L = s->lanes;
-    const norm_span in = span_of(s->lo, s->hi), all = span_of(s->lo, s->end);
+    const norm_span in = span_of(s->lo, s->hi, s->end);
 
     for (int64_t p = 0; p < s->positions; p++)
         for (int64_t c = 0; c < C; c++) {
             const int64_t row = (p * C + c) * L;
             const fast_vec m = vec_set(mean[c]), a = vec_set(fa[c]), b = vec_set(fb[c]);
             const fast_vec e = vec_set(fc[c]);
-            for (int64_t v = all.first; v < all.last; v++) {
-                const bool whole = v >= in.v0 && v < in.v1;
+            FOR_SPAN(in, v, run)
+            {
+                const bool whole = run == 1;
                 const unsigned passed = bits ? bits[row / FAST_VEC + v] : 0;
                 FOR_PARTS(k)
                 {
@@ -273,7 +282,7 @@ apply_back_of(const fast_norm_shape *s, const float *x, const float *mean, const
                     fast_vec d = vec_load(dy + at);
                     if (bits)
                         d = vec_and_bits(passed >> k, d);
-                    d = a * d + (b * (vec_load(x + at) - m) + e);
+                    d = vec_fma(a, d, vec_fma(b, vec_load(x + at) - m, e));
                     if (!whole) {
                         d = vec_and(vec_lanes(s->lo - lane, s->hi - lane), d);
                         if (!accumulate)

@@ -98,6 +98,21 @@ VEC_INLINE void vec_storeu(float *p, fast_vec a)
     *(vec_any *)(void *)p = a;
 }
 
+/* a b + c with one rounding where there is an instruction for it: for sums with two products, where
+ * the compiler may choose the one that it rounds. */
+VEC_INLINE fast_vec vec_fma(fast_vec a, fast_vec b, fast_vec c)
+{
+#if defined(__AVX512F__)
+    return (fast_vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__AVX2__)
+    return (fast_vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(VEC_NEON)
+    return (fast_vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+    return a * b + c;
+#endif
+}
+
 /* a where the mask is -1, b where it is 0. */
 VEC_INLINE fast_vec vec_select(vec_int mask, fast_vec a, fast_vec b)
 {
@@ -106,6 +121,8 @@ VEC_INLINE fast_vec vec_select(vec_int mask, fast_vec a, fast_vec b)
                                           (__m512)a);
 #elif defined(__AVX2__)
     return (fast_vec)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)mask);
+#elif defined(VEC_NEON)
+    return (fast_vec)vbslq_f32((uint32x4_t)mask, (float32x4_t)a, (float32x4_t)b);
 #else
     return (fast_vec)(((vec_int)a & mask) | ((vec_int)b & ~mask));
 #endif
@@ -183,7 +200,11 @@ static __attribute__((noinline, unused)) float vec_sum(const float *block)
     typedef float quad __attribute__((vector_size(16)));
     const quad *q = (const quad *)(const void *)block;
     const quad s = (q[0] + q[2]) + (q[1] + q[3]);
+#ifdef VEC_NEON
+    return vpadds_f32(vadd_f32(vget_low_f32(s), vget_high_f32(s)));
+#else
     return (s[0] + s[2]) + (s[1] + s[3]);
+#endif
 }
 
 /* The mask of lanes [lo, hi) of a vector. */
@@ -224,6 +245,8 @@ VEC_INLINE vec_int vec_mask(unsigned bits)
 #elif defined(__AVX2__)
     const vec_int bit = { 1, 2, 4, 8, 16, 32, 64, 128 };
     return (((vec_int){ 0 } + (int)bits) & bit) == bit;
+#elif defined(VEC_NEON)
+    return (vec_int)vtstq_s32(vdupq_n_s32((int)bits), (int32x4_t){ 1, 2, 4, 8 });
 #else
     const vec_int bit = { 1, 2, 4, 8 };
     return (((vec_int){ 0 } + (int)bits) & bit) == bit;
