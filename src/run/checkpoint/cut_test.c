@@ -372,6 +372,12 @@ static int64_t wanted = 500;
 enum { LONGEST = 6 };
 #endif
 
+#ifdef __SANITIZE_THREAD__
+enum { RACES = 1 }; /* a simulator is one thread, and slow where threads are watched */
+#else
+enum { RACES = 0 };
+#endif
+
 static const char *only = ""; /* jobs are those whose strategy has this text */
 
 static void a_resumed_run_has_the_same_bits(void **state)
@@ -429,9 +435,10 @@ static void snapshots_on_threads_add_up(void **state)
         if (!strstr(jobs[i].strategy, only))
             continue;
         (void)train(&jobs[i], "transport=threads", 4, -1, &whole);
-        if (whole.inside > 0) /* a worker may have come to its end before */
+        if (whole.inside > 0 && (!RACES || i % 2 == 0)) /* a worker may have ended before */
             (void)train(&jobs[i], "transport=threads", 4, 0, &resumed);
-        (void)train(&jobs[i], "transport=threads", 3, -1, &canceled);
+        if (!RACES || i % 4 == 1)
+            (void)train(&jobs[i], "transport=threads", 3, -1, &canceled);
     }
 }
 
@@ -613,12 +620,6 @@ static void the_model_is_enough_for_others(void **state)
         fast_run_close(run);
     }
 }
-
-#ifdef __SANITIZE_THREAD__
-enum { RACES = 1 }; /* a simulator is one thread, and slow where threads are watched */
-#else
-enum { RACES = 0 };
-#endif
 
 /* Gradients that the servers have applied. */
 static int64_t applied(const fast_result *result)
