@@ -166,7 +166,11 @@ static void read_probe(fast_compare *compare, fast_compare_task *task, int round
     }
     task->error[0] = '\0';
     const double fit = floor(steps * compare->budget.amount / spent);
-    compare->steps[task->line] = (int64_t)fmin(1e9, fmax(1, fit));
+    if (fit < 1) {
+        snprintf(task->error, sizeof task->error, "one step takes more than the budget");
+        return;
+    }
+    compare->steps[task->line] = (int64_t)fmin(1e9, fit);
     if (round < PROBES_MAX && steps >= (double)task->steps &&
         spent * PROBE_PART < compare->budget.amount)
         *again_out = (int64_t)fmin(steps * PROBE_GROWTH, fmax(steps * 2, fit / PROBE_PART));
