@@ -374,11 +374,13 @@ def table(claim, order, date, chosen, results):
             spread([r["staleness_mean"] for r in runs], "{:.1f}"),
             spread([r["divergence"] for r in runs], "{:.3g}"),
             spread([r["completeness"] for r in runs], "{:.3f}")])
+    edge = [f"{arm} ({rate})" for arm, rate in chosen.items() if rate in (claim.rates[0], claim.rates[-1])]
+    notes = [f"The chosen rate is the lowest or highest of the trials for {'; '.join(edge)}."] if edge else []
     first = next(iter(claim.arms))
     head = {"page": "claims", "order": str(order), "title": claim.name, "question": "Claim: " + claim.says,
             "machine": tables.VIRTUAL, "date": date,
             "command": [f"bench/claims.py {claim.name}", results[first][0]["command"]],
-            "note": [f"Measured: {claim.verdict(results)}."]}
+            "note": [f"Measured: {claim.verdict(results)}.", *notes]}
     return f"claim-{claim.name}", head, COLUMNS, rows
 
 

@@ -6,25 +6,30 @@ resnet8, FAST and PyTorch (Debian's python3-torch) alternating in the same run, 
 machine hurts both; the medians' ratio is the answer. The expected answer and the bounds are in
 results/performance.md. With --epochs 3 or so it also compares the test accuracies.
 
+The larger models (resnet20 and resnet56 on 32x32 images, an LSTM of 512 units on texts of 64 tokens,
+a GPT of 6 layers, 384 wide, on texts of 256) train on arrays drawn at random, for a speed alone.
+
 --isa avx2 limits both programs, with all their libraries, to that instruction set, so that the
 figures of a smaller processor can be taken on a larger one. --steps 300 is enough for a speed;
 --csv writes it, with the processor and the commit, in the place of the row of the same processor,
-instruction set and model.
+instruction set and model. --clock cpu is for a busy machine: it counts the processor's time, of
+which other programs take none, though they disturb its caches.
 
 usage: bench/peer.py [--fast build/release/fast] [--isa avx2] [--rounds 3] [--epochs 1 | --steps N]
-                     [--csv results/cpu.csv] [--seeds] [MODEL ...]
+                     [--clock cpu] [--csv results/cpu.csv] [--seeds] [MODEL ...]
+MODEL: mlp, lenet, resnet8, resnet20, resnet56, lstm, gpt
 FMNIST in the environment names the folder of the data set.
 """
 import argparse
 import csv
 import datetime
-import gzip
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
-import time
+import tempfile
 
 FOLDER = os.environ.get("FMNIST", "/usr/share/datasets/fashion-mnist")
 ENV = dict(os.environ, OMP_NUM_THREADS="1")
@@ -49,79 +54,54 @@ NOTES = [  # the head of a new table, as tools/results.py wants it
     "# command: bench/peer.py --isa avx2 --csv results/cpu.csv"]
 
 
-def torch_train(model, epochs, steps, batch, lr, seed):
-    """The peer's program: prints one JSON line."""
+# The larger models: FAST's text, what they read, and the steps that take seconds on one core.
+LARGE = {
+    "resnet20": ("resnet20", "images", 20),
+    "resnet56": ("resnet56", "images", 8),
+    "lstm": ("lstm:hidden=512,embedding=128", 64, 10),
+    "gpt": ("gpt:width=384,heads=6,depth=6", 256, 2),
+}
+
+
+def write_arrays(folder, kind, samples):
+    """Write x.npy and y.npy: images with a class, or tokens with the next one at each position."""
     import numpy as np
-    import torch
-    import torch.nn.functional as F
-    from torch import nn
-
-    def read(kind):
-        with gzip.open(f"{FOLDER}/{kind}-images-idx3-ubyte.gz") as file:
-            x = np.frombuffer(file.read(), np.uint8, offset=16)
-        with gzip.open(f"{FOLDER}/{kind}-labels-idx1-ubyte.gz") as file:
-            y = np.frombuffer(file.read(), np.uint8, offset=8)
-        return (torch.tensor(x.reshape(-1, 1, 28, 28).astype(np.float32) / 255),
-                torch.tensor(y.astype(np.int64)))
-
-    class Block(nn.Module):
-        def __init__(self, inputs, outputs, stride):
-            super().__init__()
-            self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-            self.norm1 = nn.BatchNorm2d(outputs)
-            self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-            self.norm2 = nn.BatchNorm2d(outputs)
-            self.shortcut = nn.Identity() if inputs == outputs and stride == 1 else nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-
-        def forward(self, x):
-            y = F.relu(self.norm1(self.conv1(x)))
-            return F.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
-
-    networks = {
-        "mlp": lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512),
-                                     nn.ReLU(), nn.Linear(512, 10)),
-        "lenet": lambda: nn.Sequential(nn.Conv2d(1, 20, 5), nn.MaxPool2d(2), nn.ReLU(),
-                                       nn.Conv2d(20, 50, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(),
-                                       nn.Linear(800, 500), nn.ReLU(), nn.Linear(500, 10)),
-        "resnet8": lambda: nn.Sequential(nn.Conv2d(1, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16),
-                                         nn.ReLU(), Block(16, 16, 1), Block(16, 32, 2), Block(32, 64, 2),
-                                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)),
-    }
-    torch.set_num_threads(1)
-    torch.manual_seed(seed)
-    x, y = read("train")
-    test_x, test_y = read("t10k")
-    net = networks[model]()
-    rule = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
-    seconds, done = 0.0, 0
-    for epoch in range(epochs):
-        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed * 1000 + epoch))
-        start = time.time()
-        net.train()
-        for i in range(0, len(x) - batch + 1, batch):
-            index = order[i:i + batch]
-            loss = F.cross_entropy(net(x[index]), y[index])
-            rule.zero_grad(set_to_none=True)
-            loss.backward()
-            rule.step()
-            done += 1
-            if steps and done == steps:
-                break
-        seconds += time.time() - start
-    net.eval()
-    with torch.no_grad():
-        right = sum((net(test_x[i:i + 500]).argmax(1) == test_y[i:i + 500]).sum().item()
-                    for i in range(0, len(test_x), 500))
-    print(json.dumps({"samples_per_s": done * batch / seconds,
-                      "test_accuracy": right / len(test_x)}))
+    draw = np.random.default_rng(1)
+    if kind == "images":
+        x = draw.standard_normal((samples, 3, 32, 32), dtype=np.float32)
+        y = np.arange(samples, dtype=np.int64) % 10
+    else:
+        text = draw.integers(0, 64, (samples, kind + 1))
+        text[0, :64] = range(64)  # every symbol is there, so that both count 64 of them
+        x, y = text[:, :-1].copy(), text[:, 1:].copy()
+    np.save(f"{folder}/x.npy", x)
+    np.save(f"{folder}/y.npy", y)
 
 
 def run(command):
+    """Run a program; returns its last line of JSON, with the processor's seconds that it took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     result = subprocess.run(command, capture_output=True, text=True, env=ENV)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if result.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{result.stderr}")
-    return json.loads(result.stdout.strip().splitlines()[-1])
+    line = json.loads(result.stdout.strip().splitlines()[-1])
+    line["cpu_s"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return line
+
+
+def train(args, command, steps):
+    """Run one contender. By the processor's clock PyTorch's program measures its steps; two runs of
+    FAST of different length are compared, so that the start does not count."""
+    if args.clock == "wall":
+        return run(command(steps))
+    long = run(command(steps + 1))
+    if "samples_per_cpu_s" in long:
+        long["samples_per_s"] = long["samples_per_cpu_s"]
+        return long
+    short = run(command(1))
+    long["samples_per_s"] = steps * args.batch / (long["cpu_s"] - short["cpu_s"])
+    return long
 
 
 def processor():
@@ -152,6 +132,34 @@ def write_rows(path, rows):
         csv.writer(file, lineterminator="\n").writerows([COLUMNS] + list(table.values()))
 
 
+def compare(args, model, folder):
+    """Alternate the contenders on one model; returns the runs of PyTorch and of FAST."""
+    text, kind, steps = LARGE.get(model, (model, None, 0))
+    steps, data = args.steps or steps, f"fashion-mnist:folder={FOLDER}"
+    if kind:
+        write_arrays(folder, kind, args.batch * (steps + 1))
+        data = (f"npy:x={folder}/x.npy,y={folder}/y.npy,test_fraction=0,"
+                f"as={'image' if kind == 'images' else 'tokens'}")
+    def torch(seed, n):
+        return [args.python, os.path.join(os.path.dirname(__file__), "peer_torch.py"), model,
+                str(seed), str(args.epochs), str(n), str(args.batch), str(args.lr),
+                folder if kind else FOLDER]
+
+    def fast(seed, n):
+        return [args.fast, "train", "--store", "none", "--model", text, "--data", data, "--workers",
+                "1", *(["--steps", str(n)] if n else ["--epochs", str(args.epochs)]), "--batch",
+                str(args.batch), "--optimizer", "momentum", "--schedule", "constant", "--lr",
+                str(args.lr), "--seed", str(seed), "--json"]
+
+    run(fast(1, 1))  # measures the fastest kernels of this machine, once
+    peers, ours = [], []
+    for i in range(args.rounds):
+        seed = 1 + (i if args.seeds else 0)
+        peers.append(train(args, lambda n: torch(seed, n), steps))
+        ours.append(train(args, lambda n: fast(seed, n), steps))
+    return peers, ours
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("models", nargs="*", default=["mlp", "lenet", "resnet8"])
@@ -160,38 +168,30 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--steps", type=int, default=0, help="stop after this number of batches")
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall",
+                        help="cpu: by the processor's time, on a busy machine; needs --steps")
     parser.add_argument("--isa", choices=list(LIMITS), help="limit both programs to it")
     parser.add_argument("--csv", help="write the medians to this table")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seeds", action="store_true", help="a new seed every round")
-    parser.add_argument("--torch", help=argparse.SUPPRESS)  # the peer's own process: MODEL:SEED
     args = parser.parse_args()
-    if args.torch:
-        model, seed = args.torch.split(":")
-        return torch_train(model, args.epochs, args.steps, args.batch, args.lr, int(seed))
-
     ENV.update(LIMITS.get(args.isa, {}))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    steps, rows = (["--steps", str(args.steps)] if args.steps else []), []
+    rows = []
     for model in args.models:
-        ours, peers = [], []
-        for i in range(args.rounds):
-            seed = 1 + (i if args.seeds else 0)
-            peers.append(run([args.python, __file__, "--torch", f"{model}:{seed}", "--epochs",
-                              str(args.epochs), "--batch", str(args.batch), "--lr", str(args.lr)] +
-                             steps))
-            ours.append(run([args.fast, "train", "--store", "none", "--model", model, "--data",
-                             f"fashion-mnist:folder={FOLDER}", "--workers",
-                             "1", *(steps or ["--epochs", str(args.epochs)]), "--batch",
-                             str(args.batch), "--optimizer", "momentum", "--schedule", "constant", "--lr", str(args.lr), "--seed",
-                             str(seed), "--json"]))
-        speed = [statistics.median(r["samples_per_s"] for r in runs) for runs in (peers, ours)]
-        right = [100 * statistics.median(r["test_accuracy"] for r in runs) for runs in (peers, ours)]
-        print(f"{model:8}  torch {speed[0]:7.0f}/s {right[0]:.2f}%   fast {speed[1]:7.0f}/s "
-              f"{right[1]:.2f}%   ratio {speed[1] / speed[0]:.2f}   accuracy {right[1] - right[0]:+.2f}",
-              flush=True)
-        rows.append([processor(), args.isa or largest_set(), model, f"{speed[0]:,.0f}", f"{speed[1]:,.0f}",
+        if args.clock == "cpu" and not args.steps and model not in LARGE:
+            parser.error("--clock cpu needs --steps")
+        with tempfile.TemporaryDirectory() as folder:
+            results = compare(args, model, folder)
+        speed = [statistics.median(r["samples_per_s"] for r in runs) for runs in results]
+        line = (f"{model:8}  torch {speed[0]:9.1f}/s   fast {speed[1]:9.1f}/s   "
+                f"ratio {speed[1] / speed[0]:.2f}")
+        if model not in LARGE:
+            right = [100 * statistics.median(r["test_accuracy"] for r in runs) for runs in results]
+            line += f"   accuracy {right[0]:.2f}% {right[1]:.2f}% {right[1] - right[0]:+.2f}"
+        print(line, flush=True)
+        rows.append([processor(), args.isa or largest_set(), model, f"{speed[0]:,.1f}", f"{speed[1]:,.1f}",
                      f"{speed[1] / speed[0]:.2f}", commit.stdout.strip(), str(datetime.date.today())])
     if args.csv:
         write_rows(args.csv, rows)

@@ -68,7 +68,7 @@ class Binding:
             return ("scalar", "c_int")
         if name in self.callbacks:
             return ("callback", name)
-        return ("struct", name)
+        return ("struct", name) if name.startswith("fast_") else ("void",)  # FILE and others are addresses
 
     def declarator(self, tokens):
         """Read specifiers and one declarator: (name, type)."""

@@ -146,6 +146,38 @@ class fast_topology(Structure):
     """struct fast_topology; its fields are private."""
 
 
+class fast_compare(Structure):
+    """struct fast_compare; its fields are private."""
+
+
+class fast_compare_config(Structure):
+    """struct fast_compare_config."""
+
+
+class fast_compare_measures(Structure):
+    """struct fast_compare_measures."""
+
+
+class fast_compare_point(Structure):
+    """struct fast_compare_point."""
+
+
+class fast_compared_run(Structure):
+    """struct fast_compared_run."""
+
+
+class fast_compare_spread(Structure):
+    """struct fast_compare_spread."""
+
+
+class fast_compared(Structure):
+    """struct fast_compared."""
+
+
+class fast_compare_progress(Structure):
+    """struct fast_compare_progress."""
+
+
 class fast_trainer(Structure):
     """struct fast_trainer."""
 
@@ -188,38 +220,6 @@ class fast_simulated(Structure):
 
 class fast_simulation(Structure):
     """struct fast_simulation."""
-
-
-class fast_compare(Structure):
-    """struct fast_compare; its fields are private."""
-
-
-class fast_compare_config(Structure):
-    """struct fast_compare_config."""
-
-
-class fast_compare_measures(Structure):
-    """struct fast_compare_measures."""
-
-
-class fast_compare_point(Structure):
-    """struct fast_compare_point."""
-
-
-class fast_compared_run(Structure):
-    """struct fast_compared_run."""
-
-
-class fast_compare_spread(Structure):
-    """struct fast_compare_spread."""
-
-
-class fast_compared(Structure):
-    """struct fast_compared."""
-
-
-class fast_compare_progress(Structure):
-    """struct fast_compare_progress."""
 
 
 class fast_lr_point(Structure):
@@ -446,6 +446,10 @@ class fast_stored_tag(Structure):
     """struct fast_stored_tag."""
 
 
+class fast_stored_comparison(Structure):
+    """struct fast_stored_comparison."""
+
+
 class fast_column(Structure):
     """struct fast_column."""
 
@@ -462,6 +466,7 @@ fast_log_fn = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 fast_actor_fn = CFUNCTYPE(c_int, POINTER(fast_actor), c_void_p)
 fast_serve_fn = CFUNCTYPE(c_int, c_void_p, POINTER(POINTER(fast_msg)))
 fast_report_fn = CFUNCTYPE(None, c_void_p, c_int64, c_int64)
+fast_compare_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_compare_progress))
 fast_measure_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_measure))
 fast_forecast_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_forecast_measure))
 fast_sim_measure_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_sim_measure))
@@ -469,7 +474,6 @@ fast_codec_measure_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_codec_measure))
 fast_allreduce_measure_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_allreduce_measure))
 fast_cluster_measure_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_cluster_measure))
 fast_simulate_fn = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_simulation))
-fast_compare_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_compare_progress))
 fast_lr_point_fn = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_lr_point))
 fast_event_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_event))
 fast_space_save_fn = CFUNCTYPE(c_size_t, c_void_p, c_void_p)
@@ -504,6 +508,34 @@ fast_work._fields_ = [("run", CFUNCTYPE(c_int, POINTER(fast_work))), ("report", 
     ("name", c_char_p), ("operations", c_double), ("bytes", c_double), ("sink", c_void_p)]
 fast_sparse._fields_ = [("size", c_int64), ("count", c_int64), ("space", c_int64), ("index", c_void_p),
     ("value", c_void_p)]
+fast_compare_config._fields_ = [("size", c_size_t), ("program", c_char_p), ("options", POINTER(c_char_p)),
+    ("tune", POINTER(c_char_p)), ("seeds", c_int64), ("jobs", c_int64), ("budget", c_char_p), ("changes", c_bool),
+    ("command", c_char_p)]
+fast_compare_measures._fields_ = [("test_accuracy", c_double), ("test_loss", c_double),
+    ("time_to_target_s", c_double), ("time_s", c_double), ("virtual_time_s", c_double), ("wall_time_s", c_double),
+    ("steps", c_double), ("samples", c_double), ("samples_per_s", c_double), ("bytes_sent", c_double),
+    ("compute_s", c_double), ("exchange_s", c_double), ("wait_s", c_double), ("codec_s", c_double),
+    ("staleness_mean", c_double), ("staleness_p95", c_double), ("staleness_max", c_double), ("divergence", c_double),
+    ("completeness", c_double), ("step_s", c_double), ("predicted_step_s", c_double), ("lr", c_double),
+    ("workers", c_double), ("batch", c_double)]
+fast_compare_point._fields_ = [("time_s", c_double), ("samples", c_double), ("bytes_sent", c_double),
+    ("test_accuracy", c_double), ("test_loss", c_double), ("divergence", c_double), ("staleness_mean", c_double)]
+fast_compared_run._fields_ = [("seed", c_int64), ("tuned", c_char_p), ("status", c_char_p), ("error", c_char_p),
+    ("command", c_char_p), ("measures", fast_compare_measures), ("points", POINTER(fast_compare_point)),
+    ("point_count", c_int64)]
+fast_compare_spread._fields_ = [("median", c_double), ("min", c_double), ("max", c_double)]
+fast_compared._fields_ = [("name", c_char_p), ("place", c_int64), ("error", c_char_p), ("tuned", c_char_p),
+    ("reached_count", c_int64), ("failed_count", c_int64), ("to_target", fast_compare_spread),
+    ("not_within", c_double), ("time_to_target_s", fast_compare_spread), ("accuracy", fast_compare_spread),
+    ("test_loss", fast_compare_spread), ("time_s", fast_compare_spread), ("samples", fast_compare_spread),
+    ("bytes_sent", fast_compare_spread), ("compute_share", fast_compare_spread), ("codec_share", fast_compare_spread),
+    ("exchange_share", fast_compare_spread), ("wait_share", fast_compare_spread), ("staleness", fast_compare_spread),
+    ("staleness_max", fast_compare_spread), ("divergence", fast_compare_spread), ("step_s", fast_compare_spread),
+    ("predicted_step_s", fast_compare_spread), ("samples_per_s", fast_compare_spread),
+    ("runs", POINTER(fast_compared_run)), ("run_count", c_int64), ("shown", POINTER(fast_compared_run)),
+    ("trials", POINTER(fast_compared_run)), ("trial_count", c_int64)]
+fast_compare_progress._fields_ = [("runs_done", c_int64), ("runs_count", c_int64), ("running", c_int64),
+    ("seconds_left", c_double), ("line", c_char_p), ("run", POINTER(fast_compared_run)), ("trial", c_bool)]
 fast_vector._fields_ = [("x", c_void_p), ("shares", c_void_p), ("age", c_int64)]
 fast_kernel._fields_ = [("name", c_char_p), ("operations", c_double), ("bytes", c_double), ("vectors", c_int),
     ("written", c_int), ("deferred", c_bool), ("run", CFUNCTYPE(None, c_void_p, c_int64, POINTER(c_void_p)))]
@@ -530,32 +562,6 @@ fast_simulation._fields_ = [("program", c_char_p), ("title", c_char_p), ("seed",
     ("actors", POINTER(fast_simulated)), ("actor_count", c_int64), ("time_s", c_double), ("virtual_time_ns", c_int64),
     ("messages_sent", c_int64), ("bytes_sent", c_int64), ("events", c_int64), ("trace_hash", c_uint64),
     ("command", c_char_p), ("shrunk_tries", c_int64)]
-fast_compare_config._fields_ = [("size", c_size_t), ("program", c_char_p), ("options", POINTER(c_char_p)),
-    ("tune", POINTER(c_char_p)), ("seeds", c_int64), ("jobs", c_int64)]
-fast_compare_measures._fields_ = [("test_accuracy", c_double), ("test_loss", c_double),
-    ("time_to_target_s", c_double), ("time_s", c_double), ("virtual_time_s", c_double), ("wall_time_s", c_double),
-    ("steps", c_double), ("samples", c_double), ("samples_per_s", c_double), ("bytes_sent", c_double),
-    ("compute_s", c_double), ("exchange_s", c_double), ("wait_s", c_double), ("codec_s", c_double),
-    ("staleness_mean", c_double), ("staleness_p95", c_double), ("staleness_max", c_double), ("divergence", c_double),
-    ("completeness", c_double), ("step_s", c_double), ("predicted_step_s", c_double), ("lr", c_double),
-    ("workers", c_double)]
-fast_compare_point._fields_ = [("time_s", c_double), ("samples", c_double), ("bytes_sent", c_double),
-    ("test_accuracy", c_double), ("test_loss", c_double), ("divergence", c_double), ("staleness_mean", c_double)]
-fast_compared_run._fields_ = [("seed", c_int64), ("tuned", c_char_p), ("status", c_char_p), ("error", c_char_p),
-    ("command", c_char_p), ("measures", fast_compare_measures), ("points", POINTER(fast_compare_point)),
-    ("point_count", c_int64)]
-fast_compare_spread._fields_ = [("median", c_double), ("min", c_double), ("max", c_double)]
-fast_compared._fields_ = [("name", c_char_p), ("place", c_int64), ("error", c_char_p), ("tuned", c_char_p),
-    ("reached_count", c_int64), ("failed_count", c_int64), ("time_to_target_s", fast_compare_spread),
-    ("accuracy", fast_compare_spread), ("test_loss", fast_compare_spread), ("time_s", fast_compare_spread),
-    ("samples", fast_compare_spread), ("bytes_sent", fast_compare_spread), ("compute_share", fast_compare_spread),
-    ("codec_share", fast_compare_spread), ("exchange_share", fast_compare_spread),
-    ("wait_share", fast_compare_spread), ("staleness", fast_compare_spread), ("staleness_max", fast_compare_spread),
-    ("divergence", fast_compare_spread), ("step_s", fast_compare_spread), ("predicted_step_s", fast_compare_spread),
-    ("samples_per_s", fast_compare_spread), ("runs", POINTER(fast_compared_run)), ("run_count", c_int64),
-    ("shown", POINTER(fast_compared_run)), ("trials", POINTER(fast_compared_run)), ("trial_count", c_int64)]
-fast_compare_progress._fields_ = [("runs_done", c_int64), ("runs_count", c_int64), ("running", c_int64),
-    ("seconds_left", c_double), ("line", c_char_p), ("run", POINTER(fast_compared_run)), ("trial", c_bool)]
 fast_lr_point._fields_ = [("lr", c_double), ("loss", c_double), ("smoothed", c_double)]
 fast_lr_range._fields_ = [("steps", c_int64), ("diverged", c_bool), ("steepest", c_double), ("minimum", c_double),
     ("suggested", c_double)]
@@ -700,6 +706,8 @@ fast_stored_staleness._fields_ = [("bucket", c_int64), ("updates", c_int64)]
 fast_stored_span._fields_ = [("seq", c_int64), ("actor", c_int64), ("kind", c_char_p), ("start_s", c_double),
     ("end_s", c_double)]
 fast_stored_tag._fields_ = [("tag", c_char_p)]
+fast_stored_comparison._fields_ = [("name", c_char_p), ("created", c_double), ("status", c_char_p),
+    ("command", c_char_p), ("verdict", c_char_p), ("result", c_char_p)]
 fast_column._fields_ = [("name", c_char_p), ("kind", c_int), ("offset", c_size_t)]
 fast_store_query._fields_ = [("size", c_size_t), ("search", c_char_p), ("where", c_char_p), ("status", c_char_p),
     ("tag", c_char_p), ("sort", c_char_p), ("limit", c_int64), ("offset", c_int64)]
@@ -796,6 +804,19 @@ FUNCTIONS = {  # name: (result, arguments)
     "fast_topology_is_directed": (c_bool, [POINTER(fast_topology)]),
     "fast_topology_check": (c_int, [POINTER(fast_topology)]),
     "fast_topology_gap": (c_double, [POINTER(fast_topology)]),
+    "fast_compare_open": (c_int, [POINTER(fast_compare_config), POINTER(POINTER(fast_compare))]),
+    "fast_compare_watch": (None, [POINTER(fast_compare), fast_compare_fn, c_void_p]),
+    "fast_compare_run": (c_int, [POINTER(fast_compare)]),
+    "fast_compare_cancel": (None, [POINTER(fast_compare)]),
+    "fast_compare_lines": (POINTER(fast_compared), [POINTER(fast_compare), c_void_p]),
+    "fast_compare_verdict": (c_char_p, [POINTER(fast_compare)]),
+    "fast_compare_job": (POINTER(c_char_p), [POINTER(fast_compare)]),
+    "fast_compare_target": (c_double, [POINTER(fast_compare)]),
+    "fast_compare_measure": (c_char_p, [POINTER(fast_compare)]),
+    "fast_compare_name": (c_char_p, [POINTER(fast_compare)]),
+    "fast_compare_report": (c_int, [POINTER(fast_compare), c_char_p, c_char_p]),
+    "fast_compare_json": (c_int, [POINTER(fast_compare), c_void_p]),
+    "fast_compare_close": (None, [POINTER(fast_compare)]),
     "fast_trainer_persist_vector": (c_int, [POINTER(fast_trainer), c_int64, POINTER(fast_vector)]),
     "fast_trainer_model": (fast_vector, [POINTER(fast_trainer)]),
     "fast_trainer_grad": (fast_vector, [POINTER(fast_trainer)]),
@@ -820,17 +841,6 @@ FUNCTIONS = {  # name: (result, arguments)
     "fast_bench_allreduce": (c_int, [POINTER(c_char_p), fast_allreduce_measure_fn, c_void_p]),
     "fast_bench_cluster": (c_int, [POINTER(c_char_p), fast_cluster_measure_fn, c_void_p]),
     "fast_simulate": (c_int, [POINTER(c_char_p), fast_simulate_fn, c_void_p]),
-    "fast_compare_open": (c_int, [POINTER(fast_compare_config), POINTER(POINTER(fast_compare))]),
-    "fast_compare_watch": (None, [POINTER(fast_compare), fast_compare_fn, c_void_p]),
-    "fast_compare_run": (c_int, [POINTER(fast_compare)]),
-    "fast_compare_cancel": (None, [POINTER(fast_compare)]),
-    "fast_compare_lines": (POINTER(fast_compared), [POINTER(fast_compare), c_void_p]),
-    "fast_compare_verdict": (c_char_p, [POINTER(fast_compare)]),
-    "fast_compare_job": (POINTER(c_char_p), [POINTER(fast_compare)]),
-    "fast_compare_target": (c_double, [POINTER(fast_compare)]),
-    "fast_compare_name": (c_char_p, [POINTER(fast_compare)]),
-    "fast_compare_report": (c_int, [POINTER(fast_compare), c_char_p, c_char_p]),
-    "fast_compare_close": (None, [POINTER(fast_compare)]),
     "fast_find_lr": (c_int, [POINTER(c_char_p), c_double, c_double, fast_lr_point_fn, c_void_p,
         POINTER(fast_lr_range)]),
     "fast_network_new": (c_int, [POINTER(POINTER(fast_network))]),
@@ -971,6 +981,7 @@ FUNCTIONS = {  # name: (result, arguments)
     "fast_store_series_new": (c_int, [POINTER(fast_store), c_int64, c_int64, c_int64, c_int64,
         POINTER(POINTER(fast_store_series))]),
     "fast_store_series_free": (None, [POINTER(fast_store_series)]),
+    "fast_store_comparisons": (c_int, [POINTER(fast_store), c_char_p, fast_store_row_fn, c_void_p]),
     "fast_store_tag": (c_int, [POINTER(fast_store), c_int64, c_char_p]),
     "fast_store_untag": (c_int, [POINTER(fast_store), c_int64, c_char_p]),
     "fast_store_delete": (c_int, [POINTER(fast_store), c_int64]),

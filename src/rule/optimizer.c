@@ -137,12 +137,14 @@ bool fast__optimizer_by_range(const fast_optimizer *optimizer)
 
 /* One update with its vectors mapped. */
 typedef struct optimizer_pass {
-    const fast_optimizer *optimizer;   /* whose rule is applied */
-    int64_t step;                      /* from 1 */
-    double lr;                         /* learning rate */
-    float g_scale;                     /* multiplies g */
+    const fast_optimizer *optimizer; /* whose rule is applied */
+    int64_t step;                    /* from 1 */
+    double lr;                       /* learning rate */
+    float g_scale;                   /* multiplies g */
+    float *w;                        /* parameters */
+    /* Between w and g: a compiler would load two neighbours at once, which waits until all stores
+     * before them, the model's too, have left the processor. */
     int64_t base;                      /* element of the vector that w[0], g[0], state[i][0] are */
-    float *w;                          /* parameters */
     const float *g;                    /* gradient */
     float *state[FAST_RULE_SLOTS_MAX]; /* of the rule */
 } optimizer_pass;

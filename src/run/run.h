@@ -192,7 +192,7 @@ typedef struct fast_run_times {
 typedef struct fast_run_text {
     char *options;         /* canonical text of every option, one after the other */
     const char *data_note; /* told at the start; NULL: nothing to tell. Not owned */
-    char resume_note[512]; /* told at the start; "": nothing to tell */
+    char resume_note[768]; /* told at the start; "": nothing to tell */
     char codec_note[512];  /* told at the start: what codec=auto chose, and why; "" */
     char *model;           /* the network in its language; NULL for a network of the caller's */
     char *command;         /* the words that repeat the run, quoted for a shell */

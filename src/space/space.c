@@ -137,7 +137,7 @@ static void copy_local(fast_space *space, const fast_space_operation *op)
     FAST_ASSERT(op->count > 0);
     fast_space_range *range = &space->map.owners[op->owner].store.ranges[op->tensor];
     if (op->result)
-        fast__vector_copy(op->count, fast__space_values(space, op->owner, op->tensor), op->result);
+        fast__space_copy(space, op);
     const int64_t version = atomic_load(&range->version);
     if (!space->reader.peeks)
         *fast__space_at(space, space->clocks.read, op->owner, op->tensor) = version;

@@ -13,6 +13,7 @@
  *   space_open.c        open, serve, close; space_ring.c ranges by a consistent-hash ring
  *   space_task.c        pushes and pulls of ranges with dependencies
  *   space_store.c       memory that local actors share; space_lock.c its lock
+ *   space_visit.c       work on that memory where it lies, by several actors at once
  *   space_remote.c      requests to remote owners and their answers, from the reader's side
  *   space_order.c       the order of answers in slices
  *   space_owner.c       the owner's side: a table of requests; space_answer.c their answers
@@ -35,6 +36,27 @@ bool fast__space_leads(const fast_space *space);
 
 /* Return the number of elements whose bits are not all 0. */
 int64_t fast__space_count_nonzero(const float *x, int64_t count);
+
+/* Work on the first tensor in the memory of its owners, in the thread of the visitor. */
+typedef struct fast_space_visitor {
+    /* Prepare for a range, one visitor after the other; `owner` is the ctx of its function. NULL:
+     * nothing to prepare. */
+    void (*begin)(void *ctx, void *owner, const fast_space_update *update);
+    /* Work on a piece of the tensor, at its values; nobody else uses them meanwhile. */
+    void (*piece)(void *ctx, int64_t offset, int64_t count, float *values);
+    /* Called after each piece, when others may use its values; or NULL. */
+    void (*after)(void *ctx, int64_t offset, int64_t count);
+    void *ctx;  /* first argument of the three */
+    bool reads; /* the visit counts as a get: later updates are stale relative to it */
+} fast_space_visitor;
+/* Return true if visits are possible: all actors share memory, the time is real, the run is not
+ * recorded, and no codec changes the tensor. All actors of a space get the same answer. */
+bool fast__space_can_visit(const fast_space *space);
+/* Visit the first tensor: one update of it, with values x of the caller's or NULL. It is atomic for
+ * each piece. *version_out is the smallest version of the ranges that was read. FAST_EPEER,
+ * FAST_ETIMEDOUT, FAST_ECANCELED. */
+fast_err fast__space_visit(fast_space *space, const float *x, const fast_space_visitor *visitor,
+                           int64_t *version_out, int64_t deadline);
 
 /* Tell remote owners that an add to the first tensor follows: gets of it by other actors wait for
  * that add, or until this actor has gone. Adds of many bytes do this (fast_space_options.announce).

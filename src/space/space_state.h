@@ -22,6 +22,7 @@ enum {
     FAST_SPACE_SLICE = 32768,      /* floats of a slice */
     FAST_SPACE_NAME_MAX = 96,      /* bytes of a name with its terminating 0 */
     FAST_SPACE_TENSORS_MAX = 4096, /* tensors of a space */
+    FAST_SPACE_LOCKS = 32,         /* pieces of a range that are locked one by one in visits */
 };
 
 /* Kinds of messages (space_wire.c has their words) and of operations. Requests go to owners,
@@ -125,6 +126,9 @@ typedef struct fast_space_range {
     _Atomic int64_t rejected;          /* updates that the owner's function rejected */
     _Atomic int64_t staleness_sum;     /* sum of the staleness of applied adds */
     _Atomic int64_t staleness_max;     /* largest staleness of an applied add */
+    atomic_uint starting;              /* lock of the start of a visit (space_visit.c) */
+    /* Locks of pieces: visits change floats under these and the lock, held as a reader. */
+    _Alignas(64) atomic_uint pieces[FAST_SPACE_LOCKS];
 } fast_space_range;
 
 /* One actor's entry in a store; shared. */

@@ -20,6 +20,9 @@ static inline void fast__space_end(fast_space *space)
     fast_critical_end(space->actor);
 }
 
+/* Copy the values of op's range, which is locked for reading or writing, to op->result.
+ * space_visit.c */
+void fast__space_copy(const fast_space *space, const fast_space_operation *op);
 /* Set *size_out to the bytes of an owner's store; false if they overflow. */
 bool fast__space_store_size(const fast_space *space, int64_t owner, int64_t *size_out);
 /* Find the pieces of a store in its memory; memory NULL: their distances from its start. */

@@ -22,16 +22,23 @@
  * that the sum of z, all w_i and all residuals is conserved. Workers read the centre as values, or
  * through a strongly lossy codec as the difference to their copy of it; d is relative to that copy.
  *
+ * Where all actors share memory, an exchange is one pass over z and w, in pieces that nobody else
+ * uses meanwhile, and no other worker moves z between a read and its add.
+ *
  * Cost per worker and step: one get and one add of the model every tau steps; one more vector.
  */
 #include "strategy/elastic.h"
 
 #include "base/err.h"
 #include "base/memory.h"
+#include "space/space.h"
 #include "strategy/strategy.h"
 #include "tensor/vector.h"
+#include "trainer/in_place.h"
 
 #include <string.h>
+
+enum { BLOCK = 2048 }; /* floats of a block of an exchange in shared memory */
 
 /* Options. */
 typedef struct elastic_config {
@@ -117,6 +124,76 @@ fast_err fast__elastic_exchange(fast_space *space, const fast_elastic_end *end,
     return err;
 }
 
+/* An exchange in the memory of the centre, piece by piece (space/space_visit.c). */
+
+/* Pull a block of w and z together, in the order of operations of an exchange by get and add. */
+static void pull_block(const fast_elastic_end *end, int64_t offset, int64_t n, float *z)
+{
+    float d[BLOCK];
+
+    FAST_ASSERT(n <= BLOCK);
+    fast__vector_copy(n, z, end->z + offset);
+    fast__device_run(fast__elastic_pull.run, &end->spring, n, 3, 2,
+                     (float *[]){ end->w + offset, d, z });
+    fast__vector_add(n, d, z);
+}
+
+/* The contributions of the centre lie behind its values: those from number `first` on. */
+static void pull_shares(const fast_elastic_end *end, int64_t first, int64_t count, float *z)
+{
+    double *w = fast_trainer_model(end->t).shares;
+    const double alpha = (double)end->spring.alpha, beta = (double)end->spring.beta;
+
+    FAST_ASSERT(first >= 0 && first + count <= end->share_count);
+    fast__vector_copy(count, z, end->z + end->n + first);
+    float *to = fast__map(z, count, FAST_ACCESS_UPDATE);
+    for (int64_t i = 0; i < count; i++) {
+        const double d = w[first + i] - (double)to[i];
+
+        w[first + i] -= alpha * d;
+        to[i] += (float)(beta * d);
+    }
+    fast__unmap(z, count, FAST_ACCESS_UPDATE);
+}
+
+/* Pull a piece: values, then contributions. */
+static void pull_piece(void *ctx, int64_t offset, int64_t count, float *z)
+{
+    const fast_elastic_end *end = ctx;
+    const int64_t stop = offset + count < end->n ? offset + count : end->n;
+
+    FAST_ASSERT(end->t != NULL);
+    for (int64_t at = offset; at < stop; at += BLOCK)
+        pull_block(end, at, stop - at < BLOCK ? stop - at : BLOCK, z + (at - offset));
+    if (offset + count > end->n) {
+        const int64_t from = offset > end->n ? offset : end->n;
+
+        pull_shares(end, from - end->n, offset + count - from, z + (from - offset));
+    }
+}
+
+/* Update a piece of w that was pulled, while it is in the cache. */
+static void update_piece(void *ctx, int64_t offset, int64_t count)
+{
+    fast_trainer *t = ((const fast_elastic_end *)ctx)->t;
+    const int64_t n = offset + count < t->count ? count : t->count - offset;
+
+    FAST_ASSERT(offset >= 0);
+    if (n > 0)
+        fast_trainer_update_range(t, t->step, t->lr, t->w + offset, t->g + offset, 1, offset, n);
+}
+
+/* Exchange and update in one pass over the centre's memory. */
+static fast_err exchange_there(fast_space *space, fast_elastic_end *end)
+{
+    FAST_ASSERT(!end->separate);
+    return fast__trainer_visit(
+        space, NULL,
+        &(fast_space_visitor){
+            .piece = pull_piece, .after = update_piece, .ctx = end, .reads = true },
+        &end->t->centre_version, FAST_SOON);
+}
+
 /* Servers of the master. */
 static int64_t servers(const void *config, int64_t workers)
 {
@@ -168,6 +245,34 @@ static fast_err server(fast_trainer *t, const void *config)
     return err ? err : last;
 }
 
+/* Report of a gradient without exchange: the range is final, so it is updated now. */
+static void update_reported(void *ctx, int64_t offset, int64_t count)
+{
+    fast_trainer *t = ctx;
+
+    FAST_ASSERT(offset + count <= t->count);
+    fast_trainer_update_range(t, t->step + 1, t->lr, t->w + offset, t->g + offset, 1, offset,
+                              count);
+}
+
+/* Train where the centre is in shared memory: an exchange is one pass that ends in the update, and
+ * steps without exchange update each range as its gradient becomes final. */
+static fast_err train_there(fast_trainer *t, const elastic_config *c, fast_space *space,
+                            fast_elastic_end *end)
+{
+    FAST_ASSERT(c->period >= 1);
+    while (fast_trainer_next(t)) {
+        const bool exchanges = (t->step + 1) % c->period == 0;
+
+        FAST_TRY(fast_trainer_gradient(t, exchanges ? NULL : update_reported, t));
+        if (!exchanges)
+            continue;
+        fast_actor_at(t->actor, t->step, "the centre");
+        FAST_TRY(exchange_there(space, end));
+    }
+    return fast_trainer_end(t);
+}
+
 /* Algorithm 1 of the paper: local steps, and every tau steps an exchange with the centre. */
 static fast_err train(fast_trainer *t, const elastic_config *c, fast_space *space,
                       const fast_elastic_end *end)
@@ -184,10 +289,16 @@ static fast_err train(fast_trainer *t, const elastic_config *c, fast_space *spac
         }
         FAST_TRY(fast_trainer_update(t, t->g, 1));
     }
-    FAST_TRY(fast_trainer_end(t));
-    /* The worker that ends last reads the final centre. */
+    return fast_trainer_end(t);
+}
+
+/* The worker that ends last reads the final centre. */
+static fast_err read_last(fast_trainer *t, fast_space *space, const fast_elastic_end *end)
+{
+    fast_space_read read = { .full_values = true };
+
+    FAST_ASSERT(end->z == t->centre);
     fast_actor_at(t->actor, t->step, "the centre");
-    read = (fast_space_read){ .full_values = true };
     FAST_TRY(fast__elastic_read(space, end, &read));
     t->centre_version = read.version;
     return FAST_OK;
@@ -214,7 +325,11 @@ static fast_err worker(fast_trainer *t, const void *config)
                          &end.shares));
     err = open_space(t, end.z, &space);
     if (!err)
-        err = train(t, c, space, &end);
+        err = fast__trainer_updates_early(t) && fast__space_can_visit(space)
+                  ? train_there(t, c, space, &end)
+                  : train(t, c, space, &end);
+    if (!err)
+        err = read_last(t, space, &end);
     last = fast_trainer_space_close(t, space);
     fast__free(end.shares);
     return err ? err : last;

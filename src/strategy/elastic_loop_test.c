@@ -18,9 +18,7 @@ enum { STEPS = 4 };
  * w -= g / 2. */
 static void springs_are_the_formula(void **state)
 {
-    const fake_options options = { .strategy = "elastic:alpha=0.5,period=1",
-                                   .workers = 1,
-                                   .steps = STEPS };
+    static const char *const transports[] = { "sim", "threads" };
     float w = 0, z = 0;
     fake_result r;
 
@@ -32,12 +30,19 @@ static void springs_are_the_formula(void **state)
         z += d / 2;
         w -= g / 2;
     }
-    fake_run(&options, &r);
-    assert_int_equal(r.err, FAST_OK);
-    assert_true(r.actors[0].has_centre);
-    for (int64_t j = 0; j < FAKE_COUNT; j++) {
-        assert_true(r.actors[0].w[j] == w);
-        assert_true(r.actors[0].centre[j] == z);
+    /* In virtual time by get and add, on threads in the memory of the centre. */
+    for (int i = 0; i < 2; i++) {
+        fake_run(&(fake_options){ .strategy = "elastic:alpha=0.5,period=1",
+                                  .transport = transports[i],
+                                  .workers = 1,
+                                  .steps = STEPS },
+                 &r);
+        assert_int_equal(r.err, FAST_OK);
+        assert_true(r.actors[0].has_centre);
+        for (int64_t j = 0; j < FAKE_COUNT; j++) {
+            assert_true(r.actors[0].w[j] == w);
+            assert_true(r.actors[0].centre[j] == z);
+        }
     }
 }
 
@@ -57,12 +62,20 @@ static void calls_of_free_workers(void **state)
         fake_run(&options, &r);
         assert_int_equal(r.err, FAST_OK);
         assert_int_equal(r.actor_count, workers + 1);
+        /* On threads both ranges that a gradient reports are updated at once, and an exchange
+         * updates what it has pulled. */
         for (int64_t k = 0; k < workers; k++)
-            assert_string_equal(r.actors[k].calls, "centre space next gradient update "
-                                                   "next gradient apply update "
-                                                   "next gradient update "
-                                                   "next gradient apply update "
-                                                   "next end space_close");
+            assert_string_equal(r.actors[k].calls,
+                                i / 3 == 0 ? "centre space next gradient update "
+                                             "next gradient apply update "
+                                             "next gradient update "
+                                             "next gradient apply update "
+                                             "next end space_close"
+                                           : "centre space next gradient update_range update_range "
+                                             "next gradient update_range "
+                                             "next gradient update_range update_range "
+                                             "next gradient update_range "
+                                             "next end space_close");
         fake_assert_calls(&r, workers, "", "", "space space_close"); /* applies what arrives */
     }
 }

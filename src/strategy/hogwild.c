@@ -32,6 +32,9 @@
  *
  * The model of the run is the shared one; with several clusters the mean of the workers' views.
  *
+ * Where time is real and the run is not recorded, a range is updated when the backward pass has
+ * made its gradient final.
+ *
  * Reads and writes of the model are critical sections (fast_critical_begin): a recorded run
  * executes them one after the other, chunk by chunk, and a replay in the same order.
  *
@@ -41,6 +44,7 @@
 #include "base/memory.h"
 #include "strategy/strategy.h"
 #include "tensor/race.h"
+#include "trainer/in_place.h"
 #include "trainer/remember.h"
 
 #include <math.h>
@@ -87,6 +91,7 @@ typedef struct hogwild_model {
 
 /* A worker's view of the models. */
 typedef struct hogwild_view {
+    fast_trainer *t;     /* the worker's */
     fast_actor *actor;   /* the worker */
     hogwild_model *mine; /* of its cluster */
     hogwild_model *next; /* of the cluster that the token goes to */
@@ -191,7 +196,8 @@ static fast_err open_view(fast_trainer *t, const hogwild_config *c, hogwild_view
 {
     const double beta = ring_beta(c->clusters);
 
-    *h = (hogwild_view){ .actor = t->actor,
+    *h = (hogwild_view){ .t = t,
+                         .actor = t->actor,
                          .cluster = cluster_of(t, t->rank, c->clusters),
                          .clusters = c->clusters,
                          .count = t->count,
@@ -231,6 +237,18 @@ static void run_load(const void *ctx, int64_t n, float *const *x)
 }
 static const fast_kernel load = { "load", 0, 8, 1, 1, false, run_load };
 
+/* Store the changes of a chunk of w, which was loaded with this density of the gradient. */
+static void store_chunk(const hogwild_view *h, int64_t at, int64_t n, fast_race_density density)
+{
+    const float *w = h->t->w + at;
+
+    FAST_ASSERT(at >= 0 && at + n <= h->count);
+    if (density != FAST_RACE_DENSE)
+        fast__race_merge(h->mine->data + at, h->before, w, n, density);
+    else
+        fast__race_store(h->mine->data + at, w, n);
+}
+
 /* Chunk by chunk: load the model, update, store the changes. On `sim` other workers run in between.
  * Each worker starts at another chunk, or workers in step would race in every chunk. */
 static fast_err update(fast_trainer *t, const hogwild_view *h)
@@ -253,15 +271,34 @@ static fast_err update(fast_trainer *t, const hogwild_view *h)
         else
             fast_trainer_update_range(t, t->step, t->lr, t->w + at, t->g + at, 1, at, n);
         fast_critical_begin(t->actor, KEY);
-        if (density != FAST_RACE_DENSE)
-            fast__race_merge(h->mine->data + at, h->before, t->w + at, n, density);
-        else
-            fast__race_store(h->mine->data + at, t->w + at, n);
+        store_chunk(h, at, n, density);
         if (i == chunks - 1)
             atomic_fetch_add(&h->mine->updates, 1);
         fast_critical_end(t->actor);
     }
     return FAST_OK;
+}
+
+/* Report of a gradient: the range is final, so it is updated now, chunk by chunk as update() does.
+ * The gradient and the worker's view of the range are in the cache. */
+static void update_reported(void *ctx, int64_t offset, int64_t count)
+{
+    const hogwild_view *h = ctx;
+    fast_trainer *t = h->t;
+
+    FAST_ASSERT(offset >= 0 && offset + count <= h->count);
+    for (int64_t at = offset; at < offset + count; at += h->chunk) {
+        const int64_t n = offset + count - at < h->chunk ? offset + count - at : h->chunk;
+        const fast_race_density density = fast__race_look(t->g + at, n);
+        const int64_t left = offset + count - at - n;
+
+        if (density != FAST_RACE_SPARSE)
+            fast__race_expect(h->mine->data + at + n, left < h->chunk ? left : h->chunk);
+        fast__device_run(run_load, &(hogwild_chunk){ h, at, n, density }, n, 1, 1,
+                         (float *[]){ t->w + at });
+        fast_trainer_update_range(t, t->step + 1, t->lr, t->w + at, t->g + at, 1, at, n);
+        store_chunk(h, at, n, density);
+    }
 }
 
 /* Mix a chunk of this cluster's model and its change into the next cluster's, by the formula. */
@@ -360,17 +397,21 @@ static void count_updates(fast_trainer *t, const hogwild_view *h, float own, int
 }
 
 /* The worker's loop of the formula above. */
-static fast_err train(fast_trainer *t, const hogwild_config *c, const hogwild_view *h)
+static fast_err train(fast_trainer *t, const hogwild_config *c, hogwild_view *h)
 {
+    const bool early = fast__trainer_updates_early(t);
     long long seen = load_model(t, h, !fast_trainer_resumed(t));
 
     FAST_ASSERT(seen >= 0);
     FAST_TRY(fast__trainer_remember(t, 4, &seen, sizeof seen));
     while (fast_trainer_next(t)) {
-        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+        FAST_TRY(fast_trainer_gradient(t, early ? update_reported : NULL, h));
         const long long updates = load_model(t, h, false), age = updates - seen;
         seen = updates + 1;
-        FAST_TRY(update(t, h));
+        if (early)
+            atomic_fetch_add(&h->mine->updates, 1);
+        else
+            FAST_TRY(update(t, h));
         count_updates(t, h, 1, age);
         t->centre_version = seen;
         if (h->token)

@@ -575,6 +575,9 @@ static fast_err train(fast_trainer *t, const ps_config *c, ps_writer *wr)
         FAST_TRY(fast__ps_cache_own(wr));
     }
     FAST_TRY(fast_trainer_end(t));
+    /* All rounds are made, whichever workers missed some: more of them would start here. */
+    if (fast__ps_has_spare(c) && (decision == PS_STOP || t->step >= t->step_count))
+        *wr->model_step = t->step_count;
     if (!fast__ps_has_spare(c) || wr->round < t->step_count)
         FAST_TRY(fast__ps_read(wr, true));
     return read_contributions(wr);

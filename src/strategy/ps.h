@@ -21,6 +21,7 @@
  *   ps_writer.c       reads and writes of the model by a worker, or by a proxy for its workers
  *   ps_unseen.c       a worker's own updates that the values it reads lack: read-my-writes
  *   ps_owner.c        the update of a range at its server
+ *   ps_visit.h        the same in the writer's thread, where both share memory
  *   ps_order.c        the order in which the model is read
  *   ps_factors.c      dense layers that are sent to the servers as factors
  *   ps_hybrid.c       dense layers that workers send each other as factors, beside the servers
@@ -254,6 +255,8 @@ typedef struct ps_losses {
 /* A visit of the model: a write, with the next read or without. */
 typedef struct ps_visit {
     bool fused;    /* a write and the next read may be one visit */
+    bool direct;   /* writes work on the owners' memory (ps_visit.c) */
+    bool added;    /* the last write has added itself to t->w, which is used again */
     bool fetched;  /* the last write fetched the next weights */
     bool arriving; /* ranges of the model are still in transit to t->w */
     int64_t pulls; /* with `tasks`: number of the first of the last pulls, one for each range */
@@ -275,9 +278,10 @@ struct ps_writer {
     int64_t writer_count; /* writers of the model */
     int64_t step;         /* steps that this writer has taken */
     int64_t pushed;       /* value of `step` at the last write */
-    int64_t round;        /* rounds that the last read held */
+    int64_t round;        /* rounds of the run that the last read held */
     int64_t version;      /* of the last read */
     int64_t cached;       /* with cache_age: rounds of all writers in t->w; -1: it must be read */
+    int64_t begun;        /* backup or redundant: rounds before those that the space counts */
     float *g;             /* the newest gradient; not defined in layers sent as factors */
     ps_layers layers;     /* sent as factors */
     ps_pieces pieces;     /* of the newest gradient */
@@ -290,7 +294,8 @@ struct ps_writer {
     float *unseen;        /* updates that other writers have not read (value bound) */
     float *ends;          /* gradients that workers have computed in each epoch */
     float *state_read;    /* the state as it was read */
-    int64_t *model_step;  /* slack 0, persistent: 1 + the step whose weights t->w holds */
+    int64_t *model_step;  /* slack 0, persistent: 1 + the step whose weights t->w holds; backup or
+                             redundant: rounds of the run when its programs ended */
     ps_visit visit;       /* reads that are joined with writes, or in transit */
     bool written;         /* it has written since it started */
 };

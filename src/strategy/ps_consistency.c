@@ -64,11 +64,13 @@ fast_space_read fast__ps_condition(const ps_writer *wr)
     FAST_ASSERT(wr->step >= 0 && wr->round >= 0);
     if (fast__ps_has_spare(c) && !wr->written)
         return (fast_space_read){ .version_min = 0 };
-    if (fast__ps_has_spare(c))
-        return (fast_space_read){ .version_min =
-                                      (wr->round + 1) * fast__ps_batch(c, wr->writer_count),
-                                  .clock_min = wr->round + 1,
+    if (fast__ps_has_spare(c)) {
+        const int64_t next = wr->round + 1 - wr->begun;
+
+        return (fast_space_read){ .version_min = next * fast__ps_batch(c, wr->writer_count),
+                                  .clock_min = next,
                                   .either = true };
+    }
     if (c->value > 0 && !c->weak)
         return (fast_space_read){ .version_min = wr->version };
     if (c->slack < 0)
@@ -93,7 +95,8 @@ bool fast__ps_is_cached(const ps_writer *wr)
            wr->cached >= fast__ps_condition(wr).clock_min;
 }
 
-/* If worker 0 crashes or stops, the others start without it; a worker that restarts finds the model. */
+/* If worker 0 crashes or stops, the others start without it; a worker that restarts finds the
+ * model. */
 fast_err fast__ps_warm(ps_writer *wr)
 {
     fast_trainer *t = wr->t;
@@ -225,7 +228,7 @@ fast_err fast__ps_end_step(ps_writer *wr)
         return FAST_OK;
     if (wr->c->tasks && wr->written && wr->pushed == wr->step)
         return FAST_OK; /* the push of each range has set its clock */
-    return fast__ps_set_clock(wr, fast__ps_has_spare(wr->c) ? wr->round + 1 : wr->step);
+    return fast__ps_set_clock(wr, fast__ps_has_spare(wr->c) ? wr->round + 1 - wr->begun : wr->step);
 }
 
 /* Skip to the next epoch, and over it, while workers have computed the fraction `epochs` of the

@@ -85,6 +85,27 @@ static void periods_sum_gradients_of_local_steps(void **state)
     assert_w(&r, 0, 0.875f);
 }
 
+/* On threads a write is a visit of the server's memory, with the next read, or with the worker's
+ * own update of the weights that it uses again. One worker is plain SGD there too: 1 - 2^-3. */
+static void visits_of_one_worker_are_sgd(void **state)
+{
+    static const char *const strategies[] = { "ps", "ps:slack=2", "ps:slack=3,cache_age=3",
+                                              "ps:servers=2", "ps:fetch=2" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++) {
+        fake_result r;
+
+        fake_run(
+            &(fake_options){
+                .strategy = strategies[i], .transport = "threads", .workers = 1, .steps = STEPS },
+            &r);
+        assert_int_equal(r.err, FAST_OK);
+        for (int64_t j = 0; j < FAKE_COUNT; j++)
+            assert_true(r.actors[0].w[j] == 0.875f);
+    }
+}
+
 /* The server's rule is applied to the sum of the gradients, not to the local steps: Adagrad divides
  * the first sum by its own root, so that the step is lr whatever the sum is. */
 static void servers_apply_their_rule_to_the_sum(void **state)
@@ -214,6 +235,7 @@ int main(void)
         cmocka_unit_test(calls_of_rounds),
         cmocka_unit_test(calls_of_free_workers),
         cmocka_unit_test(periods_sum_gradients_of_local_steps),
+        cmocka_unit_test(visits_of_one_worker_are_sgd),
         cmocka_unit_test(servers_apply_their_rule_to_the_sum),
         cmocka_unit_test(differences_are_local_steps),
         cmocka_unit_test(servers_add_momentum_and_shrink),

@@ -22,12 +22,13 @@
  * the rule and of the servers is not included: steps are gradients (YellowFin, Zhang and Mitliagkas
  * 2017, measures both together).
  *
- * Cost: up to SAMPLE weights of a range, evenly spaced, with some operations for each weight and
- * update; memory of at most 2 ROOM floats.
+ * Cost: up to SAMPLE weights of a range, in evenly spaced groups of a cache line, with some
+ * operations for each weight and update; memory of at most 2 ROOM floats.
  */
 #include "strategy/ps_momentum.h"
 
 #include "base/memory.h"
+#include "tensor/clones.h"
 #include "tensor/device.h"
 
 #include <math.h>
@@ -35,6 +36,7 @@
 enum {
     SAMPLE = 8192,  /* sampled weights, at most */
     ROOM = 1 << 20, /* floats of the ring of steps, at most */
+    LINE = 16,      /* floats of a cache line */
     PAIRS_MIN = 16  /* terms of the sums below which there is no estimate */
 };
 
@@ -88,12 +90,46 @@ static void count_pair(fast_implicit *m, double yz, double xz)
     m->pairs++;
 }
 
+/* step <- lr x, for the sampled weights: `stride` lines of x are skipped for each that is taken. */
+FAST_CLONES static void sample_step(int64_t size, int64_t stride, double lr,
+                                    const float *restrict x, float *restrict step)
+{
+    for (int64_t at = 0; at < size; at += LINE) {
+        const int64_t n = size - at < LINE ? size - at : LINE;
+
+        for (int64_t i = 0; i < n; i++)
+            step[at + i] = (float)(lr * (double)x[at * stride + i]);
+    }
+}
+
+/* pull <- step - at. */
+FAST_CLONES static void subtract(int64_t size, const float *restrict step, const float *restrict at,
+                                 float *restrict pull)
+{
+    for (int64_t i = 0; i < size; i++)
+        pull[i] = step[i] - at[i];
+}
+
+/* Add <step - after, z> and <pull, z> to the sums, in the lanes of a vector. */
+FAST_CLONES static void add_products(int64_t size, const float *step, const float *after,
+                                     const float *pull, const float *z, double *restrict yz,
+                                     double *restrict xz)
+{
+    for (int64_t at = 0; at < size; at += LINE) {
+        const int64_t n = size - at < LINE ? size - at : LINE;
+
+        for (int64_t i = 0; i < n; i++) {
+            yz[i] += (double)(step[at + i] - after[at + i]) * (double)z[at + i];
+            xz[i] += (double)pull[at + i] * (double)z[at + i];
+        }
+    }
+}
+
 void fast__implicit_see(fast_implicit *m, int64_t version, int64_t read, const float *g, double lr)
 {
     const int64_t r = read, early = read - m->lag;
+    double yz[LINE] = { 0 }, xz[LINE] = { 0 };
     float *step, *pull;
-    const float *at, *after, *z;
-    double yz = 0, xz = 0;
 
     if (m->size == 0)
         return;
@@ -101,28 +137,24 @@ void fast__implicit_see(fast_implicit *m, int64_t version, int64_t read, const f
     step = m->steps + version % m->room * m->size;
     /* The sample is small; its ring is host memory. */
     const float *x = fast__map(g, (m->size - 1) * m->stride + 1, FAST_ACCESS_READ);
-    for (int64_t i = 0; i < m->size; i++)
-        step[i] = (float)(lr * (double)x[i * m->stride]);
+    sample_step(m->size, m->stride, lr, x, step);
     fast__unmap(g, (m->size - 1) * m->stride + 1, FAST_ACCESS_READ);
     /* Steps r and r + 1 must still be in the ring; of several gradients at one version the first
      * counts. */
     if (r < 1 || r <= version - m->room || m->pulled[r % m->room] == r)
         return;
-    at = m->steps + r % m->room * m->size;
-    after = m->steps + (r + 1) % m->room * m->size;
     pull = m->pulls + r % m->room * m->size;
-    z = early >= 1 && m->pulled[early % m->room] == early ? m->pulls + early % m->room * m->size
-                                                          : NULL;
-    for (int64_t i = 0; i < m->size; i++) {
-        pull[i] = step[i] - at[i];
-        if (z) {
-            yz += (double)(step[i] - after[i]) * (double)z[i];
-            xz += (double)pull[i] * (double)z[i];
-        }
-    }
+    subtract(m->size, step, m->steps + r % m->room * m->size, pull);
     m->pulled[r % m->room] = r;
-    if (z)
-        count_pair(m, yz, xz);
+    if (early < 1 || m->pulled[early % m->room] != early)
+        return;
+    add_products(m->size, step, m->steps + (r + 1) % m->room * m->size, pull,
+                 m->pulls + early % m->room * m->size, yz, xz);
+    for (int i = 1; i < LINE; i++) {
+        yz[0] += yz[i];
+        xz[0] += xz[i];
+    }
+    count_pair(m, yz[0], xz[0]);
 }
 
 double fast__implicit_estimate(const fast_implicit *m, double *error_out)

@@ -22,6 +22,7 @@
 #include "base/memory.h"
 #include "strategy/ps_keys.h"
 #include "strategy/ps_tree.h"
+#include "strategy/ps_visit.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"
@@ -247,6 +248,22 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
         o->pending = 0;
     }
     return true;
+}
+
+/* As apply() does for one gradient; visitors start one after the other. */
+ps_change fast__ps_change_begin(ps_owner *o, const fast_space_update *u)
+{
+    const int64_t from = u->from - o->writers[0];
+    const int64_t step = step_of(o, u, from);
+    const float scale = scale_of(o, u->version - u->read);
+
+    FAST_ASSERT(from >= 0 && from < o->writer_count);
+    FAST_ASSERT(o->layers->hybrid.count == 0 && !o->before);
+    atomic_fetch_add(&o->contributions[from], steps_in(o, u, from));
+    o->updates++;
+    const ps_change change = { o->begun + o->updates, fast_trainer_lr(o->t, step), scale };
+    fast__implicit_see(&o->implicit, u->version + 1, u->read, u->x, change.lr * (double)scale);
+    return change;
 }
 
 /* Set the mean cost of apply() for each float: the sum of a round or of n gradients, and once for n

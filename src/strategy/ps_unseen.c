@@ -89,8 +89,7 @@ void fast__ps_recent_fini(ps_recent *r)
     *r = (ps_recent){ .room = 0 };
 }
 
-/* Return the change of the weights by a write of 1. */
-static float scale_of(const ps_writer *wr)
+float fast__ps_own_scale(const ps_writer *wr)
 {
     const ps_config *c = wr->c;
     const float n = (float)(fast__ps_batch(c, wr->writer_count) *
@@ -118,8 +117,8 @@ void fast__ps_recent_begin(ps_writer *wr, const float *x)
         r->begun[k] = fast__space_sent(wr->copies.spaces[0], k, &seen);
     }
     fast__vector_fill(wr->t->count, 0, to);
-    fast__vector_axpy(wr->t->count, scale_of(wr), x, to);
-    fast__space_add_waiting(wr->copies.spaces[0], scale_of(wr), to);
+    fast__vector_axpy(wr->t->count, fast__ps_own_scale(wr), x, to);
+    fast__space_add_waiting(wr->copies.spaces[0], fast__ps_own_scale(wr), to);
 }
 
 void fast__ps_recent_end(ps_writer *wr)
@@ -130,7 +129,8 @@ void fast__ps_recent_end(ps_writer *wr)
     FAST_ASSERT(r->count >= 0);
     if (r->room == 0)
         return;
-    fast__space_add_waiting(wr->copies.spaces[0], -scale_of(wr), r->x[r->count % r->room]);
+    fast__space_add_waiting(wr->copies.spaces[0], -fast__ps_own_scale(wr),
+                            r->x[r->count % r->room]);
     for (int64_t k = 0; k < r->shards; k++) {
         int64_t *sent = &r->sent[r->count % r->room * r->shards + k];
 
@@ -172,9 +172,9 @@ void fast__ps_add_own(ps_writer *wr)
                 fast__vector_add(count, r->x[i] + offset, t->w + offset);
         }
     if (r->room > 0 || wr->hold.rounds > 0)
-        fast__space_add_waiting(wr->copies.spaces[0], scale_of(wr), t->w);
+        fast__space_add_waiting(wr->copies.spaces[0], fast__ps_own_scale(wr), t->w);
     if (wr->c->slack > 0 && wr->sum && wr->pushed < wr->step)
-        fast__vector_axpy(t->count, scale_of(wr), wr->sum, t->w);
+        fast__vector_axpy(t->count, fast__ps_own_scale(wr), wr->sum, t->w);
 }
 
 /* After the step, not before the next one: a resumed worker has its weights and no gradient. */
@@ -183,9 +183,11 @@ fast_err fast__ps_cache_own(ps_writer *wr)
     const double n = (double)wr->t->count;
 
     FAST_ASSERT(wr->step > 0);
-    if (!fast__ps_is_cached(wr))
+    const bool added = wr->visit.added; /* by the write, where it was a visit */
+    wr->visit.added = false;
+    if (added || !fast__ps_is_cached(wr))
         return FAST_OK;
-    fast__vector_axpy(wr->t->count, scale_of(wr), wr->g, wr->t->w);
+    fast__vector_axpy(wr->t->count, fast__ps_own_scale(wr), wr->g, wr->t->w);
     return fast_charge(wr->t->actor, 2 * n, 12 * n);
 }
 

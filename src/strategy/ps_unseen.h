@@ -46,5 +46,7 @@ fast_err fast__ps_get_or_send(ps_writer *wr, fast_space_read *read);
 bool fast__ps_recent_lost(const ps_writer *wr);
 /* Add to t->w, which was read, this writer's updates that the values lack. */
 void fast__ps_add_own(ps_writer *wr);
+/* Return the change of the weights by a write of 1, as a step of plain SGD. */
+float fast__ps_own_scale(const ps_writer *wr);
 /* With cache_age, after a step: add this step's update to t->w if the next step uses it again. */
 fast_err fast__ps_cache_own(ps_writer *wr);

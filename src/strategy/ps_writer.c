@@ -18,6 +18,7 @@
 #include "space/space.h"
 #include "strategy/ps_keys.h"
 #include "strategy/ps_tree.h"
+#include "strategy/ps_visit.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"
 
@@ -26,7 +27,7 @@
 #include <string.h>
 
 /* Number of persistent memory with slack 0: checkpoints include it. */
-enum { PERSIST_MODEL_STEP };
+enum { PERSIST_MODEL_STEP, PERSIST_ROUNDS };
 /* Number of the speed of gradients in snapshots, beyond all others. */
 enum { PERSIST_SPEED = 1 << 20 };
 
@@ -142,7 +143,7 @@ fast_err fast__ps_arrive(void *writer)
     }
     FAST_TRY(fast__space_get_end(wr->copies.spaces[0], &read));
     wr->version = read.version;
-    wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
+    wr->round = wr->begun + read.version / fast__ps_batch(wr->c, wr->writer_count);
     if (wr->base)
         fast__vector_copy(wr->t->count, wr->t->w, wr->base);
     return FAST_OK;
@@ -190,7 +191,7 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     wr->version = read.version;
     wr->losses.too_few = condition->either && read.version < condition->version_min;
     wr->cached = wr->c->cache_age > 0 ? read.clock : -1;
-    wr->round = read.version / fast__ps_batch(wr->c, wr->writer_count);
+    wr->round = wr->begun + read.version / fast__ps_batch(wr->c, wr->writer_count);
     if (wr->base)
         fast__vector_copy(t->count, t->w, wr->base);
     if (wr->c->value > 0)
@@ -216,7 +217,7 @@ fast_err fast__ps_read(ps_writer *wr, bool last)
                                                 : fast__ps_read_model(wr, &condition));
     if (!wr->visit.arriving)
         fast__ps_time_read(wr, begin);
-    if (wr->model_step)
+    if (wr->model_step && !fast__ps_has_spare(wr->c))
         *wr->model_step = wr->step + 1;
     return FAST_OK;
 }
@@ -286,6 +287,8 @@ static fast_err write_model(ps_writer *wr, const float *x)
 
     FAST_ASSERT(!wr->visit.fused || wr->copies.count == 1);
     wr->visit.fetched = wr->visit.fused && t->step % wr->c->fetch == 0 && t->step < t->step_count;
+    if (wr->visit.direct)
+        return fast__ps_push_visit(wr);
     if (wr->visit.fetched)
         return fast__space_add_get(wr->copies.spaces[0], x, t->w, &wr->version, FAST_SOON);
     if (wr->layers.count > 0)
@@ -385,7 +388,8 @@ static fast_err writer_alloc(ps_writer *wr)
     else if (c->push > 1)
         FAST_TRY(fast__vector_new(device, "gradients to push", count, &wr->sum));
     if (c->slack == 0)
-        FAST_TRY(persist(wr->t, PERSIST_MODEL_STEP, sizeof *wr->model_step, &wr->model_step));
+        FAST_TRY(persist(wr->t, fast__ps_has_spare(c) ? PERSIST_ROUNDS : PERSIST_MODEL_STEP,
+                         sizeof *wr->model_step, &wr->model_step));
     if (c->value > 0)
         FAST_TRY(fast__vector_new(device, "unseen updates", count, &wr->unseen));
     if (wr->t->state_count > 0)
@@ -411,6 +415,7 @@ static fast_err writer_init(ps_writer *wr)
     wr->visit.fused = c->slack < 0 && c->value == 0 && c->replicas == 0 && c->proxies == 0 &&
                       c->epochs == 1 && !c->priority && !c->tasks && !wr->pieces.on &&
                       wr->layers.count == 0 && fast__space_is_local(wr->copies.spaces[0]);
+    wr->visit.direct = fast__ps_can_visit(wr);
     if (c->redundant > 1)
         FAST_TRY(fast__alloc("contributions", wr->writer_count, sizeof *wr->copies.counts,
                              &wr->copies.counts));
@@ -442,7 +447,7 @@ static fast_err remember_recent(ps_writer *wr)
     return fast__trainer_check_saved(wr->t, r->count >= 0 && r->count < INT64_MAX);
 }
 
-/* Have snapshots include the writer's memory, with its numbers from `step` to `cached`. The step
+/* Have snapshots include the writer's memory, with its numbers from `step` to `begun`. The step
  * of a proxy is that of its group. */
 static fast_err remember(ps_writer *wr)
 {
@@ -452,7 +457,7 @@ static fast_err remember(ps_writer *wr)
     const int64_t batch = fast__ps_batch(wr->c, wr->writer_count);
 
     FAST_ASSERT(!wr->visit.arriving);
-    FAST_TRY(fast__trainer_remember(t, 0, &wr->step, 5 * sizeof wr->step));
+    FAST_TRY(fast__trainer_remember(t, 0, &wr->step, 6 * sizeof wr->step));
     FAST_TRY(fast__trainer_remember_flags(t, 1, &wr->written, 1));
     FAST_TRY(fast__trainer_remember_flags(t, 2, &wr->visit.fetched, 1));
     FAST_TRY(fast__trainer_remember(t, 3, wr->sum, size));
@@ -466,10 +471,11 @@ static fast_err remember(ps_writer *wr)
     FAST_TRY(remember_recent(wr));
     return fast__trainer_check_saved(
         t, (wr->c->proxies > 0 ? wr->step <= t->step_count : wr->step == t->step) &&
-               wr->pushed >= 0 && wr->pushed <= wr->step && wr->round >= 0 &&
-               wr->version <= INT64_MAX / 4 && wr->round <= wr->version / batch &&
-               wr->hold.complete >= 0 && wr->hold.complete <= wr->step && wr->cached >= -1 &&
-               *speed >= 0 && isfinite(*speed));
+               wr->pushed >= 0 && wr->pushed <= wr->step && wr->begun >= 0 &&
+               wr->round >= wr->begun && wr->version <= INT64_MAX / 4 &&
+               wr->round - wr->begun <= wr->version / batch && wr->hold.complete >= 0 &&
+               wr->hold.complete <= wr->step && wr->cached >= -1 && *speed >= 0 &&
+               isfinite(*speed));
 }
 
 /* Say how snapshots find the moment at which nobody waits for this worker. With backup workers that
@@ -498,6 +504,11 @@ fast_err fast__ps_writer_open(fast_trainer *t, const ps_config *c, float *g, ps_
     *out = (ps_writer){ .t = t, .c = c, .g = g, .step = t->step, .pushed = t->step, .cached = -1 };
     out->writer_count = fast__ps_writers(c, t, &ids);
     err = writer_init(out);
+    if (!err && fast__ps_has_spare(c)) /* the number may be forged */
+        out->begun = *out->model_step < 0               ? 0
+                     : *out->model_step > t->step_count ? t->step_count
+                                                        : *out->model_step;
+    out->round = out->begun;
     if (!err)
         err = remember(out);
     join_cuts(out);

@@ -159,9 +159,15 @@ static void hogwild_is_sgd_alone(void **state)
             &r);
         assert_int_equal(r.err, FAST_OK);
         for (int64_t k = 0; k < workers; k++)
-            fake_assert_calls(&r, k, "", "next gradient apply_range update adopt",
+            fake_assert_calls(&r, k, "", "next gradient update_range update_range adopt",
                               "next adopt end");
     }
+    /* The same bits where the ranges that the gradient reports are updated at once. */
+    fake_run(
+        &(fake_options){
+            .strategy = "hogwild:chunk=2", .transport = "threads", .steps = STEPS, .workers = 1 },
+        &r);
+    assert_w(&r, 0, 0.9375f);
 }
 
 /* One worker, whose first model is sent after its last step: m <- w, v <- m, z <- m + 2 v; before

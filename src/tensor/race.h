@@ -38,6 +38,19 @@ static inline void fast__race_store(_Atomic float *to, const float *x, int64_t c
     fast__unmap(x, n, FAST_ACCESS_READ);
 }
 
+/* Ask for floats that will be stored soon: their lines come from the other core meanwhile, once and
+ * for writing, instead of once for the load and again for the store. */
+static inline void fast__race_expect(const _Atomic float *at, int64_t count)
+{
+#if defined(__GNUC__)
+    for (int64_t i = 0; i < count; i += 16)
+        __builtin_prefetch((const void *)(at + i), 1, 3);
+#else
+    (void)at;
+    (void)count;
+#endif
+}
+
 /* How many elements of a gradient are not 0. */
 typedef enum fast_race_density {
     FAST_RACE_DENSE, /* all */

@@ -15,6 +15,7 @@
 #include "space/space_checkpoint.h"
 #include "tensor/vector.h"
 #include "trainer/context.h"
+#include "trainer/in_place.h"
 
 #include <string.h>
 
@@ -137,6 +138,48 @@ static bool apply_counted(void *ctx, const fast_space_update *u, float *w)
     if (u->tensor == 0 && !entry->context->options.phase.synchronous)
         fast__context_stale(entry->context, u->version / n - u->read / n);
     return true;
+}
+
+/* The start of a visit by another actor: count it as apply_counted() counts an update. */
+static void begin_counted(void *ctx, void *owner, const fast_space_update *u)
+{
+    const fast_space_visitor *visitor = ctx;
+    const fast_opened_space *entry = owner;
+
+    FAST_ASSERT(entry->aggregate == 1 && !entry->copy && !entry->chain);
+    fast__context_stale(entry->context, u->version - u->read);
+    if (visitor->begin)
+        visitor->begin(visitor->ctx, entry->ctx, u);
+}
+
+static void visit_counted(void *ctx, int64_t offset, int64_t count, float *values)
+{
+    const fast_space_visitor *visitor = ctx;
+
+    FAST_ASSERT(count > 0);
+    visitor->piece(visitor->ctx, offset, count, values);
+}
+
+static void after_counted(void *ctx, int64_t offset, int64_t count)
+{
+    const fast_space_visitor *visitor = ctx;
+
+    FAST_ASSERT(count > 0);
+    visitor->after(visitor->ctx, offset, count);
+}
+
+fast_err fast__trainer_visit(fast_space *space, const float *x, const fast_space_visitor *visitor,
+                             int64_t *version_out, int64_t deadline)
+{
+    fast_space_visitor inner = *visitor;
+    const fast_space_visitor counted = { .begin = begin_counted,
+                                         .piece = visit_counted,
+                                         .after = visitor->after ? after_counted : NULL,
+                                         .ctx = &inner,
+                                         .reads = visitor->reads };
+
+    FAST_ASSERT(visitor->piece != NULL);
+    return fast__space_visit(space, x, &counted, version_out, deadline);
 }
 
 /* The state of the strategy's function at an owner: that of its program. */

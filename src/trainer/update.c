@@ -8,6 +8,7 @@
 #include "trainer/context.h"
 
 #include "tensor/vector.h"
+#include "trainer/in_place.h"
 
 #include <string.h>
 
@@ -122,6 +123,14 @@ void fast_trainer_update_range(fast_trainer *t, int64_t step, double lr, float *
 bool fast_trainer_can_update_range(const fast_trainer *t)
 {
     return fast__optimizer_by_range(fast__context_of(t)->optimizer);
+}
+
+bool fast__trainer_updates_early(const fast_trainer *t)
+{
+    const fast_context *c = fast__context_of(t);
+
+    FAST_ASSERT(t->actor != NULL);
+    return fast_trainer_can_update_range(t) && !c->options.is_virtual && !t->actor->world->record;
 }
 
 float *fast_trainer_rule_slot(fast_trainer *t, int i)

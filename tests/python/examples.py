@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: the examples and the commands of docs/pytorch.md and docs/python.md work. Usage: examples.py ROOT PROGRAM
+"""Goal: the examples and the commands of docs/pytorch.md and docs/python.md work. Usage: examples.py ROOT PROGRAM [mpi]
 
 Method: each example runs in this interpreter, one after the other, so that PyTorch is imported once; those of
 several processes are started by `fast run`. Blocks of Python in the pages are run as they stand. Without PyTorch
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-root, program = sys.argv[1], sys.argv[2]
+root, program, mpi = sys.argv[1], sys.argv[2], "mpi" in sys.argv[3:]
 folder = os.path.join(root, "examples", "python")
 EXPECTED = {"01_three_lines.py": r"accuracy (\d\d|100)%\n", "02_simulate.py": r"(\w+ +[\d.]+ ms of the cluster, .*\n){3}",
             "04_own_parts.py": r"(\S+ +test accuracy \d+%\n){3}",
@@ -78,7 +78,7 @@ for name, expected in EXPECTED.items():
         assert re.fullmatch(expected, out), (name, out)
         print(name, "passed", flush=True)
 pages()
-if has("torch") and shutil.which("mpirun") and "mpi" in sys.argv:
+if has("torch") and shutil.which("mpirun") and mpi:
     assert re.fullmatch(EXPECTED["01_three_lines.py"], processes(os.path.join(folder, "01_three_lines.py")))
     with tempfile.TemporaryDirectory() as place:
         out = processes(os.path.join(folder, "03_ddp_codec.py"), os.path.join(place, "store"))

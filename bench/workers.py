@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How much of the speed of workers that exchange nothing does each strategy reach?
+
+Trains a model with each strategy on all cores, each run beside one of `ensemble`, whose workers
+exchange nothing, with the same model, data, rule and batch. Which of the two is first changes from
+round to round. Prints medians over the rounds: samples a second, their ratio to the `ensemble`
+beside them, and the same ratio of processor time for each sample, which other programs on the
+machine disturb less. The processor time of a run of one step is subtracted.
+
+    cmake --build --preset release --target fast
+    nice -n -19 bench/workers.py --report
+
+A ratio below 1 is what the exchange costs. --workers is the number of cores unless it is given;
+--report writes results/workers-ratio-N.csv for N workers; --against is a second program, the last
+release's for example, that is measured in the same rounds.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tools"))
+import results  # noqa: E402
+
+COLUMNS = ["model", "strategy", "program", "samples/s", "of ensemble", "in each round", "processor time"]
+# Synchronous, SSP, Hogwild and EASGD as the presets have them, and a parameter server without bound.
+STRATEGIES = ["allreduce", "ps:slack=3,cache_age=3", "hogwild", "elastic", "ps"]
+BASE = "ensemble"
+STEPS = {"lenet": 200, "mlp": 400, "resnet8": 12}
+DATA = {"resnet8": "digits:train=6400,test=100"}
+
+
+def train(options, program, model, strategy, steps):
+    """Samples a second of one run, and its processor seconds."""
+    command = [program, "train", "--store", "none", "--model", model, "--data",
+               options.data or DATA.get(model, "digits:train=12800,test=100"), "--steps", str(steps), "--lr",
+               str(0.01 / options.workers), "--evaluate", "no", "--workers", str(options.workers), "--json",
+               "--strategy", strategy, "--batch", str(options.batch), *options.more.split()]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    out, err = child.stdout.read(), child.stderr.read()
+    _, status, use = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {err.strip()}")
+    return json.loads(out.splitlines()[-1])["samples_per_s"], use.ru_utime + use.ru_stime
+
+
+def measure(options, model):
+    """For each (strategy, program): rates, ratios of rates, ratios of processor time."""
+    steps = options.steps or max(STEPS.get(model, 100), 2)
+    cases = [(s, p) for s in options.strategies for p in options.programs]
+    start = {case: train(options, case[1], model, case[0], 1)[1]
+             for case in cases + [(BASE, options.programs[0])]}
+    found = {case: ([], [], []) for case in cases}
+    for turn in range(options.rounds):
+        for case in cases:
+            pair = [(BASE, options.programs[0]), case]
+            run = {s: train(options, s[1], model, s[0], steps) for s in (pair if turn % 2 else pair[::-1])}
+            cost = [run[s][1] - start[s] for s in pair]
+            rates, ratios, costs = found[case]
+            rates.append(run[case][0])
+            ratios.append(run[case][0] / run[pair[0]][0])
+            costs.append(cost[1] / cost[0])
+    return found
+
+
+def show(options, model, found):
+    """Print the table of a model and return its rows."""
+    rows = []
+    for (strategy, program), (rates, ratios, costs) in found.items():
+        rows.append([model, strategy, "this" if program == options.programs[0] else "earlier",
+                     f"{statistics.median(rates) / 1e3:.1f} k", f"{statistics.median(ratios):.2f}",
+                     " ".join(f"{ratio:.2f}" for ratio in sorted(ratios)), f"{statistics.median(costs):.2f}"])
+        print("{:8} {:24} {:8} {:>9} {:>6}   {}   cpu {}".format(*rows[-1]), flush=True)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default="build/release", help="folder of the release build")
+    parser.add_argument("--against", help="another program `fast`, measured beside this one")
+    parser.add_argument("--models", default="lenet,mlp")
+    parser.add_argument("--strategies", default=" ".join(STRATEGIES), help="separated by blanks")
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=0, help="of a run; 0: about a second's")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--data", default="")
+    parser.add_argument("--more", default="", help="other options of all runs, as in '--bind core'")
+    parser.add_argument("--report", action="store_true", help="write the table of results/, and the pages")
+    options = parser.parse_args()
+    options.strategies = options.strategies.split()
+    options.programs = [os.path.join(options.build, "fast")] + ([options.against] if options.against else [])
+
+    print(f"{results.machine()}; {options.workers} workers; {options.rounds} rounds; "
+          f"load {os.getloadavg()[0]:.1f} at the start")
+    rows = [row for model in options.models.split(",") for row in show(options, model, measure(options, model))]
+    if options.report:
+        head = {"page": "workers", "order": str(20 + options.workers), "code": "strategy",
+                "title": f"{options.workers} workers beside {options.workers} that exchange nothing",
+                "question": "How much of the speed of workers that exchange nothing does each strategy reach, "
+                            "and how much processor time does it take for a sample?",
+                "machine": results.machine(), "date": results.today(),
+                "command": ["nice -n -19 bench/workers.py " + " ".join(sys.argv[1:])],
+                "note": [f"Load {os.getloadavg()[0]:.1f} at the end. Medians of {options.rounds} rounds."]}
+        results.publish([(f"workers-ratio-{options.workers}", head, COLUMNS, rows)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "fast/strategy.h"
+#include "space/space.h"
+
+/* Updates of memory that workers share, each in the worker's own thread. */
+
+/* Return true if this worker may update ranges of memory that it shares with other workers in the
+ * reports of its gradient: the rule takes ranges, time is real, and the order of accesses is not
+ * recorded. In virtual time all reports of a gradient happen at one instant, and accesses of other
+ * workers could not lie between them. */
+bool fast__trainer_updates_early(const fast_trainer *t);
+
+/* Visit a space that was opened by fast_trainer_space(), as fast__space_visit() does, and count the
+ * staleness of the update. The visitor's `begin` gets the ctx of the owner's options. */
+fast_err fast__trainer_visit(fast_space *space, const float *x, const fast_space_visitor *visitor,
+                             int64_t *version_out, int64_t deadline);
