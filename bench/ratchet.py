@@ -152,7 +152,8 @@ def against_peer(program, isa, limit):
     if os.path.exists(path):
         os.remove(path)
     done = subprocess.run([os.path.join(HERE, "bench", "peer.py"), "--fast", program, "--steps", "100",
-                           "--csv", path, *(["--isa", isa] if isa else [])], capture_output=True, text=True)
+                           "--csv", path, *(["--isa", isa] if isa else []), "mlp", "lenet", "resnet8"],
+                          capture_output=True, text=True)
     if done.returncode:
         print(f"PyTorch was not measured: {done.stderr.strip().splitlines()[-1:]}")
         return []

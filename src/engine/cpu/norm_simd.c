@@ -308,59 +308,90 @@ static void apply_back(const fast_norm_shape *s, const float *x, const float *me
         apply_back_of(s, x, mean, dy, NULL, a, b, c, dx, false);
 }
 
-/* Three passes over the channels of a register of lanes: mean, variance, result. The variance is
- * that of the differences from the mean, so nothing cancels; mean and 1 / deviation are saved. */
+/* a b with its own rounding: of a plain product that is subtracted later the compiler may round the
+ * difference alone, on some processors. */
+static inline fast_vec rounded(fast_vec a, float b)
+{
+    return vec_fma(a, vec_set(b), vec_set(0));
+}
+
+/* Three passes over the channels of a block of lanes: mean, variance, result. The variance is that
+ * of the differences from the mean, so nothing cancels; mean and 1 / deviation are saved. */
 static void layer(int64_t positions, int64_t channels, int64_t lanes, const float *x,
                   const float *weight, const float *bias, float eps, float *y, float *saved)
 {
     const float inverse = 1.0f / (float)channels;
 
     for (int64_t p = 0; p < positions; p++)
-        for (int64_t i = 0; i < lanes; i += VEC) {
+        for (int64_t i = 0; i < lanes; i += FAST_VEC) {
             const float *in = x + p * channels * lanes + i;
-            float *out = y + p * channels * lanes + i;
-            fast_vec sum = vec_set(0), square = sum;
+            float *out = y + p * channels * lanes + i, *save = saved + p * 2 * lanes + i;
+            fast_vec mean[PARTS] = { { 0 } }, scale[PARTS] = { { 0 } };
             for (int64_t c = 0; c < channels; c++)
-                sum += vec_load(in + c * lanes);
-            const fast_vec mean = sum * inverse;
-            for (int64_t c = 0; c < channels; c++) {
-                const fast_vec d = vec_load(in + c * lanes) - mean;
-                square += d * d;
+                FOR_PARTS(k) mean[k / VEC] += vec_load(in + c * lanes + k);
+            FOR_PARTS(k)
+            mean[k / VEC] = rounded(mean[k / VEC], inverse);
+            for (int64_t c = 0; c < channels; c++)
+                FOR_PARTS(k)
+                {
+                    const fast_vec d = vec_load(in + c * lanes + k) - mean[k / VEC];
+                    scale[k / VEC] += d * d;
+                }
+            FOR_PARTS(k)
+            {
+                scale[k / VEC] = 1.0f / vec_sqrt(scale[k / VEC] * inverse + eps);
+                vec_store(save + k, mean[k / VEC]);
+                vec_store(save + lanes + k, scale[k / VEC]);
             }
-            const fast_vec scale = 1.0f / vec_sqrt(square * inverse + eps);
-            for (int64_t c = 0; c < channels; c++)
-                vec_store(out + c * lanes, (vec_load(in + c * lanes) - mean) * scale *
-                                                   vec_set(weight ? weight[c] : 1) +
-                                               vec_set(bias ? bias[c] : 0));
-            vec_store(saved + p * 2 * lanes + i, mean);
-            vec_store(saved + (p * 2 + 1) * lanes + i, scale);
+            for (int64_t c = 0; c < channels; c++) {
+                const fast_vec w = vec_set(weight ? weight[c] : 1), b = vec_set(bias ? bias[c] : 0);
+                FOR_PARTS(k)
+                vec_store(out + c * lanes + k,
+                          (vec_load(in + c * lanes + k) - mean[k / VEC]) * scale[k / VEC] * w + b);
+            }
         }
 }
 
-/* Backward pass of a register of lanes of one position: dx, and the products that dw and db sum. */
+/* Backward pass of a block of lanes of one position: dx, and the products that dw and db sum. */
 static void layer_back_of(int64_t channels, int64_t lanes, const float *x, const float *weight,
-                          fast_vec mean, fast_vec scale, const float *dy, float *dx,
-                          bool accumulate, float *sums)
+                          const float *saved, const float *dy, float *dx, bool accumulate,
+                          float *sums)
 {
     const float inverse = 1.0f / (float)channels;
-    fast_vec sum = vec_set(0), dot = sum;
+    fast_vec mean[PARTS], scale[PARTS], sum[PARTS] = { { 0 } }, dot[PARTS] = { { 0 } };
 
-    for (int64_t c = 0; c < channels; c++) {
-        const fast_vec g = vec_load(dy + c * lanes), d = g * vec_set(weight ? weight[c] : 1);
-        const fast_vec n = (vec_load(x + c * lanes) - mean) * scale;
-        sum += d;
-        dot += d * n;
-        float *s = sums + c * 2 * FAST_VEC;
-        vec_store(s, vec_load(s) + g * n);
-        vec_store(s + FAST_VEC, vec_load(s + FAST_VEC) + g);
+    FOR_PARTS(k)
+    {
+        mean[k / VEC] = vec_load(saved + k);
+        scale[k / VEC] = vec_load(saved + lanes + k);
     }
-    sum *= inverse;
-    dot *= inverse;
+    for (int64_t c = 0; c < channels; c++, sums += 2 * FAST_VEC) {
+        const fast_vec w = vec_set(weight ? weight[c] : 1);
+        FOR_PARTS(k)
+        {
+            const fast_vec g = vec_load(dy + c * lanes + k), d = g * w;
+            const fast_vec n = (vec_load(x + c * lanes + k) - mean[k / VEC]) * scale[k / VEC];
+            sum[k / VEC] += d;
+            dot[k / VEC] += d * n;
+            vec_store(sums + k, vec_load(sums + k) + g * n);
+            vec_store(sums + FAST_VEC + k, vec_load(sums + FAST_VEC + k) + g);
+        }
+    }
+    FOR_PARTS(k)
+    {
+        sum[k / VEC] = rounded(sum[k / VEC], inverse);
+        dot[k / VEC] = rounded(dot[k / VEC], inverse);
+    }
     for (int64_t c = 0; dx && c < channels; c++) {
-        const fast_vec d = vec_load(dy + c * lanes) * vec_set(weight ? weight[c] : 1);
-        const fast_vec n = (vec_load(x + c * lanes) - mean) * scale;
-        const fast_vec r = scale * (d - sum - n * dot);
-        vec_store(dx + c * lanes, accumulate ? vec_load(dx + c * lanes) + r : r);
+        const fast_vec w = vec_set(weight ? weight[c] : 1);
+        FOR_PARTS(k)
+        {
+            const int64_t at = c * lanes + k;
+            const fast_vec d = vec_load(dy + at) * w;
+            const fast_vec n = (vec_load(x + at) - mean[k / VEC]) * scale[k / VEC];
+            const fast_vec r = scale[k / VEC] * (d - sum[k / VEC] - n * dot[k / VEC]);
+            vec_store(dx + at, accumulate ? vec_load(dx + at) + r : r);
+        }
     }
 }
 
@@ -371,11 +402,10 @@ static void layer_back(int64_t positions, int64_t channels, int64_t lanes, const
 {
     memset(scratch, 0, (size_t)channels * 2 * FAST_VEC * sizeof *scratch);
     for (int64_t p = 0; p < positions; p++)
-        for (int64_t i = 0; i < lanes; i += VEC) {
+        for (int64_t i = 0; i < lanes; i += FAST_VEC) {
             const int64_t at = p * channels * lanes + i;
-            layer_back_of(channels, lanes, x + at, weight, vec_load(saved + p * 2 * lanes + i),
-                          vec_load(saved + (p * 2 + 1) * lanes + i), dy + at, dx ? dx + at : NULL,
-                          accumulate, scratch + i % FAST_VEC);
+            layer_back_of(channels, lanes, x + at, weight, saved + p * 2 * lanes + i, dy + at,
+                          dx ? dx + at : NULL, accumulate, scratch);
         }
     for (int64_t c = 0; c < channels; c++) {
         if (dw)
