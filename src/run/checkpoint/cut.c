@@ -532,6 +532,7 @@ static fast_err follow(fast_team_actor *self, int64_t number)
     fast_actor_at(actor, self->context.trainer.step, "a checkpoint");
     FAST_TRY(send_words(actor, leader, TAG_HERE, number, 0, &gone));
     while (time < 0 && !gone) {
+        const bool ended = self->cutting.number < 0; /* worker 0; its start would be here */
         fast_msg *msg = fast__take(actor, leader, TAG_START);
 
         if (msg && (msg->words[1] == number || msg->words[1] == -number))
@@ -540,7 +541,7 @@ static fast_err follow(fast_team_actor *self, int64_t number)
             continue_at(self, time);
         if (!msg)
             FAST_TRY(wait_to_join(self));
-        gone = !msg && (fast_member_is_down(actor, leader) || is_deserted(self));
+        gone = !msg && (ended || fast_member_is_down(actor, leader) || is_deserted(self));
         fast_msg_free(msg);
     }
     self->context.resumed = false;
