@@ -25,6 +25,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,6 +45,7 @@ typedef struct child_stream {
 } child_stream;
 
 struct fast_child {
+    int input;                     /* its standard input; -1: empty */
     pid_t pid;                     /* process id, and id of its process group */
     bool reaped;                   /* waitpid returned its status */
     bool told;                     /* the end was delivered */
@@ -64,10 +66,9 @@ static void close_fd(int *fd)
 /* In the child: become the program. Never returns; a failure is reported as errno through
  * `report`. */
 static _Noreturn void become(const fast_child_options *options, const int out[STREAMS], int report,
-                             pid_t parent)
+                             int in, pid_t parent)
 {
     sigset_t none;
-    int null = -1;
 
     sigemptyset(&none);
     signal(SIGPIPE, SIG_DFL);
@@ -78,8 +79,9 @@ static _Noreturn void become(const fast_child_options *options, const int out[ST
         if (getppid() != parent) /* it died before the line above */
             _exit(127);
     }
-    null = open("/dev/null", O_RDONLY);
-    if (null >= 0 && dup2(null, 0) >= 0 && dup2(out[0], 1) >= 0 && dup2(out[1], 2) >= 0) {
+    if (in < 0)
+        in = open("/dev/null", O_RDONLY);
+    if (in >= 0 && dup2(in, 0) >= 0 && dup2(out[0], 1) >= 0 && dup2(out[1], 2) >= 0) {
         close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
         execvp(options->argv[0], (char *const *)options->argv);
     }
@@ -108,8 +110,10 @@ static bool open_pipe(int ends[2])
     return false;
 }
 
-/* Fork and exec, and wait until exec succeeded or failed. Returns 0, or errno. */
-static int spawn(fast_child *child, const fast_child_options *options, int pipes[STREAMS + 1][2])
+/* Fork and exec, and wait until exec succeeded or failed. `in` is the standard input; -1: empty.
+ * Returns 0, or errno. */
+static int spawn(fast_child *child, const fast_child_options *options, int pipes[STREAMS + 1][2],
+                 int in)
 {
     const int out[STREAMS] = { pipes[0][1], pipes[1][1] };
     const pid_t parent = getpid();
@@ -120,7 +124,7 @@ static int spawn(fast_child *child, const fast_child_options *options, int pipes
     if (child->pid < 0)
         return errno;
     if (child->pid == 0)
-        become(options, out, pipes[STREAMS][1], parent);
+        become(options, out, pipes[STREAMS][1], in, parent);
     setpgid(child->pid,
             child->pid); /* in both processes, so that neither has to wait for the other */
     for (int i = 0; i <= STREAMS; i++)
@@ -137,7 +141,7 @@ static int spawn(fast_child *child, const fast_child_options *options, int pipes
 
 fast_err fast__child_start(const fast_child_options *options, fast_child **out)
 {
-    int pipes[STREAMS + 1][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 } };
+    int pipes[STREAMS + 1][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 } }, in[2] = { -1, -1 };
     fast_child *child;
     int reason = 0;
 
@@ -147,8 +151,12 @@ fast_err fast__child_start(const fast_child_options *options, fast_child **out)
     for (int i = 0; i <= STREAMS && !reason; i++)
         if (!open_pipe(pipes[i]))
             reason = errno;
+    if (!reason && options->input && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) != 0)
+        reason = errno;
     if (!reason)
-        reason = spawn(child, options, pipes);
+        reason = spawn(child, options, pipes, in[0]);
+    close_fd(&in[0]);
+    child->input = in[1];
     for (int i = 0; i <= STREAMS; i++)
         close_fd(&pipes[i][1]);
     close_fd(&pipes[STREAMS][0]);
@@ -358,6 +366,18 @@ void fast__child_kill(fast_child *child)
     send_signal(child, SIGKILL);
 }
 
+void fast__child_answer(fast_child *child)
+{
+    /* A socket, and not a pipe: a child that does not read any more raises no signal here. */
+    if (child->input >= 0 && send(child->input, "\n", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        close_fd(&child->input);
+}
+
+void fast__child_end_input(fast_child *child)
+{
+    close_fd(&child->input);
+}
+
 void fast__child_stop(fast_child *child, int64_t wait_ns)
 {
     const int64_t until = fast__clock_ns() + wait_ns;
@@ -391,6 +411,7 @@ void fast__child_free(fast_child *child)
         return;
     if (!child->reaped)
         fast__child_stop(child, 0);
+    close_fd(&child->input);
     for (int i = 0; i < STREAMS; i++) {
         close_fd(&child->streams[i].fd);
         fast__free(child->streams[i].bytes);

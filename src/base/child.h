@@ -5,9 +5,9 @@
 
 /*
  * A child process. Its standard output and error are delivered as lines through pipes; its standard
- * input is empty. It inherits no other descriptor, has the default SIGPIPE and no blocked signals,
- * and leads a process group of its own: Ctrl-C at the terminal reaches this program alone, which
- * then decides. One thread at a time may use the functions below.
+ * input is empty, or lines that answer it. It inherits no other descriptor, has the default SIGPIPE
+ * and no blocked signals, and leads a process group of its own: Ctrl-C at the terminal reaches this
+ * program alone, which then decides. One thread at a time may use the functions below.
  */
 typedef struct fast_child fast_child;
 
@@ -15,6 +15,7 @@ typedef struct fast_child fast_child;
 typedef struct fast_child_options {
     const char *const *argv; /* program (a path, or found in $PATH) and arguments; ends with NULL */
     int64_t line_max;        /* longest line in bytes, the rest of a line is cut; 0: 1 MiB */
+    bool input;              /* fast__child_answer() writes to its input; default: empty */
     bool stays;              /* keep running when the starting thread ends; default: SIGTERM */
 } fast_child_options;
 
@@ -49,6 +50,11 @@ fast_err fast__child_next(fast_child *const *children, int64_t count, int64_t wa
  * child that has ended. */
 void fast__child_terminate(fast_child *child);
 void fast__child_kill(fast_child *child);
+
+/* Write an empty line to the input of a child that has one; end its input. No effect if the child
+ * has no input or does not read it any more. */
+void fast__child_answer(fast_child *child);
+void fast__child_end_input(fast_child *child);
 
 /* Terminate, discard its lines for at most `wait_ns`, then kill. */
 void fast__child_stop(fast_child *child, int64_t wait_ns);

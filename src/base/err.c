@@ -100,9 +100,11 @@ fast_err fast__check_size(const char *name, size_t size, size_t known)
         name, size, known);
 }
 
-void fast__fail_buffer(char buffer[FAST_DETAIL_MAX])
+char *fast__fail_buffer(char buffer[FAST_DETAIL_MAX])
 {
+    char *before = detail_now;
     detail_now = buffer;
+    return before;
 }
 
 /* The one place in the library that prints and stops: an invariant is broken, so no further result

@@ -22,9 +22,9 @@ static inline __attribute__((always_inline)) fast_err fast__fail_with(fast_err e
 fast_err fast__fail_in(fast_err err, const char *where);
 
 /* Use `detail` for the errors of this thread from now on; NULL restores the thread's own buffer.
- * Called by transports that switch actors on one thread. */
+ * Returns the buffer before. Called where coroutines are switched on one thread. */
 enum { FAST_DETAIL_MAX = 512 };
-void fast__fail_buffer(char detail[FAST_DETAIL_MAX]);
+char *fast__fail_buffer(char detail[FAST_DETAIL_MAX]);
 
 /* Check `size`, the first field of a struct `name` of the caller, against `known`, the bytes of the
  * struct in this library. 0 is always known. FAST_EINVAL. */

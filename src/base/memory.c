@@ -42,9 +42,9 @@ enum { RED_ZONE = 0 };
  * and some allocators stop the program instead of refusing it. */
 static const int64_t BLOCK_SIZE_MAX = (int64_t)1 << 40;
 
-/* Blocks of at least this size ask for pages of 2 MB: streaming over vectors then misses the page
- * table less often. */
-static const int64_t HUGE_FROM = 4 << 20;
+/* Blocks of at least this size are aligned to it and ask for pages of 2 MB: streaming over vectors
+ * then misses the page table less often. */
+static const int64_t HUGE_FROM = 2 << 20;
 
 static _Thread_local int64_t fault_count;  /* allocations of this thread so far */
 static _Thread_local int64_t fault_after;  /* successes before a failure, plus 1; 0: off */
@@ -137,7 +137,8 @@ fast_err fast__alloc(const char *what, int64_t count, size_t size, void *out)
 
     void *memory = NULL;
     count_request(bytes);
-    if (fault_now() || posix_memalign(&memory, FAST_ALIGN, bytes ? (size_t)bytes : 1))
+    if (fault_now() || posix_memalign(&memory, bytes >= HUGE_FROM ? (size_t)HUGE_FROM : FAST_ALIGN,
+                                      bytes ? (size_t)bytes : 1))
         return fast__fail(FAST_ENOMEM, "no memory for %s: %lld bytes", what, (long long)bytes);
     if (bytes >= HUGE_FROM)
         ask_for_huge_pages(memory, (size_t)bytes);

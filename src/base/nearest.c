@@ -9,7 +9,8 @@
  *                   d[i-2][j-2] + 1 where a[i-1] a[i] = b[j] b[j-1])
  *
  * with three rows of memory and a bound on the lengths. A name is suggested if at most a third of
- * the typed letters are wrong, or if the typed text is a prefix of it.
+ * the typed letters are wrong, or if the typed text is a prefix of it. Where neither is close, a
+ * name that the typed one begins with as a word is suggested: batch for batch_size.
  */
 #include "base/option.h"
 
@@ -62,6 +63,14 @@ static int distance(const char *a, const char *b)
     return above[width];
 }
 
+/* True if a name is another one, an underscore or hyphen, and more. */
+static bool is_first_word(const char *name, const char *word)
+{
+    const size_t length = strlen(word);
+
+    return length >= 3 && strncmp(name, word, length) == 0 && letter(name[length]) == '_';
+}
+
 const char *fast_text_nearest(const char *name, const char *(*name_at)(const void *ctx, int64_t i),
                               const void *ctx, int64_t count)
 {
@@ -70,7 +79,7 @@ const char *fast_text_nearest(const char *name, const char *(*name_at)(const voi
     FAST_ASSERT(count >= 0);
     if (length == 0 || length >= NAME_MAX_SIZE)
         return NULL;
-    const char *found = NULL, *longer = NULL;
+    const char *found = NULL, *longer = NULL, *word = NULL;
     int found_distance = ((int)length + 2) / 3 + 1;
     for (int64_t i = 0; i < count; i++) {
         const char *candidate = name_at(ctx, i);
@@ -83,7 +92,11 @@ const char *fast_text_nearest(const char *name, const char *(*name_at)(const voi
         }
         if (!longer && length >= 2 && strncmp(name, candidate, length) == 0)
             longer = candidate;
+        if (is_first_word(name, candidate))
+            word = candidate;
     }
+    if (word && found_distance > 1)
+        return word;
     /* Two wrong letters of four are a guess; a longer name with this prefix is better. */
     return longer && found_distance > 1 ? longer : found;
 }

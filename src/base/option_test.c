@@ -276,9 +276,17 @@ static void test_names(void **state)
     static const struct {
         const char *typed;
         const char *near;
-    } cases[] = { { "LeNet", "lenet" }, { "mpl", "mlp" },      { "resnet", "resnet8" },
-                  { "gtp", "gpt" },     { "alex", "alexnet" }, { "transformer", NULL },
-                  { "", NULL },         { "x", NULL } };
+    } cases[] = { { "LeNet", "lenet" },
+                  { "mpl", "mlp" },
+                  { "resnet", "resnet8" },
+                  { "gtp", "gpt" },
+                  { "alex", "alexnet" },
+                  { "transformer", NULL },
+                  { "gpt_medium", "gpt" },
+                  { "gpt-2", "gpt" },
+                  { "gpt2_", "gpt" },
+                  { "", NULL },
+                  { "x", NULL } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         near = "untouched";
         assert_int_equal(fast__name_find(cases[i].typed, model_at, models, 6, &near), -1);

@@ -24,7 +24,8 @@ typedef enum fast_purpose {
     FAST_PURPOSE_TOPOLOGY,  /* random graphs */
     FAST_PURPOSE_EXCHANGE,  /* exchanges between workers that are skipped at random */
     FAST_PURPOSE_CODEC,     /* stochastic rounding and random choices of codecs; actor = block */
-    FAST_PURPOSE_GENERATE   /* characters of generated text; step = character */
+    FAST_PURPOSE_GENERATE,  /* characters of generated text; step = character */
+    FAST_PURPOSE_SEARCH     /* settings of tuned options; sample = trial */
 } fast_purpose;
 
 /* A stream: its key, its position, and the block of words it draws from. */

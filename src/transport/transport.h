@@ -8,6 +8,7 @@
 #include "transport/blame/blame.h"
 #include "transport/mailbox.h"
 #include "transport/message_pool.h"
+#include "transport/native_call.h"
 #include "transport/record/replay.h"
 #include "transport/snapshot.h"
 #include "transport/timeline.h"
@@ -87,6 +88,11 @@ struct fast_transport {
     /* Let the wait() of a local actor return, now or when it is next called. Never blocks. */
     void (*wake)(fast_actor *actor, int64_t id);
 
+    /* Send all of the actor's messages that the transport still holds, at most until the timeout:
+     * before a long computation in a program whose receivers wait for them. NULL: messages leave by
+     * themselves. */
+    void (*flush)(fast_actor *actor);
+
     /* Return whether a message of the actor to `to` has not arrived yet, as far as the sender's
      * side can tell. For errors only. NULL: the transport cannot tell. */
     bool (*on_way)(fast_actor *actor, int64_t to);
@@ -115,21 +121,6 @@ struct fast_transport {
      * not support. NULL: the transport has no native collectives. */
     fast_err (*native)(fast_actor *actor, const struct fast_native *native);
 };
-
-/* A request for a native collective. */
-typedef enum fast_native_kind {
-    FAST_NATIVE_ALLREDUCE, /* sum of floats, in place at all members */
-    FAST_NATIVE_BARRIER    /* returns once all members called it */
-} fast_native_kind;
-typedef struct fast_native {
-    fast_native_kind kind; /* the operation */
-    const int64_t *ids;    /* members in their order */
-    int64_t count;         /* number of members */
-    uint64_t key;          /* of the group, equal at all members */
-    float *x;              /* vector to be summed in place; unused by a barrier */
-    int64_t size;          /* floats of x */
-    int64_t deadline;      /* a time of fast_now(), FAST_SOON or FAST_AT_ONCE */
-} fast_native;
 
 /* An actor's row in the table that all processes agree on. */
 typedef struct fast_place {

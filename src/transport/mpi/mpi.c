@@ -209,6 +209,25 @@ static fast_err mpi_wait(fast_actor *actor, int64_t deadline)
     }
 }
 
+/* transport->flush: MPI moves the parts of large messages in calls of this process only, so that a
+ * receiver would wait for the end of this actor's computation. A bridge does it by itself. */
+static void mpi_flush(fast_actor *actor)
+{
+    mpi_world *w = mpi_of(actor->world);
+    fast_mpi_pause pause = { .spin_ns = w->spin_ns };
+    const int64_t deadline = mpi_now(actor) + w->world.timeout_ns;
+
+    while (is_only_actor(w) && !w->port->err && fast__port_is_sending(w->port)) {
+        const int64_t now = mpi_now(actor);
+        if (atomic_load_explicit(&w->world.canceled, memory_order_relaxed) || now >= deadline)
+            return;
+        if (fast__port_progress(w->port) > 0)
+            pause.since = 0;
+        else
+            wait_pause(w, mpi_actor_of(actor), &pause, now, deadline - now);
+    }
+}
+
 static void mpi_wake(fast_actor *actor, int64_t id)
 {
     FAST_ASSERT(actor->world->places[id].here);
@@ -546,6 +565,7 @@ const fast_transport fast__transport_mpi = {
     .run = mpi_run,
     .send = mpi_send,
     .wait = mpi_wait,
+    .flush = mpi_flush,
     .wake = mpi_wake,
     .now = mpi_now,
     .share = mpi_share,

@@ -382,6 +382,16 @@ int64_t fast__port_progress(fast_port *port)
     return events + fast__mpi_team_progress(port) + fast__port_leave_progress(port);
 }
 
+bool fast__port_is_sending(const fast_port *port)
+{
+    for (int i = 0; i < port->busy_count; i++) {
+        const fast_port_lane *lane = &port->lanes[port->busy[i]];
+        if (!lane->dead && (lane->out || lane->queue.first))
+            return true;
+    }
+    return false;
+}
+
 fast_err fast__port_init(fast_port *port)
 {
     const int ranks = port->process->ranks;

@@ -102,6 +102,9 @@ void fast__port_push(fast_port *port, int rank);
 /* Receive packets and advance all active requests. Returns the number of events. */
 int64_t fast__port_progress(fast_port *port);
 
+/* Return whether messages to ranks that live have not left yet. */
+bool fast__port_is_sending(const fast_port *port);
+
 /* leave.c: send FAST_WIRE_DONE to every rank; `stopped` if the actors of this rank were, and could
  * not say so themselves. FAST_WIRE_BYE follows in fast__port_progress(), when all ranks are done.
  * */

@@ -105,7 +105,7 @@ static fast_err fill(fast_sim *sim, const fast_actors_config *config, const fast
     FAST_TRY(nodes_open(sim));
     FAST_TRY(actors_open(sim));
     FAST_TRY(fast__sim_network_open(sim));
-    FAST_TRY(fast__stacks_open(sim->base.count, &sim->stacks));
+    FAST_TRY(fast__stacks_open(sim->base.count, FAST_STACK_SIZE, &sim->stacks));
     FAST_TRY(fast__sim_pool_open(sim));
     FAST_TRY(fast__faults_open(sim));
     return FAST_OK;

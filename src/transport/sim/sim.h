@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "base/fiber.h"
 #include "transport/share.h"
 #include "transport/sim/cluster.h"
-#include "transport/sim/fiber.h"
 #include "transport/transport.h"
 
 /*

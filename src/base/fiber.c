@@ -14,7 +14,7 @@
  * The sanitizers are told about every switch: the address sanitizer keeps a fake stack for each,
  * the thread sanitizer a history.
  */
-#include "transport/sim/fiber.h"
+#include "base/fiber.h"
 
 #include "base/memory.h"
 
@@ -63,24 +63,24 @@ void *make_fcontext(void *top, size_t size, void (*main)(fiber_transfer));
 #include <ucontext.h>
 #endif
 
-fast_err fast__stacks_open(int64_t count, fast_stacks *out)
+fast_err fast__stacks_open(int64_t count, int64_t each, fast_stacks *out)
 {
-    FAST_ASSERT(count > 0);
+    FAST_ASSERT(count > 0 && each > 0);
     int64_t size;
     void *base = MAP_FAILED;
 
-    if (fast__mul_size(count, FAST_STACK_SIZE, &size))
+    if (fast__mul_size(count, each, &size))
         base = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
-        return fast__fail(FAST_ENOMEM, "no memory for the stacks of %lld simulated actors",
+        return fast__fail(FAST_ENOMEM, "no memory for the stacks of %lld coroutines",
                           (long long)count);
     /* With huge pages the first write to a stack would allocate its neighbours too. */
     madvise(base, (size_t)size, MADV_NOHUGEPAGE);
-    *out = (fast_stacks){ .base = base, .size = (size_t)size, .count = count };
+    *out = (fast_stacks){ .base = base, .size = (size_t)size, .count = count, .each = each };
     if (count <= GUARDS_MAX)
         for (int64_t i = 0; i < count; i++)
-            if (mprotect(out->base + i * FAST_STACK_SIZE, (size_t)sysconf(_SC_PAGESIZE), PROT_NONE))
+            if (mprotect(out->base + i * each, (size_t)sysconf(_SC_PAGESIZE), PROT_NONE))
                 break; /* guards are optional */
     return FAST_OK;
 }
@@ -209,13 +209,13 @@ void fast__fiber_begin(fast_fiber *fiber, const fast_stacks *stacks, int64_t i,
 {
     FAST_ASSERT(i >= 0 && i < stacks->count);
     FAST_ASSERT(!fiber->alive);
-    *fiber = (fast_fiber){ .stack = stacks->base + i * FAST_STACK_SIZE,
-                           .size = FAST_STACK_SIZE - (size_t)(i % COLOURS) * COLOUR_SIZE,
+    *fiber = (fast_fiber){ .stack = stacks->base + i * stacks->each,
+                           .size = (size_t)(stacks->each - i % COLOURS * COLOUR_SIZE),
                            .main = main,
                            .ctx = ctx,
                            .alive = true };
 #ifdef FIBER_ASAN
-    ASAN_UNPOISON_MEMORY_REGION(fiber->stack, FAST_STACK_SIZE);
+    ASAN_UNPOISON_MEMORY_REGION(fiber->stack, (size_t)stacks->each);
 #endif
     context_make(fiber);
 }

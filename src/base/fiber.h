@@ -7,13 +7,14 @@
  * Coroutines on stacks of their own, all in one mapping. A thread resumes a fiber and gets control
  * back when the fiber yields or ends.
  */
-enum { FAST_STACK_SIZE = 256 << 10 };
+enum { FAST_STACK_SIZE = 256 << 10 }; /* of a simulated actor */
 
-/* The stacks of all fibers of a world: pages take memory once they are written. */
+/* The stacks of several fibers: pages take memory once they are written. */
 typedef struct fast_stacks {
     unsigned char *base; /* the mapping */
     size_t size;         /* bytes of the mapping */
     int64_t count;       /* number of stacks */
+    int64_t each;        /* bytes of one stack */
 } fast_stacks;
 
 typedef struct fast_fiber {
@@ -31,8 +32,8 @@ typedef struct fast_fiber {
     void *race_caller;    /* thread sanitizer: handle of its resumer */
 } fast_fiber;
 
-/* Map the stacks of `count` fibers. FAST_ENOMEM. */
-fast_err fast__stacks_open(int64_t count, fast_stacks *out);
+/* Map the stacks of `count` fibers, `each` bytes of whole pages for one. FAST_ENOMEM. */
+fast_err fast__stacks_open(int64_t count, int64_t each, fast_stacks *out);
 void fast__stacks_close(fast_stacks *stacks); /* zeroed memory is allowed */
 
 /* Initialise a fiber on stack `i`, which no living fiber uses; it starts at its first resume. */
