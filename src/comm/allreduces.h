@@ -82,13 +82,29 @@ fast_err fast__allreduce_open(fast_group *group, int i);
 fast_err fast__allreduce_choose(fast_group *group, int64_t count, bool blocking, int64_t *deadline,
                                 int *out);
 
-/* Called with `count` elements of a sum, at most FAST_USE_MAX, from `offset`, a multiple of 32. */
+/* Called with `count` elements of a sum, at most FAST_USE_MAX, from `offset`. */
 enum { FAST_USE_MAX = 2048 };
 typedef void fast_use_fn(void *ctx, int64_t offset, int64_t count, const float *sum);
 
-/* Sum x over the members, which share memory, in the canonical order, and call `use` at each member
- * with one slice of the sum, in pieces. Return once all members have used theirs, so that their
- * writes are visible. All members give the same count and the same kind of use; x is only read.
- * FAST_ENOTSUP where they do not share memory; else it fails as a collective does. */
-fast_err fast__direct_use(fast_group *group, const float *x, int64_t count, fast_use_fn *use,
-                          void *ctx, int64_t deadline);
+/* A vector of each member, whose sum the members use; all members give the same count. */
+typedef struct fast_direct_use {
+    const float *x;   /* only read */
+    int64_t count;    /* of floats */
+    fast_use_fn *use; /* called once for each element in all, at any member */
+    void *ctx;        /* its first argument */
+} fast_direct_use;
+
+/* Sum x over the members, which share memory, in the canonical order, and call `use` with pieces of
+ * the sum, each at one member. Return once all members have used theirs, so that their writes are
+ * visible. FAST_ENOTSUP where they do not share memory; else it fails as a collective does. */
+fast_err fast__direct_use(fast_group *group, const fast_direct_use *u, int64_t deadline);
+/* Say that a range of x is final, before fast__direct_use() with the same u, and use ranges that
+ * are final at all members. Does not wait, so it may be called in reports. Ranges do not overlap;
+ * all of them, in the same order at all members and in all uses, make the vector. Requires
+ * fast__direct_use_open(). */
+void fast__direct_use_range(fast_group *group, const fast_direct_use *u, int64_t offset,
+                            int64_t count);
+/* Prepare a group for uses: FAST_ENOTSUP where members do not share memory; FAST_ENOMEM. */
+fast_err fast__direct_use_open(fast_group *group);
+/* Give up a use whose ranges were offered: nobody reads the vector any more. */
+void fast__direct_use_drop(fast_group *group);

@@ -12,8 +12,8 @@
  * train() below is the whole strategy. Variants compute the same bits: overlap.c starts sums during
  * the backward pass, which pays over a network; priority.c orders the sums by the layers that the
  * next forward pass needs first; train_alone() is for one worker, whose gradient is the sum.
- * Workers that share memory have no idle core to hide a sum behind; they may share one weight
- * vector, of which each sums and updates a slice.
+ * Workers that share memory have no idle core to hide a sum behind; they share one weight vector,
+ * of which each sums and updates a part.
  *
  * Cost per worker and step: one allreduce of the gradient, 2 (P - 1) / P of its bytes sent by the
  * algorithms that are optimal in bandwidth.
@@ -24,19 +24,20 @@
 #include "strategy/overlap.h"
 #include "strategy/priority.h"
 #include "tensor/vector.h"
+#include "trainer/in_place.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { OVERLAP_AUTO = 0, OVERLAP_YES = 1 };
-enum { SHARE_AUTO = 0, SHARE_YES = 1, SHARE_FROM = 4 };
+enum { SHARE_NO = 2 };
 
 /* Options. */
 typedef struct allreduce_options {
     char algorithm[64]; /* collective that makes the sum; "auto": the group chooses */
     int overlap;        /* OVERLAP_*: start sums during the backward pass */
     int64_t bucket;     /* bytes of gradient in one sum, with overlap */
-    int share;          /* SHARE_*: one weight vector for all workers of a process */
+    int share;          /* unless SHARE_NO: one weight vector for all workers of a process */
     int factors;        /* FAST_FACTORS_*: send layers as factors of their gradients */
     bool priority;      /* sum the layers first that the next forward pass needs first */
 } allreduce_options;
@@ -50,8 +51,8 @@ static const fast_option options[] = {
     FAST_OPT_INT(allreduce_options, bucket, "131072", 4, 1e12,
                  "bytes of gradients in one sum, with overlap or priority"),
     FAST_OPT_CHOICE(allreduce_options, share, "auto", "auto|yes|no",
-                    "one weight vector for all workers of a process, if algorithm and optimizer "
-                    "allow it; auto: from 4 workers on"),
+                    "one weight vector for all workers of a process; auto: if algorithm and "
+                    "optimizer allow it"),
     FAST_OPT_FACTORS(allreduce_options),
     FAST_OPT_BOOL(allreduce_options, priority, "no",
                   "sum the first layers first, in slices of a bucket, and start the next forward "
@@ -92,10 +93,10 @@ static bool starts_early(const allreduce_options *c, const fast_trainer *t)
 }
 
 /* True if workers are to share one weight vector, whose sums are made as by `direct`. */
-static bool share_wanted(const allreduce_options *c, int64_t workers)
+static bool share_wanted(const allreduce_options *c)
 {
-    FAST_ASSERT(workers >= 1);
-    return (c->share == SHARE_YES || (c->share == SHARE_AUTO && workers >= SHARE_FROM)) &&
+    FAST_ASSERT(c->share <= SHARE_NO);
+    return c->share != SHARE_NO &&
            (strcmp(c->algorithm, "auto") == 0 || strcmp(c->algorithm, "direct") == 0);
 }
 
@@ -118,8 +119,17 @@ static fast_err check_priority(const fast_trainer *t, const allreduce_options *c
     return FAST_OK;
 }
 
+/* Report of a gradient, with shared weights: the range is final. */
+static void share_reported(void *ctx, int64_t offset, int64_t count)
+{
+    fast_trainer *t = ctx;
+
+    FAST_ASSERT(t->workers > 1);
+    fast__trainer_share_range(t, 1.0f / (float)t->workers, offset, count);
+}
+
 /* Train to the end: gradient, sum, update. With `shared` the last two are one pass over the shared
- * weights. */
+ * weights, which starts in the backward pass. */
 static fast_err train(fast_trainer *t, bool shared)
 {
     const float mean = 1.0f / (float)t->workers;
@@ -127,7 +137,7 @@ static fast_err train(fast_trainer *t, bool shared)
     FAST_ASSERT(t->workers >= 1);
 
     while (fast_trainer_next(t)) {
-        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+        FAST_TRY(fast_trainer_gradient(t, shared ? share_reported : NULL, t));
         fast_actor_at(t->actor, t->step, "gradient");
         if (shared) {
             FAST_TRY(fast_trainer_update_shared(t, t->g, mean, FAST_SOON));
@@ -188,7 +198,7 @@ static fast_err train_chosen(fast_trainer *t, const void *config)
     }
     if (!fast__overlap_is_plain(t, &overlap))
         return fast__overlap_train(t, &overlap);
-    if (share_wanted(c, t->workers) && !coded)
+    if (share_wanted(c) && !coded)
         FAST_TRY(fast_trainer_share(t, &shared));
     return train(t, shared);
 }
@@ -206,7 +216,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     snprintf(why, sizeof why, "%s", t->group->err ? t->group->detail : fast_error_detail());
     return fast__fail(err,
                       "%s; allreduce needs every worker: to continue without one use "
-                      "quorum:backup=1, ps or gossip",
+                      "quorum:backup=1, ps or gossip_async",
                       why);
 }
 

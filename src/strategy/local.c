@@ -617,7 +617,7 @@ static const char *sends(const void *config)
     const local_config *c = config;
 
     FAST_ASSERT(c != NULL && c->fragments >= 1);
-    return c->master != FAST_VIA_NONE ? "fragments" : c->fragments > 1 ? "differences" : "weights";
+    return c->master != FAST_VIA_NONE ? "sums" : c->fragments > 1 ? "differences" : "weights";
 }
 
 /* Fragments are sent to all workers, and summed there; whole models are summed on the way. */

@@ -212,8 +212,8 @@ static void students_learn_from_members(void **state)
 
         run("distill:teach=0.5,share=0.5", workers, &r);
         assert_all(&r, target * 0.75, 2);
-        assert_all_calls(&r, "persist persist persist next gradient update next gradient update "
-                             "teach adopt reset_rule next gradient sum update "
+        assert_all_calls(&r, "teach persist persist persist next gradient update "
+                             "next gradient update teach adopt reset_rule next gradient sum update "
                              "next gradient sum update next end teach");
         /* From the members' mean, which holds all of their updates. */
         run("distill:teach=0.5,share=0.5,fresh=no", workers, &r);

@@ -17,7 +17,10 @@
 
 #include <string.h>
 
-enum { SPARSE = 8 };
+enum {
+    SPARSE = 8, /* see above */
+    LOOK = 256  /* elements that are looked at together */
+};
 
 /* The bits of element i, whatever its value: NaN equals itself, and -0 is not 0. */
 static inline uint32_t bits_at(const float *x, int64_t i)
@@ -84,7 +87,6 @@ static void store_changed(_Atomic float *to, const float *before, const float *x
             atomic_store_explicit(&to[i], x[i], memory_order_relaxed);
 }
 
-/* Count in a vector of the host. */
 FAST_CLONES static int64_t count_zeros(const float *x, int64_t count)
 {
     int64_t zeros = 0;
@@ -97,12 +99,19 @@ FAST_CLONES static int64_t count_zeros(const float *x, int64_t count)
 fast_race_density fast__race_look(const float *x, int64_t count)
 {
     const float *from = fast__map(x, count, FAST_ACCESS_READ);
-    const int64_t zeros = count_zeros(from, count);
+    int64_t zeros = 0, seen = 0;
 
+    /* The rest does not change that some are 0 and too many are not. */
+    while (seen < count && (zeros == 0 || seen - zeros <= count / SPARSE)) {
+        const int64_t n = count - seen < LOOK ? count - seen : LOOK;
+
+        zeros += count_zeros(from + seen, n);
+        seen += n;
+    }
     fast__unmap(x, count, FAST_ACCESS_READ);
-    return zeros == 0                        ? FAST_RACE_DENSE
-           : count - zeros <= count / SPARSE ? FAST_RACE_SPARSE
-                                             : FAST_RACE_MIXED;
+    return zeros == 0                       ? FAST_RACE_DENSE
+           : seen - zeros <= count / SPARSE ? FAST_RACE_SPARSE
+                                            : FAST_RACE_MIXED;
 }
 
 void fast__race_merge(_Atomic float *to, const float *before, const float *x, int64_t count,

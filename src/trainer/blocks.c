@@ -199,7 +199,7 @@ bool fast__trainer_cut_held(const fast_trainer *t)
     const fast_context *c = fast__context_of(t);
 
     FAST_ASSERT(c->learner == NULL);
-    return c->cut.held || c->resumed;
+    return (c->cut.held || c->resumed) && !fast_member_is_down(t->actor, t->worker_ids[0]);
 }
 
 void fast__trainer_cut_yield(fast_trainer *t, fast_yield_fn *yield, void *ctx)

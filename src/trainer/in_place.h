@@ -12,6 +12,11 @@
  * workers could not lie between them. */
 bool fast__trainer_updates_early(const fast_trainer *t);
 
+/* Report of a gradient of a worker that shares w (fast_trainer_share): a range of t->g is final. It
+ * is summed and updated by the worker that comes to it first after all have reported it;
+ * fast_trainer_update_shared() with t->g and the same scale ends the update. */
+void fast__trainer_share_range(fast_trainer *t, float scale, int64_t offset, int64_t count);
+
 /* Visit a space that was opened by fast_trainer_space(), as fast__space_visit() does, and count the
  * staleness of the update. The visitor's `begin` gets the ctx of the owner's options. */
 fast_err fast__trainer_visit(fast_space *space, const float *x, const fast_space_visitor *visitor,

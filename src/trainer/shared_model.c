@@ -3,21 +3,19 @@
  * One model for all workers of a process, where a strategy makes replicas equal anyway.
  *
  *     share    w and the rule's state become one vector each, which all workers read and update
- *     update   each worker sums a slice of all gradients and updates that slice of w, piece by
- *              piece while it is in the cache: a reduce-scatter that ends in the update, and no
- *              allgather, since everyone reads the same w
+ *     update   a range of w that all workers' backward passes are done with is summed and updated
+ *              piece by piece while it is in the cache, each worker its part: a reduce-scatter that
+ *              ends in the update, and no allgather, since everyone reads the same w
  *     unshare  when its program ends a worker takes a copy back
  *
  * Against replicas that are updated one by one, P workers do the update once instead of P times,
  * write no gradient, and have P - 1 vectors less in the caches. But everyone's forward pass reads
  * values that another worker has just written, and lines that all have read are expensive to write:
- * the new values go past the caches (tensor/stream_copy.h). The more workers, the less each has to
- * write; two may be faster with replicas. The sum has the canonical order and the rule is applied
- * element by element, so that the bits are those of replicas.
+ * the new values go past the caches (tensor/stream_copy.h). The sum has the canonical order and the
+ * rule is applied element by element, so that the bits are those of replicas.
  *
- * Nobody reads w while another writes it: a worker enters the update after its gradient, the sum
- * starts when all have entered, and a worker that leaves knows that all slices are written
- * (comm/direct.c).
+ * Nobody reads w while another writes it: a range is updated after all workers have reported it,
+ * and a worker that leaves the update knows that all of w is written (collective/direct_use.c).
  *
  * Only where actors are threads of this process, the rule needs no norm of the whole and the run is
  * not recorded. Simulated workers have replicas of their own: each stands for a node's memory.
@@ -29,6 +27,7 @@
 #include "tensor/stream_copy.h"
 #include "tensor/vector.h"
 #include "trainer/context.h"
+#include "trainer/in_place.h"
 
 #include <string.h>
 
@@ -93,6 +92,7 @@ fast_err fast_trainer_share(fast_trainer *t, bool *out)
     *out = c->own_w != NULL;
     if (*out || !can_share(c))
         return FAST_OK;
+    FAST_TRY(fast__direct_use_open(t->group));
     fast__mutex_lock(&shared->mutex);
     err = open_shared(shared, c);
     fast__mutex_unlock(&shared->mutex);
@@ -112,6 +112,7 @@ void fast__context_unshare(fast_context *context)
     fast_trainer *t = &context->trainer;
 
     FAST_ASSERT(context->own_w != NULL && shared != NULL);
+    fast__direct_use_drop(t->group);
     fast__vector_copy(t->count, t->w, context->own_w);
     fast__rule_state_copy(context->own_optimizer, context->optimizer, t->count);
     context->learner->w = context->own_w;
@@ -127,7 +128,7 @@ void fast__context_unshare(fast_context *context)
 
 /* An update under way. */
 typedef struct shared_update {
-    fast_trainer *t; /* of the worker that updates a slice */
+    fast_trainer *t; /* of the worker that updates a piece */
     int64_t step;    /* from 1 */
     float scale;     /* of the sum */
 } shared_update;
@@ -148,15 +149,25 @@ static void update_piece(void *ctx, int64_t offset, int64_t count, const float *
     fast__stream_copy(w, piece, count);
 }
 
+void fast__trainer_share_range(fast_trainer *t, float scale, int64_t offset, int64_t count)
+{
+    shared_update u = { t, t->step + 1, scale };
+    const fast_direct_use use = { t->g, t->count, update_piece, &u };
+
+    FAST_ASSERT(fast__context_of(t)->own_w != NULL);
+    fast__direct_use_range(t->group, &use, offset, count);
+}
+
 fast_err fast_trainer_update_shared(fast_trainer *t, const float *g, float scale, int64_t deadline)
 {
     shared_update u = { t, t->step > 0 ? t->step : 1, scale };
+    const fast_direct_use use = { g, t->count, update_piece, &u };
 
     FAST_ASSERT(g != NULL);
     FAST_ASSERT(fast__context_of(t)->own_w != NULL);
     fast__context_summed(fast__context_of(t), g);
     fast__context_sum_floats(fast__context_of(t), t->count, false);
-    FAST_TRY(fast__direct_use(t->group, g, t->count, update_piece, &u, deadline));
+    FAST_TRY(fast__direct_use(t->group, &use, deadline));
     fast__context_update_shares(fast__context_of(t), u.step, scale, t->count);
     return FAST_OK;
 }

@@ -345,6 +345,8 @@ fast_err fast_trainer_teach(fast_trainer *t, const float *models, int64_t model_
 
     FAST_ASSERT(learner != NULL && model_count >= 0);
     if (!learner->ops->teach)
-        return fast__fail(FAST_ENOTSUP, "learner %s takes no teachers", learner->ops->name);
+        return fast__fail(FAST_ENOTSUP,
+                          "a student learns from the outputs of teachers, which FAST's own models "
+                          "have and a learner of the caller's does not");
     return learner->ops->teach(learner, &teachers);
 }

@@ -22,17 +22,14 @@
  * small, since a wait is expensive. A member that gives up marks the board as broken and waits
  * until no member is `touching`: afterwards none enters, so that its vector is its own again.
  *
- * Instead of writing the sum to all vectors, a member may use its slice of it, piece by piece as it
- * is made (fast__direct_use): replicas that share their weights are updated in this way, each
- * element once in all, with sums that never leave the first-level cache.
+ * Instead of writing the sum to all vectors, members may use it piece by piece (direct_use.c).
  *
  * Cost for n members of S bytes each: no messages; 2 S read and written by each member, which is
  * (n - 1) S / 4n additions. Counters and marks are sequentially consistent where one party writes
  * its own and then reads another's.
  */
 #include "base/memory.h"
-#include "base/thread.h"
-#include "comm/allreduces.h"
+#include "comm/collective/direct.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
 
@@ -40,11 +37,9 @@
 #include <string.h>
 
 enum {
-    SLOTS = 4,      /* operations of a member under way at once */
     SMALL = 64,     /* floats of a small vector: above it, two waits are cheaper than the copies */
     CROWDED = 8192, /* floats of all members' small vectors together, where waits are
                     expensive */
-    LINES = 128,    /* bytes that are fetched together: two cache lines */
     GRAIN = 32,     /* slices start at multiples of this: whole lines of an aligned vector */
     ANYONE = -1,    /* awaits: to be woken by any member */
     LAST = -2,      /* awaits: to be woken by the last to arrive */
@@ -55,72 +50,11 @@ enum {
     PROBE_NS = 200000  /* of the long spin: some wake-ups take 60 microseconds */
 };
 
-/* A vector that is lent. */
-typedef struct direct_slot {
-    float *x;      /* the member's, or its copy on the board; NULL: without values */
-    int64_t count; /* of floats */
-} direct_slot;
-
-/* A member's row, which all read and only the member writes. */
-typedef struct direct_row {
-    _Alignas(LINES) atomic_ullong posted; /* see above */
-    atomic_ullong done;                   /* see above */
-    direct_slot slots[SLOTS];             /* of operation k: slots[k % SLOTS] */
-    _Alignas(LINES) atomic_bool touching; /* it may read and write other members' vectors */
-    atomic_llong awaits;                  /* 1 + a rank that it blocks on, ANYONE, LAST; 0: none */
-    uint64_t next;      /* number of its next operation; private, like the next two */
-    uint64_t finished;  /* operations that it has summed: `done`, if not told yet */
-    int64_t task_count; /* operations that are advanced as tasks */
-} direct_row;
-
-/* Shared by the members of groups with the same key, one group after the other; zeroed at first. */
-typedef struct direct_board {
-    _Alignas(LINES) atomic_llong sleepers; /* rows that await someone */
-    atomic_llong broken;                   /* 1 + the rank that gave up first; 0: none */
-    /* Where waits are expensive: posts, and sums, of each slot so far. */
-    _Alignas(LINES) atomic_ullong posted[SLOTS];
-    atomic_ullong done[SLOTS];
-    direct_row rows[]; /* by rank; behind them, SLOTS small vectors of each */
-} direct_board;
-
-/* A member's private side: the state of its group. */
-typedef struct direct_member {
-    fast_group *group;   /* lent */
-    direct_board *board; /* shared */
-    direct_row *own;     /* the member's row */
-    int64_t small;       /* floats of a small vector; the same at all members */
-    bool crowded;        /* actors outnumber cores; the same at all members */
-    int64_t spin_ns;     /* ns of the next spin; 0: no member spins */
-    uint64_t spin_count; /* number of spins */
-    float *copies;       /* SLOTS small vectors of the member, on the board */
-    uint64_t done_min;   /* all members' done was at least this */
-    int64_t stuck;       /* the rank that its first operation waits for */
-    float **vectors;     /* of all members, in one operation */
-} direct_member;
-
-/* BEGIN takes a number, POST lends the vector, SUM adds the slice, END waits for all slices; an
- * operation that was given up has LEFT. */
-typedef enum direct_phase { BEGIN, POST, SUM, END, LEFT } direct_phase;
-
-/* An operation under way. */
-typedef struct direct_op {
-    direct_phase phase;           /* its next phase */
-    uint64_t number;              /* of the operation */
-    int64_t scan;                 /* ranks above it have what the phase waits for */
-    float *x;                     /* the member's vector */
-    int64_t count;                /* of floats */
-    const atomic_ullong *awaited; /* the counter that it waits for; NULL: none */
-    uint64_t target;              /* value that the counter must reach */
-    int64_t since;                /* when a call that blocks first blocked; or -1 */
-    fast_use_fn *use; /* called with the slice; NULL: the slice is written to all vectors */
-    void *ctx;        /* its first argument */
-} direct_op;
-
 /* Return true if the vector is copied, and all members sum all of it. */
 static bool is_small(const direct_member *d, const direct_op *op)
 {
     FAST_ASSERT(op->count >= 0);
-    return op->count <= d->small && !op->use;
+    return op->count <= d->small;
 }
 
 /* Wake the members that wait for this one, or all that wait. */
@@ -138,8 +72,7 @@ static void wake(const direct_member *d, bool all)
     }
 }
 
-/* Wake the members that wait for this member's new counter; where waits are expensive, count it. */
-static void tell(const direct_member *d, atomic_ullong *count)
+void fast__direct_tell(const direct_member *d, atomic_ullong *count)
 {
     FAST_ASSERT(count);
     bool last = false;
@@ -148,17 +81,21 @@ static void tell(const direct_member *d, atomic_ullong *count)
     wake(d, last);
 }
 
-/* Return true once every member's counter has reached the target; else set op->awaited to one that
- * has not. Ranks are checked from the last one: where they arrive in order, the first wait is the
- * only one. */
-static bool all_reached(direct_member *d, direct_op *op, bool done, uint64_t target)
+/* Ranks are checked from the last one: where they arrive in order, the first wait is the only one.
+ */
+bool fast__direct_reached(direct_member *d, direct_op *op, const atomic_ullong *counter,
+                          uint64_t target)
 {
+    const ptrdiff_t at = (const char *)counter - (const char *)d->own;
+
     FAST_ASSERT(op->scan < d->group->size);
+    FAST_ASSERT(at >= 0 && at < (ptrdiff_t)sizeof *d->own);
     for (; op->scan >= 0; op->scan--) {
-        const direct_row *row = &d->board->rows[op->scan];
-        const atomic_ullong *counter = done ? &row->done : &row->posted;
-        if (atomic_load(counter) < target) {
-            op->awaited = counter;
+        const char *row = (const char *)&d->board->rows[op->scan];
+        const atomic_ullong *theirs = (const atomic_ullong *)(const void *)(row + at);
+
+        if (atomic_load(theirs) < target) {
+            op->awaited = theirs;
             op->target = target;
             d->stuck = op->scan;
             return false;
@@ -180,7 +117,7 @@ static bool post(direct_member *d, direct_op *op)
             atomic_store(&own->done, d->own->finished);
             wake(d, false);
         }
-        if (!all_reached(d, op, true, op->number + 1 - SLOTS))
+        if (!fast__direct_reached(d, op, &own->done, op->number + 1 - SLOTS))
             return false;
         d->done_min = op->number + 1 - SLOTS;
     }
@@ -194,7 +131,7 @@ static bool post(direct_member *d, direct_op *op)
     /* A member that reads the new `posted` reads this too: no line is written twice for it. */
     atomic_store_explicit(&own->done, d->own->finished, memory_order_release);
     atomic_store(&own->posted, op->number + 1);
-    tell(d, &d->board->posted[at]);
+    fast__direct_tell(d, &d->board->posted[at]);
     return true;
 }
 
@@ -227,18 +164,17 @@ static void slice(int64_t count, int64_t n, int64_t r, int64_t *offset_out, int6
     *count_out = (end < count ? end : count) - *offset_out;
 }
 
-/* Sum a slice piece by piece, and use each while it is in the cache. */
-static void use_slice(const direct_member *d, const direct_op *op, int64_t offset, int64_t count)
+bool fast__direct_enter(direct_member *d)
 {
-    FAST_ASSERT(op->use);
-    float sum[FAST_USE_MAX];
+    FAST_ASSERT(d->own);
+    atomic_store(&d->own->touching, true);
+    return atomic_load(&d->board->broken) == 0;
+}
 
-    for (int64_t at = 0; at < count; at += FAST_USE_MAX) {
-        const int64_t n = count - at < FAST_USE_MAX ? count - at : FAST_USE_MAX;
-
-        fast__sum_range((const float *const *)d->vectors, d->group->size, offset + at, n, sum);
-        op->use(op->ctx, offset + at, n, sum);
-    }
+void fast__direct_exit(direct_member *d)
+{
+    FAST_ASSERT(d->own);
+    atomic_store_explicit(&d->own->touching, false, memory_order_release);
 }
 
 /* Sum this member's part. *summed is false if a member gave up before: then nothing is touched. */
@@ -255,13 +191,10 @@ static fast_err sum(direct_member *d, direct_op *op, bool *summed)
             fast__sum((const float *const *)d->vectors, n, op->count, op->x);
     } else {
         slice(op->count, n, d->group->rank, &offset, &count);
-        atomic_store(&d->own->touching, true);
-        *summed = atomic_load(&d->board->broken) == 0;
-        if (*summed && op->use)
-            use_slice(d, op, offset, count);
-        else if (*summed && valued)
+        *summed = fast__direct_enter(d);
+        if (*summed && valued)
             fast__sum_all(d->vectors, n, offset, count);
-        atomic_store_explicit(&d->own->touching, false, memory_order_release);
+        fast__direct_exit(d);
     }
     if (!*summed)
         return FAST_OK;
@@ -289,7 +222,8 @@ static fast_err step(direct_member *d, direct_op *op, bool *ended)
         op->phase = SUM;
         /* fall through */
     case SUM:
-        if (!all_reached(d, op, false, op->number + 1) || d->own->finished != op->number)
+        if (!fast__direct_reached(d, op, &d->own->posted, op->number + 1) ||
+            d->own->finished != op->number)
             return FAST_OK;
         FAST_TRY(sum(d, op, &summed));
         if (!summed)
@@ -298,11 +232,11 @@ static fast_err step(direct_member *d, direct_op *op, bool *ended)
         op->phase = END;
         if (!is_small(d, op)) {
             atomic_store(&d->own->done, d->own->finished);
-            tell(d, &d->board->done[op->number % SLOTS]);
+            fast__direct_tell(d, &d->board->done[op->number % SLOTS]);
         }
         /* fall through */
     case END:
-        *ended = is_small(d, op) || all_reached(d, op, true, op->number + 1);
+        *ended = is_small(d, op) || fast__direct_reached(d, op, &d->own->done, op->number + 1);
         return FAST_OK;
     case LEFT:
         break;
@@ -311,8 +245,7 @@ static fast_err step(direct_member *d, direct_op *op, bool *ended)
     return FAST_OK;
 }
 
-/* Give up: afterwards no other member touches this member's vector. */
-static void leave(direct_member *d, direct_op *op)
+void fast__direct_leave(direct_member *d, direct_op *op)
 {
     if (op->phase == BEGIN || op->phase == LEFT)
         return;
@@ -426,8 +359,7 @@ static bool spin(direct_member *d, const direct_op *op)
     return moved;
 }
 
-/* Spin, then block, until the operation can continue. */
-static fast_err wait(direct_member *d, direct_op *op, int64_t deadline)
+fast_err fast__direct_wait(direct_member *d, direct_op *op, int64_t deadline)
 {
     return op->awaited && spin(d, op) ? FAST_OK : block(d, op, deadline);
 }
@@ -445,14 +377,14 @@ static fast_err finish(direct_member *d, direct_op *op, int64_t deadline)
         if (!timed)
             deadline = fast__deadline(group->actor, deadline);
         timed = true;
-        err = wait(d, op, deadline);
+        err = fast__direct_wait(d, op, deadline);
         if (d->own->task_count > 0)
             fast__progress(group->actor); /* operations of tasks come before this one */
         if (!err)
             err = step(d, op, &ended);
     }
     if (err)
-        leave(d, op);
+        fast__direct_leave(d, op);
     return err;
 }
 
@@ -527,7 +459,7 @@ static void direct_drop(fast_collective *collective)
     direct_op op = load(collective);
     if (op.phase == BEGIN || op.phase == LEFT)
         return;
-    leave(d, &op);
+    fast__direct_leave(d, &op);
     store(collective, &op);
     count_task(d, -1);
 }
@@ -539,6 +471,7 @@ static void direct_close(fast_group *group, void *state)
     if (!d)
         return;
     fast__free(d->vectors);
+    fast__free(d->use.lent);
     fast__free(d);
 }
 
@@ -569,6 +502,7 @@ static fast_err direct_fill(direct_member *d)
     FAST_ASSERT(!d->board);
     fast_group *group = d->group;
     FAST_TRY(fast__alloc("vectors of a group", group->size, sizeof *d->vectors, &d->vectors));
+    FAST_TRY(fast__alloc("vectors of a group", group->size, sizeof *d->use.lent, &d->use.lent));
     d->spin_ns = group->actor->world->spins > 0 ? SPIN_NS : 0;
     d->crowded = d->spin_ns == 0;
     d->small = d->crowded && CROWDED / group->size > SMALL ? CROWDED / group->size : SMALL;
@@ -587,22 +521,10 @@ static fast_err direct_fill(direct_member *d)
     return FAST_OK;
 }
 
-/* A group of one member uses its own vector, in the same pieces. */
-fast_err fast__direct_use(fast_group *group, const float *x, int64_t count, fast_use_fn *use,
-                          void *ctx, int64_t deadline)
+direct_member *fast__direct_member(fast_group *group)
 {
-    FAST_ASSERT(group != NULL && x != NULL && use != NULL);
-    direct_op op = { .x = (float *)x, .count = count, .since = -1, .use = use, .ctx = ctx };
-    const int i = fast__allreduce_number(&fast__allreduce_direct);
-    FAST_TRY(fast__group_check_count("allreduce", count));
-    FAST_TRY(fast__group_check(group));
-    FAST_TRY(fast__allreduce_open(group, i));
-    for (int64_t at = 0; group->size == 1 && at < count; at += FAST_USE_MAX)
-        use(ctx, at, count - at < FAST_USE_MAX ? count - at : FAST_USE_MAX, x + at);
-    if (group->size == 1)
-        return FAST_OK;
-    const fast_err err = finish(group->slots[i].state, &op, deadline);
-    return err ? fast__group_fail(group, err) : FAST_OK;
+    FAST_ASSERT(group != NULL);
+    return group->slots[fast__allreduce_number(&fast__allreduce_direct)].state;
 }
 
 /* All members map one board: it is made by the first of them. */

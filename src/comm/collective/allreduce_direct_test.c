@@ -256,7 +256,8 @@ static fast_err use_main(fast_actor *actor, void *ctx)
         fill(x, (uint64_t)round, rank, count);
         err = dawdle(actor);
         if (!err)
-            err = fast__direct_use(group, x, count, keep_piece, shared, FAST_SOON);
+            err = fast__direct_use(group, &(fast_direct_use){ x, count, keep_piece, shared },
+                                   FAST_SOON);
         if (!err)
             err = expect_values(shared, (uint64_t)round, n, count);
         for (int64_t i = 0; i < count && !err; i++)
@@ -277,6 +278,63 @@ static void test_use(void **state)
     for (int64_t n = 1; n <= SIZE_MAX_ODD; n += n < 5 ? 1 : 4)
         expect_ok(run_on("threads", n, use_main, shared, "timeout=60"));
     expect_ok(run_on("sim", 5, use_main, shared, "timeout=60"));
+}
+
+/* Ranges are offered from the end of the vector, as a backward pass makes them final: each element
+ * is used once, and with its final value. Some uses offer no range. In the last round, member 1
+ * gives up after its first range: the others fail, and nobody reads its vector any more. */
+enum { RANGED = 120000 };
+
+static fast_err ranges_main(fast_actor *actor, void *ctx)
+{
+    static const int64_t cuts[] = { RANGED, 70001, 69990, 30000, 1000, 0 };
+    float *shared = ctx, *x = NULL;
+    fast_group *group = NULL;
+    FAST_TRY(fast_group_all(actor, NULL, &group));
+    const int64_t n = fast_group_size(group), rank = fast_group_rank(group);
+    fast_err err = fast__alloc("vector", RANGED + 1, sizeof *x, &x); /* fill() has a guard */
+    if (!err)
+        err = fast__direct_use_open(group);
+    for (int64_t round = 0; round < 8 && !err; round++) {
+        const bool last = round == 7 && n > 1;
+        const fast_direct_use u = { x, RANGED, keep_piece, shared };
+
+        for (int i = 1; i < 6 && !err && round != 4; i++) {
+            for (int64_t k = cuts[i]; k < cuts[i - 1]; k++)
+                x[k] = collectives_element((uint64_t)round, rank, k);
+            fast__direct_use_range(group, &u, cuts[i], cuts[i - 1] - cuts[i]);
+            if (last && rank == 1)
+                break;
+            err = dawdle(actor);
+        }
+        if (last && rank == 1) {
+            fast__direct_use_drop(group);
+            memset(x, 0xff, RANGED * sizeof *x);
+            break;
+        }
+        if (round == 4)
+            fill(x, (uint64_t)round, rank, RANGED);
+        if (!err)
+            err = fast__direct_use(group, &u, last ? fast_now(actor) + 20000000 : FAST_SOON);
+        if (last)
+            err = err ? FAST_OK : fast__fail(FAST_EINVAL, "a use without a member succeeds");
+        else if (!err)
+            err = expect_values(shared, (uint64_t)round, n, RANGED);
+        if (!err && !last) /* a member that is fast does not write what others still compare */
+            err = fast_barrier(group, FAST_SOON);
+    }
+    fast__free(x);
+    fast_group_free(group);
+    return err;
+}
+
+static void test_ranges(void **state)
+{
+    static float shared[RANGED];
+    (void)state;
+    for (int64_t n = 1; n <= 3; n++)
+        expect_ok(run_on("threads", n, ranges_main, shared, "timeout=60"));
+    expect_ok(run_on("sim", 5, ranges_main, shared, "timeout=60"));
 }
 
 static void test_again(void **state)
@@ -548,7 +606,7 @@ int main(void)
         cmocka_unit_test(test_race),    cmocka_unit_test(test_counts),
         cmocka_unit_test(test_crash),   cmocka_unit_test(test_memory),
         cmocka_unit_test(test_oom),     cmocka_unit_test(test_refuse),
-        cmocka_unit_test(test_use),
+        cmocka_unit_test(test_use),     cmocka_unit_test(test_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,8 @@
 typedef enum fast_gemm_method {
     FAST_GEMM_OWN,  /* fits everything */
     FAST_GEMM_XSMM, /* where libxsmm has a kernel; the same bits as OWN, with multiply-add */
-    FAST_GEMM_BLAS  /* OpenBLAS, if this build has it */
+    FAST_GEMM_BLAS, /* OpenBLAS, if this build has it */
+    FAST_GEMM_PARTS /* libxsmm, part by part of a long k; the same bits as XSMM */
 } fast_gemm_method;
 
 typedef struct fast_gemm {
@@ -23,6 +24,7 @@ typedef struct fast_gemm {
     bool trans_b;                        /* B is stored as [k][n]: element (i, j) at i * ldb + j */
     bool accumulate;                     /* C += A B */
     void *kernel;                        /* libxsmm's code, or NULL */
+    void *parts[2];                      /* its code of a part: the first, and one that adds */
     fast_gemm_method method;             /* who computes it */
     const struct fast_gemm_kernels *own; /* FAST's, for this processor */
 } fast_gemm;
@@ -36,7 +38,7 @@ void fast__gemm_init(fast_gemm *gemm);
  * stored there. plan may be NULL: then the choice is made again by every run. */
 fast_err fast__gemm_choose(fast_gemm *gemm, fast_conv_plan *plan);
 
-/* Return "own", "xsmm" or "blas". */
+/* Return "own", "xsmm", "blas" or "xsmm_parts". */
 const char *fast__gemm_name(const fast_gemm *gemm);
 
 /* Write the instruction set and the versions of the libraries, which choices depend on. */

@@ -33,6 +33,8 @@ static void check(fast_gemm gemm, int method)
     fast__gemm_init(&gemm);
     if (method == FAST_GEMM_OWN)
         gemm.method = FAST_GEMM_OWN;
+    if (method == FAST_GEMM_PARTS && gemm.parts[0])
+        gemm.method = FAST_GEMM_PARTS;
 #ifdef FAST_HAVE_BLAS
     if (method == FAST_GEMM_BLAS)
         gemm.method = FAST_GEMM_BLAS;
@@ -56,13 +58,12 @@ static void check(fast_gemm gemm, int method)
 /* Whole and partial tiles and panels, more than one depth, by every method. */
 static void test_all_flags_and_odd_sizes(void **state)
 {
-    static const int sizes[][3] = {
-        { 16, 1, 1 }, { 64, 10, 50 },   { 48, 33, 17 }, { 112, 7, 64 },
-        { 5, 3, 2 },  { 144, 144, 64 }, { 7, 95, 159 }, { 100, 50, 150 }
-    };
+    static const int sizes[][3] = { { 16, 1, 1 },   { 64, 10, 50 },   { 48, 33, 17 },
+                                    { 112, 7, 64 }, { 5, 3, 2 },      { 144, 144, 64 },
+                                    { 7, 95, 159 }, { 100, 50, 150 }, { 16, 9, 384 } };
     (void)state;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-        for (int flags = 0; flags < 12; flags++) {
+        for (int flags = 0; flags < 16; flags++) {
             const int m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
             const bool trans = flags & 1;
             check((fast_gemm){ .m = m,

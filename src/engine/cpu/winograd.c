@@ -34,7 +34,7 @@ enum {
     FORWARD_BYTES = 1 << 18,  /* planes of a forward block: part of the level-2 cache */
     BACKWARD_BYTES = 1 << 23, /* planes of a backward block: longer sums are worth more memory */
     POSITIONS_MIN = 4,        /* smallest block: fewer positions make slow products */
-    POSITIONS_MAX = 16
+    POSITIONS_MAX = 8         /* largest: with 16, planes of 32 channels left the level-2 cache */
 };
 
 /* How the positions of one pass are divided into blocks. */
