@@ -152,6 +152,7 @@ static rule_settings settings_of(const test_row *cell)
                                           { "momentum", "optimizer=momentum", 0.05 },
                                           { "nesterov", "optimizer=nesterov", 0.05 },
                                           { "adagrad", "optimizer=adagrad", 0.05 },
+                                          { "adadelta", "optimizer=adadelta:eps=1e-3", 1 },
                                           { "rmsprop", "optimizer=rmsprop", 0.005 },
                                           { "adam", "optimizer=adam", 0.02 },
                                           { "adamw", "optimizer=adamw", 0.02 },

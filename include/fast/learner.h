@@ -111,6 +111,35 @@ FAST_API FAST_MUST_CHECK fast_err fast_run_open_learner(const char *const *optio
                                                         const fast_strategy *strategy,
                                                         fast_run **out);
 
+/* A loop of the caller's. Instead of a function that FAST calls, the caller's own loop computes:
+ *
+ *     static fast_err train(fast_run *run, float target)
+ *     {
+ *         fast_learner_request *request = NULL;
+ *         fast_err err;
+ *         while ((err = fast_run_next(run, &request)) == FAST_OK && request) {
+ *             request->g[0] = request->w[0] - target;
+ *             request->loss = 0.5 * (double)(request->g[0] * request->g[0]);
+ *             request->samples = request->batch;
+ *         }
+ *         return err;
+ *     }
+ *
+ * Open a run whose learner has neither gradient() nor evaluate(). Else as
+ * fast_run_open_learner(). */
+FAST_API FAST_MUST_CHECK fast_err fast_run_open_loop(const char *const *options,
+                                                     const fast_learner_kind *kind,
+                                                     const fast_strategy *strategy, fast_run **out);
+
+/* Answer the request that the call before has lent, and lend the next one in *out: of whichever
+ * worker of this process asks next. The first call starts the run. *out is NULL at the end of the
+ * run, and the result is that of fast_run_train(), which must not be called itself. A request
+ * without samples has failed: that ends the run. All calls come from one thread. Where this process
+ * has one worker and no server, or simulates its workers with pool=0, the exchange between two
+ * requests happens in this thread, on a stack of its own; else FAST's threads wait for the loop.
+ * fast_run_close() ends a loop that is left early. */
+FAST_API FAST_MUST_CHECK fast_err fast_run_next(fast_run *run, fast_learner_request **out);
+
 #ifdef __cplusplus
 }
 #endif

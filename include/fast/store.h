@@ -71,7 +71,9 @@ typedef struct fast_stored_run {
     const char *result;      /* JSON: all measures, with the names of --json */
 } fast_stored_run;
 
-/* A row of `metrics`: the measures of a run at one moment. */
+/* A row of `metrics`: the measures of a run at one moment. `loss`, `train_accuracy`,
+ * `samples_per_s` and `staleness_mean` are those of the interval since the last row that has them;
+ * a row that comes before every worker took another step has none. */
 typedef struct fast_stored_metric {
     int64_t seq;           /* 0, 1, ... within the run */
     int64_t step;          /* steps taken */
@@ -80,16 +82,16 @@ typedef struct fast_stored_metric {
     double wall_s;         /* since training began, by the machine's clock */
     int64_t samples;       /* seen */
     int64_t bytes;         /* sent by all actors */
-    double loss;           /* of training */
-    double train_accuracy; /* of training */
+    double loss;           /* of training, mean of the interval's batches */
+    double train_accuracy; /* of training, in the interval */
     double test_loss;      /* NAN if no evaluation took place at this step */
     double test_accuracy;  /* NAN if no evaluation took place at this step */
-    double samples_per_s;  /* of training so far */
+    double samples_per_s;  /* of training, in the interval */
     double compute_s;      /* in gradients and updates; mean of the workers so far, as the next 3 */
     double exchange_s;     /* moving and summing up */
     double wait_s;         /* blocked before a peer had sent */
     double codec_s;        /* encoding and decoding */
-    double staleness_mean; /* of updates applied so far */
+    double staleness_mean; /* of updates that were applied in the interval */
     double divergence;     /* of the replicas */
     double validation_loss;     /* NAN if the validation set was not evaluated at this step */
     double validation_accuracy; /* NAN if the validation set was not evaluated at this step */
@@ -100,7 +102,7 @@ typedef struct fast_stored_event {
     int64_t seq;      /* 0, 1, ... within the run */
     double time_s;    /* since training began; virtual on `sim` */
     int64_t step;     /* steps taken */
-    const char *kind; /* start, note, fault, phase, save, evaluate, stop */
+    const char *kind; /* start, note, fault, join, phase, save, evaluate, stop */
     const char *text; /* one line */
 } fast_stored_event;
 
@@ -117,12 +119,13 @@ typedef struct fast_stored_worker {
     int64_t messages_sent; /* of messages */
 } fast_stored_worker;
 
-/* A row of `links`: what one actor sent to another. */
+/* A row of `links`: messages of one actor to another, and waiting for them. */
 typedef struct fast_stored_link {
     int64_t sender;   /* rank */
     int64_t receiver; /* rank */
     int64_t messages; /* sent */
     int64_t bytes;    /* with headers */
+    double wait_s;    /* that the receiver was blocked for the sender, without times of flight */
 } fast_stored_link;
 
 /* A row of `staleness`. */
@@ -140,6 +143,33 @@ typedef struct fast_stored_span {
     double end_s;     /* since training began */
 } fast_stored_span;
 
+/* A row of `activity`: the whole timeline of an actor in bins of equal length, of one world: each
+ * phase of a run is one. */
+typedef struct fast_stored_activity {
+    int64_t world;    /* 1, 2, ... */
+    int64_t actor;    /* rank */
+    double start_s;   /* of the first bin, since training began; virtual on `sim` */
+    double bin_s;     /* length of a bin */
+    const char *bins; /* JSON: thousandths of a bin in compute, codec, send and wait, bin by bin */
+} fast_stored_activity;
+
+/* A row of `usage`: the machine and the run's process, about once a second. */
+typedef struct fast_stored_usage {
+    int64_t seq;           /* 0, 1, ... within the run */
+    double wall_s;         /* since training began, by the machine's clock */
+    double cpu;            /* cores that the process used since the row before, as the next 4 */
+    double machine_cpu;    /* cores that were busy in the machine */
+    int64_t memory;        /* bytes of the process that are resident */
+    double received_per_s; /* bytes by network interfaces of the machine, without loopback */
+    double sent_per_s;     /* bytes by network interfaces of the machine, without loopback */
+} fast_stored_usage;
+
+/* A row of `notes`: at most one for each run. */
+typedef struct fast_stored_note {
+    double changed;   /* Unix seconds */
+    const char *text; /* of a user; several lines */
+} fast_stored_note;
+
 /* A row of `tags`. */
 typedef struct fast_stored_tag {
     const char *tag; /* a word of the user's */
@@ -155,6 +185,12 @@ typedef struct fast_stored_comparison {
     const char *result;  /* JSON: the facts of the verdict, lines, trials and runs */
 } fast_stored_comparison;
 
+/* A row of `views`: a question to the list of runs that a user gave a name. */
+typedef struct fast_stored_view {
+    const char *name;  /* of the view */
+    const char *query; /* text of the page that shows runs: its fields and columns */
+} fast_stored_view;
+
 /* The tables, each with the row of the same name. */
 typedef enum fast_store_table {
     FAST_STORE_RUNS,
@@ -165,6 +201,9 @@ typedef enum fast_store_table {
     FAST_STORE_STALENESS,
     FAST_STORE_SPANS,
     FAST_STORE_TAGS,
+    FAST_STORE_ACTIVITY,
+    FAST_STORE_USAGE,
+    FAST_STORE_NOTES,
     FAST_STORE_TABLES /* their number */
 } fast_store_table;
 
@@ -204,12 +243,14 @@ typedef fast_err fast_store_row_fn(void *ctx, const void *row);
 /* Which runs, in which order; zero means all runs, newest first. */
 typedef struct fast_store_query {
     size_t size;        /* bytes of this struct, as in fast.h; 0 means sizeof */
-    const char *search; /* text that occurs in the name, the words, the tags or the system; NULL */
+    const char *search; /* text that occurs in the name, the command, the tags, the note or the
+                           system; NULL */
     const char *where;  /* "status=done,workers>=4,model~net": columns of `runs` and `tag`, with
                            =, !=, <, <=, >, >= or ~ (contains); all must hold. A text also equals
                            what stands before its colon: strategy=ps. NULL */
     const char *status; /* one or more, separated by commas; NULL */
     const char *tag;    /* only runs with this tag; NULL */
+    const char *ids;    /* only these runs, like "3,5,8"; at most 200; NULL */
     const char *sort;   /* a column, with - before it from the largest down; NULL: "-id" */
     int64_t limit;      /* rows at most; 0: all */
     int64_t offset;     /* rows to leave out before */
@@ -254,6 +295,19 @@ FAST_API FAST_MUST_CHECK fast_err fast_store_comparisons(fast_store *store, cons
 /* Give a run a tag, or take it away; a tag is 1 to 64 bytes. FAST_ENOENT: no such run. */
 FAST_API FAST_MUST_CHECK fast_err fast_store_tag(fast_store *store, int64_t run, const char *tag);
 FAST_API FAST_MUST_CHECK fast_err fast_store_untag(fast_store *store, int64_t run, const char *tag);
+
+/* Replace the note of a run; "" removes it. A note is at most FAST_STORE_NOTE_MAX bytes of UTF-8
+ * without control characters but tabs and line feeds. FAST_ENOENT: no such run. */
+enum { FAST_STORE_NOTE_MAX = 4096 };
+FAST_API FAST_MUST_CHECK fast_err fast_store_note(fast_store *store, int64_t run, const char *text);
+
+/* Give all saved views to `each` by their names, as fast_stored_view. */
+FAST_API FAST_MUST_CHECK fast_err fast_store_views(fast_store *store, fast_store_row_fn *each,
+                                                   void *ctx);
+/* Save a view, or replace the one of this name; a query of NULL removes it. A name has 1 to 64
+ * bytes, a query at most 2000. FAST_EINVAL: it has more, or there are 200 views already. */
+FAST_API FAST_MUST_CHECK fast_err fast_store_view(fast_store *store, const char *name,
+                                                  const char *query);
 
 /* Delete a run with all its rows. FAST_ENOENT: no such run; FAST_EINVAL: it still runs. */
 FAST_API FAST_MUST_CHECK fast_err fast_store_delete(fast_store *store, int64_t run);

@@ -356,7 +356,7 @@ typedef struct fast_strategy {
     bool uses_codec;      /* the run may have a codec: it sends by sums, flows or spaces of t */
     const char *topology; /* default topology; NULL if it uses none */
     const char *sends;    /* "gradients", "weights" or "differences"; "values": weights in
-                             messages that may be lost; "fragments": no codec; "nothing" */
+                             messages that may be lost; "sums" on their way: no codec; "nothing" */
     const char *answers;  /* replies, encoded by codec_down: "weights", "slices" of them, "values",
                              "sums" of vectors, "nothing"; NULL: sums over all workers */
     const char *representative; /* policy of representative=auto; NULL: the centre, or the mean */

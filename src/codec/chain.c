@@ -265,6 +265,14 @@ bool fast__chain_selects_exactly(const fast_chain *chain)
     return chain->select_count > 0 && chain->codec == &fast__codec_nonzero;
 }
 
+bool fast__chain_only_fades(const fast_chain *chain)
+{
+    for (int i = 0; i < chain->select_count; i++)
+        if (chain->selects[i] != &fast__codec_decay)
+            return false;
+    return chain->select_count > 0 && (!chain->codec || chain->codec == &fast__codec_nonzero);
+}
+
 bool fast__chain_only_selects(const fast_chain *chain)
 {
     return chain->only_selects;

@@ -33,6 +33,7 @@ fast_err fast__filter_configure(const fast_filter *filter, const char *text, voi
 unsigned fast__chain_codec_traits(const fast_chain *chain);
 
 extern const fast_codec fast__codec_nonzero; /* of chains that name selections alone */
+extern const fast_codec fast__codec_decay;   /* a selection that holds nothing back */
 
 /* Return the Debian package with the library of a stage; NULL for stages without a library. */
 const char *fast__stage_package(const char *name);

@@ -193,6 +193,7 @@ const char *fast__chain_text(const fast_chain *chain);  /* as users typed it */
 bool fast__chain_is_none(const fast_chain *chain);      /* true without codec and stage */
 bool fast__chain_selects(const fast_chain *chain);      /* true if it begins with a selection */
 bool fast__chain_only_selects(const fast_chain *chain); /* true if users named nothing else */
+bool fast__chain_only_fades(const fast_chain *chain); /* true if it is `decay` and loses nothing */
 /* True if selected elements are sent exactly, whatever stages follow: users named no codec. */
 bool fast__chain_selects_exactly(const fast_chain *chain);
 

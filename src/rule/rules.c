@@ -11,6 +11,7 @@
     X(momentum)  \
     X(nesterov)  \
     X(adagrad)   \
+    X(adadelta)  \
     X(rmsprop)   \
     X(adam)      \
     X(adamw)     \

@@ -283,7 +283,7 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
 
     if (!encodes(run))
         return FAST_OK;
-    if (!strategy->uses_codec || (what && strcmp(what, "fragments") == 0))
+    if (!strategy->uses_codec || (what && strcmp(what, "sums") == 0))
         return refuse(run, strategy, what);
     if (answers && strcmp(run->config.codec_sum, "auto") != 0)
         return fast__fail(FAST_EINVAL,

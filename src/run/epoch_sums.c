@@ -9,6 +9,9 @@
  * An evaluation of a synchronous team tells the batches up to its own step, though some workers may
  * be ahead: each worker also has sums of its own, and remembers them at steps where something is
  * due. A worker alone races with nobody; its losses are summed in their order.
+ *
+ * A third sum holds the batches since the store's last row of metrics, of all epochs: curves show
+ * values of intervals, which do not jump where an epoch starts.
  */
 #include "run/team.h"
 
@@ -156,12 +159,26 @@ void fast__sums_wait(fast_team *team, int64_t step)
     }
 }
 
+/* Add a batch to the sums since the store's last row. The mutex is held. */
+static void count_interval(fast_team *team, const fast_gradient *gradient)
+{
+    fast_interval_sums *sums = &team->progress.interval;
+
+    if (!gradient || !isfinite(gradient->loss))
+        return;
+    sums->loss += gradient->loss;
+    sums->batches++;
+    sums->correct += gradient->correct;
+    sums->positions += gradient->positions;
+}
+
 void fast__sums_count(fast_team_actor *self, const fast_gradient *gradient)
 {
     fast_team *team = self->team;
     const int64_t epoch = (self->context.trainer.step - 1) / self->context.trainer.epoch_steps;
     fast_epoch_sums *sums = &team->progress.epochs[epoch % 2];
 
+    count_interval(team, gradient);
     if (sums->epoch < epoch)
         *sums = (fast_epoch_sums){ .epoch = epoch };
     if (gradient && sums->epoch == epoch)

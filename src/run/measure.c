@@ -122,6 +122,16 @@ void fast__measure_leave(fast_team_actor *self)
     atomic_fetch_add(&self->team->place.world->sums.own, (long long)(step_of(&tally) * 1e9));
 }
 
+void fast__measure_return(fast_team_actor *self)
+{
+    const int64_t end = fast__counted(&self->measures.end_ns);
+
+    FAST_ASSERT(self->team->measures.live);
+    if (end > 0)
+        fast__count(&self->measures.pause_ns, life_of(self->context.trainer.actor) - end);
+    atomic_store(&self->measures.end_ns, 0);
+}
+
 /* Figures of a worker's codecs, which continue from call to call. */
 static void take_codec(const fast_team_actor *self, fast_tally *tally)
 {

@@ -254,6 +254,44 @@ static void waiting_is_for_the_slowest(void **state)
     fast_run_close(run);
 }
 
+/* A worker that crashed has no time after its crash; the time until its restart is not training. */
+static void crashed_workers_have_no_time(void **state)
+{
+    static const char *const faults[] = { "faults=crash 1 at 2ms",
+                                          "faults=crash 1 at 2ms; restart 1 at 6ms" };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char *const options[] = { "model=mlp:hidden=12",
+                                        "data=digits:train=160,test=32",
+                                        "engine=ref",
+                                        "plan=no",
+                                        "transport=sim",
+                                        "batch=4",
+                                        "steps=400",
+                                        "evaluate=no",
+                                        "workers=3",
+                                        "cluster=infiniband",
+                                        "strategy=ps",
+                                        faults[i],
+                                        NULL };
+        fast_worker lost, other;
+        fast_run *run = NULL;
+
+        if (fast_run_open(options, &run) || fast_run_train(run))
+            fail_msg("%s", fast_error_detail());
+        assert_true(fast_run_worker(run, 1, &lost) && fast_run_worker(run, 0, &other));
+        const double time = lost.compute_s + lost.exchange_s + lost.wait_s;
+        const double end = fast_run_result(run)->time_s;
+        assert_true(end > 8e-3);
+        if (i == 0)
+            near("time until the crash", time, 2e-3, 1e-4);
+        else
+            assert_true(time > 2e-3 && time < end - 3.9e-3);
+        fast_run_close(run);
+    }
+}
+
 /* Results at the evaluations of a run. */
 typedef struct seen {
     int count;                  /* number of results */
@@ -411,6 +449,7 @@ int main(void)
         cmocka_unit_test(staleness_keeps_its_bound),
         cmocka_unit_test(bytes_are_those_of_the_closed_form),
         cmocka_unit_test(waiting_is_for_the_slowest),
+        cmocka_unit_test(crashed_workers_have_no_time),
         cmocka_unit_test(measures_are_taken_over_time),
         cmocka_unit_test(free_links_are_forecast),
         cmocka_unit_test(synchronous_steps_are_forecast),

@@ -95,6 +95,8 @@ void fast__measure_begin(struct fast_team *team);
 void fast__measure_vote(struct fast_team_actor *self);
 /* A worker has taken its last step: its later activity belongs to the end. */
 void fast__measure_leave(struct fast_team_actor *self);
+/* A worker that crashed starts again: the time in between is not training. */
+void fast__measure_return(struct fast_team_actor *self);
 /* The call is over, and its world still open. */
 void fast__measure_end(struct fast_team *team);
 

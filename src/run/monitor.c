@@ -51,6 +51,7 @@
 #include "run/team.h"
 
 #include "base/memory.h"
+#include "run/caller_loop.h"
 #include "run/sink/store_sink.h"
 #include "tensor/vector.h"
 #include "transport/peers.h"
@@ -353,12 +354,15 @@ static int why_stop(fast_team *team)
 
 fast_err fast__monitor_agree(fast_team *team, fast_group *group, int own, bool *stop_out)
 {
-    float flags[FAST_WHYS];
+    float flags[FAST_WHYS + 1]; /* the last: the sum of the ranks that cancel, each plus 1 */
     int why = 0;
 
     for (int i = 0; i < FAST_WHYS; i++)
         flags[i] = (own & (1 << i)) ? 1.0f : 0.0f;
-    FAST_TRY(fast_allreduce(group, flags, FAST_WHYS, FAST_SOON));
+    flags[FAST_WHYS] = (own & FAST_WHY_CANCELED) ? (float)(1 + fast_group_rank(group)) : 0.0f;
+    FAST_TRY(fast_allreduce(group, flags, FAST_WHYS + 1, FAST_SOON));
+    if (flags[0] == 1)
+        atomic_store(&team->stop.canceler, (int64_t)flags[FAST_WHYS]);
     for (int i = 0; i < FAST_WHYS; i++)
         why |= flags[i] > 0 ? 1 << i : 0;
     atomic_fetch_or(&team->stop.why, why);
@@ -371,7 +375,9 @@ static fast_err agree(fast_team_actor *self, bool *stop_out)
 {
     fast_team *team = self->team;
     fast_trainer *t = &self->context.trainer;
-    const int64_t every = (AGREE + t->period - 1) / t->period * t->period;
+    /* The loop of a caller's may end before those of other processes, and they learn it at once. */
+    const int64_t steps = fast__caller_loop_is(team->run) ? 1 : AGREE;
+    const int64_t every = (steps + t->period - 1) / t->period * t->period;
     const int own = why_stop(team);
 
     *stop_out = false;
@@ -615,7 +621,7 @@ static void tell_missing(fast_team_actor *self, int64_t id, const fast_peer *pee
              !is            ? "is back"
              : peer->silent ? "does not answer"
                             : "is lost");
-    fast__store_sink_fault(team->run, text);
+    fast__store_sink_fault(team->run, !is, text);
     team->run->clock.actor = NULL;
 }
 

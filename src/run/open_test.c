@@ -219,6 +219,95 @@ static void checkpoint_cannot_be_written(void **state)
     fast_run_close(run);
 }
 
+/* The last note of a run. */
+static char note[256];
+
+static void copy_note(void *ctx, const fast_event *event)
+{
+    (void)ctx;
+    if (event->kind == FAST_EVENT_NOTE)
+        snprintf(note, sizeof note, "%s", event->text);
+}
+
+/* Options that are accepted, and change nothing here, are told. */
+static void options_without_effect_are_told(void **state)
+{
+    static const char *const cases[][3] = {
+        { "transport=sim", "bind=core", "bind places workers of transport=threads" },
+        { "transport=threads", "strategy=ps:rate=1e9", "ps:rate is of messages" },
+        { "transport=threads", "strategy=ps:rate=1e9,proxies=2", "ps:rate is of messages" },
+        { "transport=sim", "strategy=ps:rate=1e9", NULL },
+        { "transport=sim", "codec=decay+lz4", "codec decay has no effect" },
+        { "transport=sim", "strategy=gossip_async:edges=weights", "edges changes nothing" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *const job[] = { "engine=ref",
+                                    "model=mlp:hidden=4",
+                                    "data=digits:train=80,test=8",
+                                    "batch=8",
+                                    "plan=no",
+                                    "workers=2",
+                                    "steps=2",
+                                    cases[i][0],
+                                    cases[i][1],
+                                    NULL };
+        fast_run *run;
+
+        note[0] = '\0';
+        assert_int_equal(fast_run_open(job, &run), FAST_OK);
+        fast_run_watch(run, copy_note, NULL);
+        assert_int_equal(fast_run_train(run), FAST_OK);
+        if (cases[i][2] ? !strstr(note, cases[i][2]) : note[0] != '\0')
+            fail_msg("%s %s: \"%s\"", cases[i][0], cases[i][1], note);
+        fast_run_close(run);
+    }
+}
+
+/* Weights that are tied have equal gradients: parts that would change them in different ways are
+ * refused, others keep them equal. */
+static void tied_weights_stay_equal(void **state)
+{
+    static const struct {
+        const char *options[3];
+        bool refused;
+    } cases[] = {
+        { { "strategy=allreduce", "codec=qsgd", "optimizer=sgd" }, true },
+        { { "strategy=allreduce", "codec=none+lz4", "optimizer=adam" }, false },
+        { { "strategy=ps", "codec=none", "optimizer=sgd" }, true },
+        { { "strategy=ps:slack=0,servers=2", "codec=none", "optimizer=sgd" }, false },
+        { { "strategy=hogwild", "codec=none", "optimizer=sgd" }, true },
+        { { "strategy=local:period=4,fragments=2", "codec=none", "optimizer=sgd" }, true },
+        { { "strategy=local:period=4", "codec=none", "optimizer=sgd" }, false },
+        { { "strategy=allreduce", "codec=none", "optimizer=muon" }, true },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *const job[] = { "engine=ref",
+                                    "model=mlp:hidden=4",
+                                    "data=digits:train=80,test=8",
+                                    "batch=8",
+                                    "plan=no",
+                                    "workers=2",
+                                    "steps=4",
+                                    "tied=yes",
+                                    cases[i].options[0],
+                                    cases[i].options[1],
+                                    cases[i].options[2],
+                                    NULL };
+        fast_run *run = NULL;
+        const fast_err err = fast_run_open(job, &run);
+
+        if ((err == FAST_EINVAL) != cases[i].refused ||
+            (err && !strstr(fast_error_detail(), "tied=yes")))
+            fail_msg("%s %s %s: %s", cases[i].options[0], cases[i].options[1], cases[i].options[2],
+                     fast_error_detail());
+        fast_run_close(run);
+    }
+}
+
 /* The folder of both files goes away while the run trains. */
 static void remove_gone(void *ctx, const fast_event *event)
 {
@@ -333,6 +422,8 @@ int main(void)
         cmocka_unit_test(weights_of_other_types),
         cmocka_unit_test(steps_are_bounded),
         cmocka_unit_test(checkpoint_cannot_be_written),
+        cmocka_unit_test(options_without_effect_are_told),
+        cmocka_unit_test(tied_weights_stay_equal),
         cmocka_unit_test(files_are_saved_elsewhere),
         cmocka_unit_test(killed_while_saving),
         cmocka_unit_test(methods_fit_some_convolutions),

@@ -47,6 +47,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const int64_t HOUR_NS = 3600000000000; /* that an evaluation in another process may take */
@@ -116,6 +117,58 @@ static fast_err open_codecs(fast_team *team, const when *w, fast_phase *phase)
     return fast__codec_check(run);
 }
 
+/* Return the text of a strategy's option; "" if it has none of that name. */
+static const char *option_text(const fast_strategy *strategy, const void *config, const char *name,
+                               char text[FAST_PATH_MAX])
+{
+    text[0] = '\0';
+    for (const fast_option *o = strategy->options; o && o->name; o++)
+        if (strcmp(o->name, name) == 0)
+            fast__config_text(o, config, text, FAST_PATH_MAX);
+    return text;
+}
+
+/* Refuse parts that change weights which are tied, and have equal gradients, in different ways:
+ * some elements before others, or with other errors. */
+static fast_err check_tied(const fast_team *team, const fast_strategy *strategy, const void *config)
+{
+    const fast_run *run = team->run;
+    const bool alone = team->single || run->config.workers == 1;
+    const unsigned traits =
+        fast__chain_traits(run->codecs.up) & fast__chain_traits(run->codecs.down);
+    char text[FAST_PATH_MAX];
+
+    if (run->config.tied != 1)
+        return FAST_OK;
+    if (!alone && !(traits & FAST_CODEC_LOSSLESS))
+        return fast__fail(FAST_EINVAL, "tied=yes: a lossy codec changes weights that are to stay "
+                                       "equal in different ways; leave it out");
+    if (!alone && (!strategy->synchronous ||
+                   strtoll(option_text(strategy, config, "fragments", text), NULL, 10) > 1))
+        return fast__fail(FAST_EINVAL,
+                          "tied=yes: strategy %s may update some of the weights that are to stay "
+                          "equal before others; use a synchronous one without fragments",
+                          strategy->name);
+    if (strncmp(run->config.optimizer, "muon", 4) == 0)
+        return fast__fail(FAST_EINVAL, "tied=yes: optimizer muon changes weights that are to stay "
+                                       "equal in different ways; use another one, like sgd");
+    return FAST_OK;
+}
+
+/* Refuse a strategy that looks at the batches of an epoch ahead where other actors make them. */
+static fast_err check_rows(const fast_strategy *strategy, const void *config,
+                           const fast_run_config *c)
+{
+    char text[FAST_PATH_MAX];
+
+    if (c->preprocess == 0 || strcmp(option_text(strategy, config, "rows", text), "yes") != 0)
+        return FAST_OK;
+    return fast__fail(FAST_EINVAL,
+                      "%s:rows looks at the batches of an epoch ahead, and preprocess=%lld makes "
+                      "them elsewhere; leave out one of them",
+                      strategy->name, (long long)c->preprocess);
+}
+
 /* Open the strategy of a phase: everything that can be wrong with it is found here. */
 static fast_err open_phase(fast_team *team, const char *spec, const char *topology, const when *w,
                            fast_phase *phase)
@@ -135,6 +188,8 @@ static fast_err open_phase(fast_team *team, const char *spec, const char *topolo
                                         phase->config));
     if (strategy->check)
         FAST_TRY(strategy->check(phase->config, c->workers, c->optimizer));
+    FAST_TRY(check_rows(strategy, phase->config, c));
+    FAST_TRY(check_tied(team, strategy, phase->config));
     const int64_t same = fast__run_redundancy(strategy, phase->config);
     if (c->workers / same != team->run->data.agents)
         return fast__fail(FAST_EINVAL,

@@ -40,6 +40,8 @@ void fast__run_measure(fast_run *run)
     int64_t total = times->total_ns;
     if (times->start_ns)
         total += fast__run_now(run) - times->start_ns;
+    if (total < 0) /* an actor that has not started: its clock is 0 and start_ns 1 */
+        total = 0;
     const int64_t training = total - fast__counted(&times->pause_ns);
     r->time_s = (double)total * 1e-9;
     r->compute_s = (double)times->compute_ns * 1e-9;

@@ -23,7 +23,7 @@
  * stage: each part is NULL until it is made. Rehearsals of codec=auto open runs inside this one;
  * they borrow its training set, and are over before the team is made.
  */
-#include "run/run.h"
+#include "run/caller_loop.h"
 
 #include "base/memory.h"
 #include "model/onnx/onnx.h"
@@ -175,9 +175,9 @@ static fast_err check_target(const fast_run *run)
 }
 
 /* A learner of the caller's stands for data, where it makes its own batches, model and engine. */
-static fast_err open_foreign(fast_run *run, const fast_learner_kind *kind)
+static fast_err open_foreign(fast_run *run, const fast_learner_kind *kind, bool loop)
 {
-    FAST_TRY(fast__foreign_open(kind, &run->foreign));
+    FAST_TRY(loop ? fast__caller_loop_open(run, kind) : fast__foreign_open(kind, &run->foreign));
     snprintf(run->config.model, sizeof run->config.model, "%s", run->foreign->name);
     snprintf(run->config.engine, sizeof run->config.engine, "own");
     if (run->foreign->kind.samples == 0) {
@@ -444,6 +444,7 @@ typedef struct own_parts {
     const fast_learner_kind *kind; /* without a network and data */
     const fast_strategy *strategy; /* that `strategy` may name */
     const fast_filter *filter;     /* that `codec` may name */
+    bool loop;                     /* `kind` is computed by a loop of the caller's */
 } own_parts;
 
 /* A run that is opened inside the opening of another: codec=auto. */
@@ -489,7 +490,7 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
     if (!fast__codec_is_auto(run))
         FAST_TRY(fast__run_codec_open(run));
     if (own->kind) {
-        FAST_TRY(open_foreign(run, own->kind));
+        FAST_TRY(open_foreign(run, own->kind, own->loop));
     } else {
         FAST_TRY(open_data(run, own->train, own->test));
         FAST_TRY(open_graph(run, own->network));
@@ -580,14 +581,28 @@ fast_err fast_run_open_filter(const char *const *options, const fast_filter *fil
     return open_run(options, &(own_parts){ .filter = filter }, out);
 }
 
-fast_err fast_run_open_learner(const char *const *options, const fast_learner_kind *kind,
-                               const fast_strategy *strategy, fast_run **out)
+/* Open a run with a learner: its functions, or a loop. */
+static fast_err open_own(const char *const *options, const fast_learner_kind *kind,
+                         const fast_strategy *strategy, bool loop, fast_run **out)
 {
     FAST_ASSERT(kind != NULL);
     if (strategy)
         FAST_TRY(fast__check_size("fast_strategy", strategy->size, sizeof *strategy));
+    FAST_TRY(fast__check_size("fast_learner_kind", kind->size, sizeof *kind));
     FAST_ASSERT(!strategy || (strategy->worker && strategy->name && strategy->name[0]));
-    return open_run(options, &(own_parts){ .kind = kind, .strategy = strategy }, out);
+    return open_run(options, &(own_parts){ .kind = kind, .strategy = strategy, .loop = loop }, out);
+}
+
+fast_err fast_run_open_learner(const char *const *options, const fast_learner_kind *kind,
+                               const fast_strategy *strategy, fast_run **out)
+{
+    return open_own(options, kind, strategy, false, out);
+}
+
+fast_err fast_run_open_loop(const char *const *options, const fast_learner_kind *kind,
+                            const fast_strategy *strategy, fast_run **out)
+{
+    return open_own(options, kind, strategy, true, out);
 }
 
 fast_err fast_run_open(const char *const *options, fast_run **out)
@@ -599,6 +614,7 @@ void fast_run_close(fast_run *run)
 {
     if (!run)
         return;
+    fast__caller_loop_close(run);
     if (run->sinks.log)
         fclose(run->sinks.log);
     fast__tensorboard_free(run);

@@ -34,7 +34,7 @@
  *   sink/            events -> the run store, TensorBoard
  *   result.c         measures; forecast.c: the forecast of a step's time; run_json.c: both as JSON
  *   parts.c          every registry as one kind of list; features.c: the parts of this build
- *   run_clock.c      the time, asked for in one place
+ *   run_clock.c      the time, asked for in one place; caller_loop.h: a loop of the caller's
  *
  * Life of a run; `stop` of the result names the edge back:
  *
@@ -309,9 +309,9 @@ void fast__run_measure_all(fast_run *run);
 fast_err fast__run_json_result(const fast_run *run, char **out);
 fast_err fast__run_json_options(const fast_run *run, char **out);
 fast_err fast__run_json_machine(char **out);
-/* Write the line of --log for an evaluation; `several` adds the measures of several workers.
- * FAST_EIO, FAST_ENOMEM. */
-fast_err fast__run_json_log(const fast_result *result, bool several, FILE *file);
+/* Write the line of --log for an evaluation; `several` adds the measures of several workers,
+ * `step_count` are the steps of the whole run. FAST_EIO, FAST_ENOMEM. */
+fast_err fast__run_json_log(const fast_result *r, bool several, int64_t step_count, FILE *file);
 
 /* How this run's engine compiles. Texts are lent by the run. */
 fast_engine_options fast__run_engine_options(const fast_run *run);

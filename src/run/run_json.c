@@ -182,13 +182,13 @@ static void put_files(json_t **o, const fast_run *run)
 
 /* Measures of several workers follow those of every run: readers of older logs find their keys in
  * the same places. */
-fast_err fast__run_json_log(const fast_result *result, bool several, FILE *file)
+fast_err fast__run_json_log(const fast_result *r, bool several, int64_t step_count, FILE *file)
 {
-    const fast_result *r = result;
     json_t *o = json_object();
 
     FAST_ASSERT(file != NULL);
     put_int(&o, "step", r->steps);
+    put_real(&o, "progress", step_count > 0 ? (double)r->steps / (double)step_count : NAN);
     put_int(&o, "samples", r->samples);
     put_int(&o, "epoch", r->epoch);
     put_real(&o, "time_s", r->time_s);

@@ -45,7 +45,7 @@ static void write_line(bool several, char *line, size_t size)
     FILE *file = tmpfile();
 
     assert_non_null(file);
-    assert_int_equal(fast__run_json_log(&r, several, file), FAST_OK);
+    assert_int_equal(fast__run_json_log(&r, several, 40, file), FAST_OK);
     rewind(file);
     const size_t count = fread(line, 1, size - 1, file);
     line[count] = '\0';
@@ -58,9 +58,10 @@ static void lines_of_one_worker(void **state)
 
     (void)state;
     write_line(false, line, sizeof line);
-    assert_string_equal(line, "{\"step\": 12, \"samples\": 768, \"epoch\": 2, \"time_s\": 0.5, "
-                              "\"loss\": 1.25, \"train_accuracy\": null, \"test_loss\": 0.1, "
-                              "\"test_accuracy\": 1}\n");
+    assert_string_equal(
+        line, "{\"step\": 12, \"progress\": 0.3, \"samples\": 768, \"epoch\": 2, \"time_s\": 0.5, "
+              "\"loss\": 1.25, \"train_accuracy\": null, \"test_loss\": 0.1, "
+              "\"test_accuracy\": 1}\n");
 }
 
 static void lines_of_several_workers(void **state)
@@ -90,7 +91,7 @@ static void full_disks_are_told(void **state)
     (void)state;
     if (!file)
         skip();
-    assert_int_equal(fast__run_json_log(&r, false, file), FAST_EIO);
+    assert_int_equal(fast__run_json_log(&r, false, 40, file), FAST_EIO);
     fclose(file);
 }
 

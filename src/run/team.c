@@ -81,11 +81,10 @@ fast_err fast__team_can_resume(const fast_team *team, const char *option)
 {
     if (can_resume(team->strategy))
         return FAST_OK;
-    return fast__fail(
-        FAST_ENOTSUP,
-        "strategy %s with these options: an actor may wait in mid-step for another one's next "
-        "step, so that no moment between steps holds the whole run: leave out %s",
-        team->strategy->name, option);
+    return fast__fail(FAST_ENOTSUP,
+                      "strategy %s does not declare that it can be saved between steps "
+                      "(fast_strategy.resumable): leave out %s",
+                      team->strategy->name, option);
 }
 
 /* Do workers vote in any phase? Where replicas are identical at each step, worker 0's stands. */
@@ -259,6 +258,9 @@ static fast_err look_around(fast_team *team)
         team->place.alone = team->place.alone && team->place.world->places[i].here;
         team->place.here += i < team->workers && team->place.world->places[i].here;
     }
+    team->place.actors_here = 0;
+    for (int64_t i = 0; i < team->place.world->count; i++)
+        team->place.actors_here += team->place.world->places[i].here;
     team->run->clock.is_virtual = team->place.world->transport->virtual_clock;
     for (int64_t i = 0; i < team->phases.count && !err; i++)
         err = check_local(team, team->phases.list[i].strategy);

@@ -74,6 +74,14 @@ typedef struct fast_epoch_sums {
     int64_t positions; /* evaluated */
 } fast_epoch_sums;
 
+/* Losses since the store's last row of metrics. */
+typedef struct fast_interval_sums {
+    double loss;       /* sum of mean losses */
+    int64_t batches;   /* in the sum */
+    int64_t correct;   /* positions */
+    int64_t positions; /* evaluated */
+} fast_interval_sums;
+
 /* A worker's sums when it had taken `step` steps. */
 typedef struct fast_step_sums {
     int64_t step;         /* at which something was due; 0: unused */
@@ -135,6 +143,7 @@ typedef struct fast_team_place {
     bool agreeing;              /* its actors agree on the next phase */
     bool recorded;              /* an earlier call was recorded or replayed */
     int64_t here;               /* workers in this process */
+    int64_t actors_here;        /* actors in this process */
     char *job;                  /* that a recording belongs to; NULL: not recorded */
     fast_role roles[3];         /* worker, server, preprocessor: those that the run has */
     fast_workspaces workspaces; /* that simulated learners share */
@@ -149,14 +158,15 @@ typedef struct fast_missing {
 
 /* Steps of all workers of this process. Guarded by the team's mutex. */
 typedef struct fast_team_progress {
-    fast_epoch_sums epochs[2]; /* the current one and the one before, by parity */
-    fast_epoch_sums resumed;   /* of the epoch in which the run was resumed, before that */
-    int64_t steps_sum;         /* of all workers */
-    int64_t workers_up;        /* workers whose program has not ended */
-    fast_missing *missing;     /* [workers + servers] */
-    int64_t step_begun;        /* synchronous, with a topology or without exchanges: the largest
+    fast_epoch_sums epochs[2];   /* the current one and the one before, by parity */
+    fast_epoch_sums resumed;     /* of the epoch in which the run was resumed, before that */
+    fast_interval_sums interval; /* since the store's last row of metrics */
+    int64_t steps_sum;           /* of all workers */
+    int64_t workers_up;          /* workers whose program has not ended */
+    fast_missing *missing;       /* [workers + servers] */
+    int64_t step_begun;          /* synchronous, with a topology or without exchanges: the largest
                                   step that a worker was let to */
-    atomic_uint counted;       /* changes when a worker counts a step at which something is due, or
+    atomic_uint counted; /* changes when a worker counts a step at which something is due, or
                                   ends; worker 0 may sleep on it */
 } fast_team_progress;
 
@@ -171,6 +181,7 @@ typedef struct fast_team_stop {
     atomic_bool now;              /* asynchronous workers stop at once */
     atomic_bool finished;         /* the target was reached, or the loss is not a number */
     atomic_int why;               /* bits of FAST_WHY_*, wherever it was seen */
+    atomic_llong canceler;        /* 1 + rank of the one worker that canceled; 0: nobody, several */
 } fast_team_stop;
 
 typedef struct fast_team {

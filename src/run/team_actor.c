@@ -343,8 +343,10 @@ fast_err fast__team_worker(fast_actor *actor, void *ctx)
     if (team->place.agreeing)
         return fast__phase_agree(self);
     err = fast_group_all(actor, "worker", &t->group);
-    if (fast_actor_life(actor) > 0)
+    if (fast_actor_life(actor) > 0) {
+        fast__measure_return(self);
         fast__monitor_return(self);
+    }
     note_end(self, false, false);
     fast__forecast_network(self);
     fast__team_compare(self, "begins");
@@ -352,7 +354,9 @@ fast_err fast__team_worker(fast_actor *actor, void *ctx)
         err = fast__cut_serve(self);
     if (!err)
         err = team->strategy->worker(t, team->config);
-    fast__cut_end(self);
+    if (err && fast__counted(&self->measures.end_ns) == 0)
+        fast__measure_leave(self); /* it crashed or failed: no more time is its own */
+    fast__cut_end(self, err);
     fast__preprocess_end(&self->preprocess, actor);
     note_end(self, self->over, err != FAST_OK);
     if (!err && t->rank == 0)
@@ -378,7 +382,7 @@ fast_err fast__team_server(fast_actor *actor, void *ctx)
     FAST_TRY(fast__cut_serve(self));
     fast__collect_serve(self);
     const fast_err err = team->strategy->server(t, team->config);
-    fast__cut_end(self);
+    fast__cut_end(self, err);
     return fast__collect_served(self, err);
 }
 

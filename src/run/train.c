@@ -26,6 +26,7 @@
  */
 #include "run/run.h"
 
+#include "base/binding.h"
 #include "base/thread.h"
 #include "run/sink/store_sink.h"
 #include "run/sink/tensorboard.h"
@@ -266,6 +267,19 @@ static fast_err write_files(fast_run *run)
 }
 
 /* May be called again after a cancel: the run continues where it stopped. */
+/* Tell the user of options that have no effect on this run. */
+static void tell_idle_options(fast_run *run)
+{
+    if (run->config.bind != FAST_BIND_NONE && strcmp(run->config.transport, "threads") != 0)
+        fast__run_tell(run, FAST_EVENT_NOTE,
+                       "bind places workers of transport=threads, and has no effect on this one");
+    for (int i = 0; i < 2; i++)
+        if (run->codecs.chains[i] && fast__chain_only_fades(run->codecs.chains[i]))
+            fast__run_tell(run, FAST_EVENT_NOTE,
+                           "codec decay has no effect: residuals fade where a codec loses "
+                           "something; add one, as in decay:rate=0.9+sign");
+}
+
 fast_err fast_run_train(fast_run *run)
 {
     FAST_ASSERT(run != NULL);
@@ -286,6 +300,7 @@ fast_err fast_run_train(fast_run *run)
         fast__run_tell(run, FAST_EVENT_NOTE, run->text.resume_note);
     if (run->text.codec_note[0])
         fast__run_tell(run, FAST_EVENT_NOTE, run->text.codec_note);
+    tell_idle_options(run);
     if (run->step == run->progress.step_evaluated) /* by the run that this one resumes */
         fast__run_look(run);
     fast_err err = fast__team_train(run->team);

@@ -16,9 +16,10 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { NAME_MAX_SIZE = 64, CONDITION_MAX = 4096 };
+enum { NAME_MAX_SIZE = 64, CONDITION_MAX = 4096, IDS_MAX = 200 };
 
 /* The longer ones come first. */
 static const char *const operators[] = { "!=", "<=", ">=", "=", "<", ">", "~" };
@@ -252,8 +253,31 @@ static fast_err add_statuses(fast_store_sql *sql, const char *statuses)
     return FAST_OK;
 }
 
-/* Conditions come from three places, joined by AND: the search for a word in any of the columns
- * below, the list of statuses, and the list of conditions. */
+/* Add the numbers of a list like "3,5,8". They are parsed and written anew: no text gets into the
+ * statement. */
+static fast_err add_ids(fast_store_sql *sql, const char *ids)
+{
+    char text[32];
+    int count = 0;
+
+    fast__store_sql_add(sql, " AND id IN (");
+    for (const char *at = ids; *at; count++) {
+        char *end = NULL;
+        const long long id = *at >= '0' && *at <= '9' ? strtoll(at, &end, 10) : -1;
+
+        if (id < 0 || count == IDS_MAX || (*end && *end != ',') || (*end && !end[1]))
+            return fast__fail(FAST_EINVAL,
+                              "ids are at most %d numbers of runs, separated by commas", IDS_MAX);
+        snprintf(text, sizeof text, count ? ",%lld" : "%lld", id);
+        fast__store_sql_add(sql, text);
+        at = *end ? end + 1 : end;
+    }
+    fast__store_sql_add(sql, ")");
+    return FAST_OK;
+}
+
+/* Conditions are joined by AND: the search for a word in any of the columns below, the list of
+ * statuses, the tag, the numbers of runs, and the list of conditions. */
 fast_err fast__store_where(fast_store_sql *sql, const fast_store_query *query)
 {
     static const char *const searched[] = { "name",    "command", "system",   "strategy",
@@ -265,6 +289,9 @@ fast_err fast__store_where(fast_store_sql *sql, const fast_store_query *query)
         if (strlen(query->search) >= CONDITION_MAX)
             return fast__fail(FAST_EINVAL, "a search for more than %d bytes", CONDITION_MAX - 1);
         fast__store_sql_add(sql, " AND (id IN (SELECT run FROM tags WHERE tag LIKE ? ESCAPE '\\')");
+        FAST_TRY(add_pattern(sql, "%", query->search, "%"));
+        /* Notes are a table of their own, like tags: the run's row does not change with them. */
+        fast__store_sql_add(sql, " OR id IN (SELECT run FROM notes WHERE text LIKE ? ESCAPE '\\')");
         FAST_TRY(add_pattern(sql, "%", query->search, "%"));
         for (size_t i = 0; i < sizeof searched / sizeof *searched; i++) {
             fast__store_sql_add(sql, " OR ");
@@ -280,6 +307,8 @@ fast_err fast__store_where(fast_store_sql *sql, const fast_store_query *query)
         fast__store_sql_add(sql, " AND ");
         FAST_TRY(add_tag(sql, "=", query->tag));
     }
+    if (query->ids && query->ids[0])
+        FAST_TRY(add_ids(sql, query->ids));
     if (query->where && query->where[0])
         FAST_TRY(add_conditions(sql, query->where));
     return sql->full ? fast__fail(FAST_EINVAL, "the query is too long") : FAST_OK;

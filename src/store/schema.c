@@ -54,6 +54,13 @@ static const char *const migrations[] = {
     "ALTER TABLE metrics ADD COLUMN validation_accuracy REAL;",
     "CREATE TABLE comparisons (name TEXT PRIMARY KEY, created REAL, status TEXT, command TEXT,"
     " verdict TEXT, result TEXT) WITHOUT ROWID;",
+    "ALTER TABLE links ADD COLUMN wait_s REAL;"
+    "CREATE TABLE activity (run INTEGER, world INTEGER, actor INTEGER, start_s REAL, bin_s REAL,"
+    " bins TEXT, PRIMARY KEY (run, world, actor)) WITHOUT ROWID;"
+    "CREATE TABLE usage (run INTEGER, seq INTEGER, wall_s REAL, cpu REAL, machine_cpu REAL,"
+    " memory INTEGER, received_per_s REAL, sent_per_s REAL, PRIMARY KEY (run, seq)) WITHOUT ROWID;"
+    "CREATE TABLE notes (run INTEGER PRIMARY KEY, changed REAL, text TEXT);"
+    "CREATE TABLE views (name TEXT PRIMARY KEY, query TEXT NOT NULL) WITHOUT ROWID;",
 };
 _Static_assert(sizeof migrations / sizeof *migrations == FAST_STORE_VERSION,
                "a migration to every version");

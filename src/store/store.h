@@ -17,10 +17,11 @@
  *   store_read.c     rows for callers
  *   series.c         metrics by column
  *   verdicts.c       comparisons and their verdicts
+ *   remarks.c        notes on runs and saved views
  *   store_none.c     all of it for builds without SQLite
  */
 enum {
-    FAST_STORE_VERSION = 3,           /* of the schema: PRAGMA user_version */
+    FAST_STORE_VERSION = 4,           /* of the schema: PRAGMA user_version */
     FAST_STORE_TEXT_MAX = 16384,      /* bytes of a text; longer ones are cut */
     FAST_STORE_JSON_MAX = 1024 * 1024 /* bytes of a JSON text; longer ones are left out */
 };

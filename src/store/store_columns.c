@@ -117,10 +117,9 @@ static const fast_column worker_columns[] = {
 
 /* Columns of `links`: messages and bytes from one actor to another, for the traffic matrix. */
 static const fast_column link_columns[] = {
-    COLUMN(fast_stored_link, sender, INT),
-    COLUMN(fast_stored_link, receiver, INT),
-    COLUMN(fast_stored_link, messages, INT),
-    COLUMN(fast_stored_link, bytes, INT),
+    COLUMN(fast_stored_link, sender, INT),   COLUMN(fast_stored_link, receiver, INT),
+    COLUMN(fast_stored_link, messages, INT), COLUMN(fast_stored_link, bytes, INT),
+    COLUMN(fast_stored_link, wait_s, REAL),
 };
 
 /* Columns of `staleness`: a histogram, one row for each bucket. */
@@ -141,6 +140,30 @@ static const fast_column tag_columns[] = {
     COLUMN(fast_stored_tag, tag, TEXT),
 };
 
+/* Columns of `activity`: the whole timeline of an actor, in bins. A row is replaced at each look of
+ * the writer; phases of a run have rows of their own, since the actors' clock starts again. */
+static const fast_column activity_columns[] = {
+    COLUMN(fast_stored_activity, world, INT),    COLUMN(fast_stored_activity, actor, INT),
+    COLUMN(fast_stored_activity, start_s, REAL), COLUMN(fast_stored_activity, bin_s, REAL),
+    COLUMN(fast_stored_activity, bins, TEXT),
+};
+
+/* Columns of `usage`: processor, memory and network over time. Rows come about once a second of the
+ * machine's clock, whatever the run does. */
+static const fast_column usage_columns[] = {
+    COLUMN(fast_stored_usage, seq, INT),         COLUMN(fast_stored_usage, wall_s, REAL),
+    COLUMN(fast_stored_usage, cpu, REAL),        COLUMN(fast_stored_usage, machine_cpu, REAL),
+    COLUMN(fast_stored_usage, memory, INT),      COLUMN(fast_stored_usage, received_per_s, REAL),
+    COLUMN(fast_stored_usage, sent_per_s, REAL),
+};
+
+/* Columns of `notes`: words of a user on a run. The first column orders the rows of a table, so it
+ * is a number. */
+static const fast_column note_columns[] = {
+    COLUMN(fast_stored_note, changed, REAL),
+    COLUMN(fast_stored_note, text, TEXT),
+};
+
 /* fast_store_series has an array for each of them. */
 _Static_assert(sizeof metric_columns / sizeof *metric_columns == FAST_STORE_METRIC_COLUMNS,
                "a series has all columns of metrics");
@@ -155,6 +178,9 @@ const fast_store_form fast__store_tables[FAST_STORE_TABLES] = {
     [FAST_STORE_STALENESS] = TABLE(staleness, staleness),
     [FAST_STORE_SPANS] = TABLE(spans, span),
     [FAST_STORE_TAGS] = TABLE(tags, tag),
+    [FAST_STORE_ACTIVITY] = TABLE(activity, activity),
+    [FAST_STORE_USAGE] = TABLE(usage, usage),
+    [FAST_STORE_NOTES] = TABLE(notes, note),
 };
 
 /* Callers make JSON, CSV and tables from this, so that a new column needs no other code. */

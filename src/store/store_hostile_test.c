@@ -114,7 +114,7 @@ static void other_databases(void **state)
     assert_refused(f->path, FAST_EFORMAT);
     assert_non_null(strstr(fast_error_detail(), "newer"));
     /* A store whose tables are not what the version says. */
-    change(f->path, "PRAGMA user_version=3; DROP TABLE tags; ALTER TABLE runs DROP COLUMN name");
+    change(f->path, "PRAGMA user_version=4; DROP TABLE tags; ALTER TABLE runs DROP COLUMN name");
     assert_ok(fast_store_open(f->path, false, &store));
     assert_int_equal(fast_store_list(store, NULL, on_any, &count, NULL), FAST_EFORMAT);
     fast_store_close(store);
@@ -136,7 +136,8 @@ static void older_versions(void **state)
     f->store = NULL;
     change(f->path, "ALTER TABLE metrics DROP COLUMN validation_loss;"
                     "ALTER TABLE metrics DROP COLUMN validation_accuracy; DROP TABLE comparisons;"
-                    "PRAGMA user_version=1");
+                    "ALTER TABLE links DROP COLUMN wait_s; DROP TABLE activity; DROP TABLE usage;"
+                    "DROP TABLE notes; DROP TABLE views; PRAGMA user_version=1");
     if (geteuid() != 0) {
         assert_int_equal(chmod(f->path, 0400), 0);
         assert_int_equal(fast_store_open(f->path, false, &store), FAST_EFORMAT);
@@ -148,6 +149,114 @@ static void older_versions(void **state)
     assert_int_equal(count, 1);
     assert_ok(fast_store_read(store, FAST_STORE_METRICS, id, -1, on_any, &count));
     fast_store_close(store);
+}
+
+typedef struct texts {
+    int64_t count;   /* rows */
+    char last[8192]; /* text of the last */
+} texts;
+
+static fast_err on_note(void *ctx, const void *row)
+{
+    texts *t = ctx;
+    t->count++;
+    snprintf(t->last, sizeof t->last, "%s", ((const fast_stored_note *)row)->text);
+    return FAST_OK;
+}
+
+static fast_err on_view(void *ctx, const void *row)
+{
+    texts *t = ctx;
+    t->count++;
+    snprintf(t->last, sizeof t->last, "%s", ((const fast_stored_view *)row)->query);
+    return FAST_OK;
+}
+
+/* Notes come back as they were; no text of a user is read as SQL or obeyed by a terminal. */
+static void notes_of_anyone(void **state)
+{
+    static const char *const refused[] = { "\033[2J", "a\x07", "\x7f",        "\r",
+                                           "\xff",    "\xc3",  "\xed\xa0\x80" };
+    fixture *f = *state;
+    fast_stored_run run;
+    int64_t id = 0, count = 0;
+    char large[FAST_STORE_NOTE_MAX + 2];
+    const char *hostile = "'); DROP TABLE runs; --\n\t<script>\xc3\xa4 %s %n";
+    texts t = { 0 };
+
+    fast__store_row_init(FAST_STORE_RUNS, &run);
+    run.created = 1;
+    assert_ok(fast__store_begin(f->store, &run, &id));
+    assert_ok(fast_store_note(f->store, id, "first"));
+    assert_ok(fast_store_note(f->store, id, hostile));
+    assert_ok(fast_store_read(f->store, FAST_STORE_NOTES, id, -1, on_note, &t));
+    assert_int_equal(t.count, 1);
+    assert_string_equal(t.last, hostile);
+    assert_ok(fast_store_list(f->store, &(fast_store_query){ .search = "DROP TABLE" }, on_any,
+                              &count, NULL));
+    assert_int_equal(count, 1);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        assert_int_equal(fast_store_note(f->store, id, refused[i]), FAST_EINVAL);
+    memset(large, 'x', sizeof large);
+    large[sizeof large - 1] = '\0';
+    assert_int_equal(fast_store_note(f->store, id, large), FAST_EINVAL);
+    large[sizeof large - 2] = '\0';
+    assert_ok(fast_store_note(f->store, id, large));
+    assert_int_equal(fast_store_note(f->store, id + 1, "x"), FAST_ENOENT);
+    assert_ok(fast_store_note(f->store, id, ""));
+    t.count = 0;
+    assert_ok(fast_store_read(f->store, FAST_STORE_NOTES, id, -1, on_note, &t));
+    assert_int_equal(t.count, 0);
+}
+
+static void views_of_anyone(void **state)
+{
+    fixture *f = *state;
+    char name[80];
+    texts t = { 0 };
+
+    assert_ok(fast_store_view(f->store, "a'); --", "q=1"));
+    assert_ok(fast_store_view(f->store, "a'); --", "q=<b>"));
+    assert_ok(fast_store_views(f->store, on_view, &t));
+    assert_int_equal(t.count, 1);
+    assert_string_equal(t.last, "q=<b>");
+    assert_int_equal(fast_store_view(f->store, "", "q"), FAST_EINVAL);
+    assert_int_equal(fast_store_view(f->store, "a\nb", "q"), FAST_EINVAL);
+    assert_int_equal(fast_store_view(f->store, "a", "q\n"), FAST_EINVAL);
+    memset(name, 'x', sizeof name);
+    name[65] = '\0';
+    assert_int_equal(fast_store_view(f->store, name, "q"), FAST_EINVAL);
+    for (int i = 0; i < 199; i++) {
+        snprintf(name, sizeof name, "view %d", i);
+        assert_ok(fast_store_view(f->store, name, "q"));
+    }
+    assert_int_equal(fast_store_view(f->store, "one more", "q"), FAST_EINVAL);
+    assert_ok(fast_store_view(f->store, "a'); --", NULL));
+    t.count = 0;
+    assert_ok(fast_store_views(f->store, on_view, &t));
+    assert_int_equal(t.count, 199);
+}
+
+/* Numbers of runs, and nothing else. */
+static void ids_are_numbers(void **state)
+{
+    static const char *const refused[] = { "x",  "1,",  ",1",  "1,,2", "1 2", "-1",
+                                           "1)", "1;2", "1,x", "+1",   "0x1" };
+    fixture *f = *state;
+    fast_stored_run run;
+    int64_t id = 0, count = 0;
+
+    fast__store_row_init(FAST_STORE_RUNS, &run);
+    run.created = 1;
+    for (int i = 0; i < 3; i++)
+        assert_ok(fast__store_begin(f->store, &run, &id));
+    assert_ok(
+        fast_store_list(f->store, &(fast_store_query){ .ids = "1,3,99" }, on_any, &count, NULL));
+    assert_int_equal(count, 2);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (fast_store_list(f->store, &(fast_store_query){ .ids = refused[i] }, on_any, &count,
+                            NULL) != FAST_EINVAL)
+            fail_msg("\"%s\" was taken", refused[i]);
 }
 
 /* A schema from elsewhere runs nothing of its own. */
@@ -392,6 +501,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(other_files, setup, teardown),
         cmocka_unit_test_setup_teardown(other_databases, setup, teardown),
         cmocka_unit_test_setup_teardown(older_versions, setup, teardown),
+        cmocka_unit_test_setup_teardown(notes_of_anyone, setup, teardown),
+        cmocka_unit_test_setup_teardown(views_of_anyone, setup, teardown),
+        cmocka_unit_test_setup_teardown(ids_are_numbers, setup, teardown),
         cmocka_unit_test_setup_teardown(triggers_do_not_run, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_stores, setup, teardown),
         cmocka_unit_test_setup_teardown(broken_json_is_none, setup, teardown),

@@ -122,6 +122,21 @@ fast_err fast_store_untag(fast_store *store, int64_t run, const char *tag)
     return missing();
 }
 
+fast_err fast_store_note(fast_store *store, int64_t run, const char *text)
+{
+    return missing();
+}
+
+fast_err fast_store_views(fast_store *store, fast_store_row_fn *each, void *ctx)
+{
+    return missing();
+}
+
+fast_err fast_store_view(fast_store *store, const char *name, const char *query)
+{
+    return missing();
+}
+
 fast_err fast_store_delete(fast_store *store, int64_t run)
 {
     return missing();

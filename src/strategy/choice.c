@@ -11,26 +11,38 @@
 #include "base/memory.h"
 #include "comm/edges.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+/* Return whether probabilities of the same edges are uniform ones, up to rounding. */
+static bool is_uniform(const fast_edges *edges, const fast_edges *uniform)
+{
+    FAST_ASSERT(edges->start[edges->size] == uniform->start[uniform->size]);
+    for (int64_t i = 0; i < edges->start[edges->size]; i++)
+        if (fabs(edges->p[i] - uniform->p[i]) > 1e-9)
+            return false;
+    return true;
+}
 
 /* Tell the user the eigenvalue of these probabilities, and that of uniform ones. */
 static fast_err report(fast_trainer *t, const fast_edges *edges)
 {
     fast_edges *uniform = NULL;
     double value, other;
-    char text[160];
+    char text[240];
 
     FAST_ASSERT(t->rank == 0);
     FAST_TRY(fast__edges_eigenvalue(edges, &value));
     FAST_TRY(fast__edges_new(t->topology, false, &uniform));
     const fast_err err = fast__edges_eigenvalue(uniform, &other);
+    const bool equal = is_uniform(edges, uniform);
     fast__edges_free(uniform);
     FAST_TRY(err);
     snprintf(text, sizeof text,
              "the second largest eigenvalue of the expected mixing matrix is %.4f, with uniform "
-             "probabilities %.4f",
-             value, other);
+             "probabilities %.4f%s",
+             value, other, equal ? ": these are uniform, and edges changes nothing" : "");
     fast_trainer_note(t, text);
     return FAST_OK;
 }

@@ -183,6 +183,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     fast_err err, last;
 
     FAST_ASSERT(l.c != NULL && t->group != NULL);
+    FAST_TRY(fast_trainer_teach(t, NULL, 0, 1, 0)); /* refused now, not after the members' phase */
     l.change = (int64_t)(l.c->teach * (double)t->step_count);
     if (l.change < 1)
         l.change = 1;

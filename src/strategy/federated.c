@@ -297,8 +297,11 @@ static fast_err await_message(fast_trainer *t, federated_server *k, int64_t dead
     const int64_t time = fast__actor_time(actor);
     if (k->c->window > 0 && deadline == k->end && k->end > window_end(t, k))
         deadline = k->end = window_end(t, k); /* forged: no window is longer */
-    const int64_t left = deadline < INT64_MAX ? deadline - time : FEDERATED_POLL_NS;
-    int64_t soon = fast_now(actor) + (left < FEDERATED_POLL_NS ? left : FEDERATED_POLL_NS);
+    /* The longer nobody reports, the less often it checks which devices are up. */
+    const int64_t silence = (time - k->heard) / 64;
+    const int64_t poll = silence > FEDERATED_POLL_NS ? silence : FEDERATED_POLL_NS;
+    const int64_t left = deadline < INT64_MAX ? deadline - time : poll;
+    int64_t soon = fast_now(actor) + (left < poll ? left : poll);
     /* Nobody has reported for long: the last wait suspects devices that do not answer. */
     if (time - k->heard >= (FAST_PATIENCE - 1) * actor->world->timeout_ns)
         soon = fast__patience(actor, 1);

@@ -5,7 +5,7 @@
  *     w <- z;   the steps of a round   w <- rule(w, g);   report w - z and n_k
  *
  * Between rounds it waits for a model. Told to leave, it checks in again in time. A snapshot finds
- * it before a step or in that wait, where it looks every few milliseconds.
+ * it before a step or in that wait, where it looks every few milliseconds, later less often.
  */
 #include "base/err.h"
 #include "comm/flow.h"
@@ -56,17 +56,18 @@ static fast_err adopt_model(fast_trainer *t, federated_device *v, const fast_msg
     return FAST_OK;
 }
 
-/* Return the deadline of a wait for a model: when the device checks in again, or when it looks
- * whether a snapshot is taken. */
-static int64_t next_look(fast_trainer *t, const federated_device *v)
+/* Return the deadline of a wait for a model since a time: when the device checks in again, or when
+ * it looks whether a snapshot is taken, less often the longer it has waited. */
+static int64_t next_look(fast_trainer *t, const federated_device *v, int64_t since)
 {
-    const int64_t now = fast_now(t->actor);
-    const int64_t left = v->back - fast__actor_time(t->actor);
+    const int64_t now = fast_now(t->actor), time = fast__actor_time(t->actor);
+    const int64_t left = v->back - time, waited = (time - since) / 256;
+    const int64_t poll = waited > FEDERATED_POLL_NS ? waited : FEDERATED_POLL_NS;
 
     FAST_ASSERT(v->back >= 0);
-    if (v->back > 0 && (left < FEDERATED_POLL_NS || !fast__trainer_cut_on(t)))
+    if (v->back > 0 && (left < poll || !fast__trainer_cut_on(t)))
         return now + (left > 0 ? left : 0);
-    return fast__trainer_cut_on(t) ? now + FEDERATED_POLL_NS : FAST_SOON;
+    return fast__trainer_cut_on(t) ? now + poll : FAST_SOON;
 }
 
 /* Receive the next message of the server to this life of the device. Told to leave, come back in
@@ -75,12 +76,16 @@ static int64_t next_look(fast_trainer *t, const federated_device *v)
 static fast_err receive_model(fast_trainer *t, federated_device *v, fast_msg **out)
 {
     const int64_t since = fast__actor_time(t->actor);
+    int64_t looked = since; /* when it began to wait, or the last snapshot was taken */
     bool again = false;
 
     FAST_ASSERT(*out == NULL);
     for (;;) {
-        if (fast__trainer_cut_open(t) && !fast_trainer_next(t))
-            return FAST_OK;
+        if (fast__trainer_cut_open(t)) {
+            if (!fast_trainer_next(t))
+                return FAST_OK;
+            looked = fast__actor_time(t->actor);
+        }
         /* A server that has not written for a timeout may not know that this device waits, if a
          * forged checkpoint says so: it checks in once more, and not more often, or the server
          * would never find that others are cut off. No delay is longer than that. */
@@ -90,7 +95,7 @@ static fast_err receive_model(fast_trainer *t, federated_device *v, fast_msg **o
         if (silent || v->back - time > timeout)
             v->back = time;
         fast_err err =
-            fast_receive(t->actor, t->server_ids[0], FEDERATED_DOWN, next_look(t, v), out);
+            fast_receive(t->actor, t->server_ids[0], FEDERATED_DOWN, next_look(t, v, looked), out);
 
         if (err == FAST_ETIMEDOUT && v->back > 0 && fast__actor_time(t->actor) >= v->back) {
             v->back = 0;

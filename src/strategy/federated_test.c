@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -379,6 +380,19 @@ static void structured_updates_are_trained(void **state)
     assert_non_null(strstr(fast_error_detail(), "codec=structured"));
 }
 
+/* Devices that do not answer are given up after four timeouts. The server looks less and less often
+ * meanwhile: every 5 ms, this run would look 80 million times. */
+static void long_waits_are_short(void **state)
+{
+    static const char *const more[] = { "faults=random", "seed=48", "timeout=100000", NULL };
+
+    (void)state;
+    alarm(120);
+    const fast_result r = test_small_run("federated:period=4,pace=yes", 4, more);
+    alarm(0);
+    assert_true(r.virtual_time_s > 100000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,6 +408,7 @@ int main(void)
         cmocka_unit_test(nobody_stumbles_over_its_last_life),
         cmocka_unit_test(rounds_in_vain_are_told),
         cmocka_unit_test(structured_updates_are_trained),
+        cmocka_unit_test(long_waits_are_short),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

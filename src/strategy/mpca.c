@@ -435,7 +435,7 @@ static void cost(const void *config, const fast_trainer *t, fast_cost *out)
 static const char *sends(const void *config)
 {
     FAST_ASSERT(config != NULL);
-    return ((const mpca_config *)config)->tree ? "fragments" : "weights";
+    return ((const mpca_config *)config)->tree ? "sums" : "weights";
 }
 
 /* True with a tree: its master lives on a node of its own. */

@@ -94,6 +94,7 @@
  * each worker.
  */
 #include "strategy/ps_mirror.h"
+#include "strategy/ps_tree.h"
 
 #include "base/err.h"
 #include "base/memory.h"
@@ -273,6 +274,7 @@ static const fast_exclusion exclusions[] = {
       "a worker adds the gradients of its own steps to the values that it read" },
     { "rows", NULL, "proxies", "workers read rows from the cache of their proxy" },
     { "rows", "free_running|mirror", NULL, "rows are those of the rounds of a group" },
+    { "rows", "value", NULL, "rows that a batch does not read are older than any bound of values" },
     { "global", NULL, "slack", "workers wait for all others where the slack ends" },
     { "weak", NULL, "value", "it weakens the value bound" },
     { "value", "slack", NULL, "a bound on values and one on rounds may wait for each other" },
@@ -420,6 +422,11 @@ static fast_err check(const void *config, int64_t workers, const char *optimizer
         return fast__fail(FAST_EINVAL,
                           "ps: value bounds steps of plain sgd: leave out momentum, l1 "
                           "and compensate, or use weak=yes");
+    if (c->push > 1 && (strict || (c->value > 0 && c->proxies > 0)))
+        return fast__fail(FAST_EINVAL,
+                          "ps: value bounds updates before a worker computes with them, and "
+                          "push=%lld holds back updates that are in use: leave it out%s",
+                          (long long)c->push, c->proxies > 0 ? "" : ", or use weak=yes");
     if (c->send != PS_SEND_GRADIENTS && c->fetch != c->push)
         return fast__fail(FAST_EINVAL,
                           "ps: differences are to the weights that were read: fetch=%lld and "
@@ -598,6 +605,7 @@ static fast_err worker(fast_trainer *t, const void *config)
     if (c->proxies > 0)
         return c->free_running ? fast__ps_learner(t, c) : fast__ps_group_worker(t, c);
     FAST_TRY(fast__ps_writer_open(t, c, t->g, &wr));
+    fast__ps_flow_note(t, c, wr.copies.spaces[0]);
     err = by_rounds(c) ? train_rounds(t, c, &wr) : train(t, c, &wr);
     const fast_err last = fast__ps_writer_close(&wr);
     return err ? err : last;
@@ -610,7 +618,7 @@ static const char *sends_by(const void *config)
 
     FAST_ASSERT(c->send >= PS_SEND_GRADIENTS && c->send <= PS_SEND_MEAN);
     if (c->path != FAST_VIA_NONE)
-        return "fragments"; /* sums on their way are not encoded */
+        return "sums"; /* on their way they are not encoded */
     return c->send == PS_SEND_GRADIENTS && !c->mirror ? "gradients" : "differences";
 }
 
@@ -643,20 +651,10 @@ static const fast_strategy *member_of(const void *config);
     .server = server, .exclusions = exclusions, .dedicated = dedicated
 
 static const fast_strategy rounds = { FAMILY, .synchronous = true, .resumable = true };
-static const fast_strategy free_workers = { FAMILY, .resumable = true };
-const fast_strategy fast__strategy_ps = { FAMILY };
-
-/* True if a snapshot can be taken between steps: no actor waits in mid-step for something that
- * another one does in its next step. With a value bound a proxy waits until the other groups have
- * read its updates, which they do at the end of a step. */
-static bool can_be_cut(const ps_config *c)
-{
-    FAST_ASSERT(c->slack >= -1);
-    return c->proxies == 0 || c->value == 0;
-}
+const fast_strategy fast__strategy_ps = { FAMILY, .resumable = true };
 
 static const fast_strategy *member_of(const void *config)
 {
     FAST_ASSERT(config != NULL);
-    return by_rounds(config) ? &rounds : can_be_cut(config) ? &free_workers : &fast__strategy_ps;
+    return by_rounds(config) ? &rounds : &fast__strategy_ps;
 }

@@ -259,6 +259,7 @@ typedef struct ps_visit {
     bool added;    /* the last write has added itself to t->w, which is used again */
     bool fetched;  /* the last write fetched the next weights */
     bool arriving; /* ranges of the model are still in transit to t->w */
+    bool promised; /* value bound: the next step reads, at least the writer's `version` */
     int64_t pulls; /* with `tasks`: number of the first of the last pulls, one for each range */
 } ps_visit;
 

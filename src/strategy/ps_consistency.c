@@ -42,8 +42,9 @@
  * With these bounds a writer's clock is the version that it last read, or below which it will not
  * read again, and a wait is a read with a minimal clock. A writer takes the newest version before
  * it waits: among all waiting writers the one with the oldest version waits for nobody, so that
- * they cannot deadlock. Versions of ranges differ while updates travel; the largest counts, and
- * the next read waits until all ranges have it.
+ * they cannot deadlock. It reads before its next step then, also with `fetch`. Versions of ranges
+ * differ while updates travel; the largest counts, and the next read waits until all have it.
+ * Updates that `push` holds back are in use at their writer, and not bounded: it is refused.
  */
 #include "space/space.h"
 #include "strategy/ps_keys.h"
@@ -288,8 +289,8 @@ fast_err fast__ps_prepare(ps_writer *wr, ps_decision *out)
     if (t->step >= t->step_count)
         return FAST_OK;
     /* Before its first step every worker has the initial weights. */
-    if (t->step % c->fetch == 0 && !(fast__ps_has_spare(c) && t->step == 0) &&
-        !fast__ps_is_cached(wr)) {
+    if ((t->step % c->fetch == 0 || wr->visit.promised) &&
+        !(fast__ps_has_spare(c) && t->step == 0) && !fast__ps_is_cached(wr)) {
         const fast_err err = fast__ps_read(wr, false);
 
         if (err == FAST_ETIMEDOUT && fast__ps_has_spare(c))
@@ -362,6 +363,7 @@ static fast_err wait_until_read(ps_writer *wr)
     FAST_ASSERT(wr->copies.count == 1);
     fast_actor_at(wr->t->actor, wr->step, "reads of the other workers");
     FAST_TRY(fast__space_peek(wr->copies.spaces[0], &wr->version, FAST_SOON));
+    wr->visit.promised = true;
     FAST_TRY(fast__ps_set_clock(wr, wr->version));
     read.clock_min = wr->version;
     FAST_TRY(fast__ps_copies_get(&wr->copies, wr->copies.tensors.contributions, NULL, &read));
@@ -369,7 +371,7 @@ static fast_err wait_until_read(ps_writer *wr)
     return FAST_OK;
 }
 
-/* The worker reads before its next step, at least this version: it has promised to by its clock.
+/* The writer reads before its next step, at least this version: it has promised to by its clock.
  * Its own updates wait in nobody's way then. */
 fast_err fast__ps_yield(void *writer)
 {
@@ -381,6 +383,7 @@ fast_err fast__ps_yield(void *writer)
     if (version <= wr->version)
         return FAST_OK;
     wr->version = version;
+    wr->visit.promised = !wr->c->weak;
     return fast__ps_set_clock(wr, version);
 }
 

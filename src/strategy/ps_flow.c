@@ -21,6 +21,7 @@
  */
 #include "base/err.h"
 #include "base/memory.h"
+#include "space/space.h"
 #include "strategy/ps_tree.h"
 #include "trainer/remember.h"
 #include "transport/mailbox.h"
@@ -204,6 +205,14 @@ fast_err fast__ps_flow_init(fast_trainer *t, const ps_config *c, int64_t to, ps_
         return FAST_OK;
     FAST_TRY(fast__trainer_remember(t, FREE_AT, &flow->free_at, sizeof flow->free_at));
     return fast__trainer_check_saved(t, flow->free_at >= 0 && flow->free_at <= INT64_MAX / 4);
+}
+
+void fast__ps_flow_note(fast_trainer *t, const ps_config *c, const fast_space *space)
+{
+    FAST_ASSERT(space != NULL);
+    if (c->rate > 0 && fast__space_is_local(space))
+        fast_trainer_note(t, "ps:rate is of messages, and the workers and servers of this run "
+                             "share memory: it has no effect");
 }
 
 fast_err fast__ps_flows_init(fast_trainer *t, const ps_config *c, int64_t senders, ps_flows **out)

@@ -29,6 +29,8 @@ ps_node fast__ps_node_above(const ps_config *c, const fast_trainer *t, int64_t l
 
 /* Set up the flow of this actor to `to`, as the options say. */
 fast_err fast__ps_flow_init(fast_trainer *t, const ps_config *c, int64_t to, ps_flow *flow);
+/* Tell the user if the rate has no effect on a worker, which writes to a space. */
+void fast__ps_flow_note(fast_trainer *t, const ps_config *c, const fast_space *space);
 /* Open the flows of `senders` to this actor, if the options give them an order. */
 fast_err fast__ps_flows_init(fast_trainer *t, const ps_config *c, int64_t senders, ps_flows **out);
 /* Return the priority of a gradient of this actor: smaller is first. */

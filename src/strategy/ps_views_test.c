@@ -35,13 +35,41 @@ typedef struct views {
     int64_t messages;   /* of all actors */
     int64_t bytes;      /* of all actors */
     uint64_t hash;      /* of the final weights */
+    double time_s;      /* of the run */
 } views;
+
+/* The views of workers of proxies: they are in use from the call of the learner on, for most of the
+ * time of a gradient. The simulator runs one actor at a time, so that all can use one record. */
+static struct {
+    fast_actor *actors[WORKERS]; /* whose clocks are read */
+    float newest[COUNT];         /* the largest values that any view had: they were sent */
+    float view[WORKERS][COUNT];  /* weights that a worker computes with */
+    double until_ns[WORKERS];    /* the time until which it does */
+    double time_ns;              /* of a gradient, without most fractions of it */
+    float difference;            /* largest between a view in use and the newest values */
+} used;
+
+/* Worker `rank` computes with w from now on. */
+static void use(int64_t rank, const float *w)
+{
+    const double now = (double)fast_now(used.actors[rank]);
+
+    memcpy(used.view[rank], w, sizeof used.view[0]);
+    used.until_ns[rank] = now + used.time_ns * (rank == 3 ? 20 : 1);
+    for (int64_t i = 0; i < COUNT; i++)
+        used.newest[i] = fmaxf(used.newest[i], w[i]);
+    for (int64_t k = 0; k < WORKERS; k++)
+        for (int64_t i = 0; used.until_ns[k] > now && i < COUNT; i++)
+            used.difference = fmaxf(used.difference, used.newest[i] - used.view[k][i]);
+}
 
 /* Learning rate 1: a coordinate is a number of steps. */
 static fast_err look(void *ctx, fast_learner_request *r)
 {
     views *v = ctx;
 
+    if (used.actors[r->worker])
+        use(r->worker, r->w);
     for (int64_t i = 0; i < COUNT; i++) {
         const int64_t of = i / EACH, seen = (int64_t)r->w[i];
 
@@ -62,6 +90,7 @@ static fast_err look(void *ctx, fast_learner_request *r)
 
 static const char *codec_down = "none";           /* of the next runs */
 static const char *faults = "slow 3 at 0s by 20"; /* of the next runs */
+static const char *checkpoint;                    /* option of the next runs; NULL: none */
 
 /* Train with a codec, or NULL, on a cluster. */
 static views run_by(const fast_strategy *own, const char *strategy, const char *codec,
@@ -90,6 +119,8 @@ static views run_by(const fast_strategy *own, const char *strategy, const char *
                               "lr=1",
                               "schedule=constant",
                               "optimizer=sgd",
+                              checkpoint,
+                              "checkpoint_every=3steps",
                               NULL };
     fast_run *opened = NULL;
 
@@ -103,6 +134,7 @@ static views run_by(const fast_strategy *own, const char *strategy, const char *
     if (v.calls != WORKERS * STEPS && !strstr(strategy, "epochs"))
         fail_msg("%s: %lld gradients, stop %s", strategy, (long long)v.calls,
                  fast_run_result(opened)->stop);
+    v.time_s = fast_run_result(opened)->virtual_time_s;
     v.messages = fast_run_result(opened)->messages_sent;
     v.bytes = fast_run_result(opened)->bytes_sent;
     v.hash = fast_run_result(opened)->params_hash;
@@ -149,6 +181,13 @@ static void workers_see_their_own_updates(void **state)
         }
 }
 
+/* Servers that poll their budgets are slow under sanitizers. */
+#ifdef FAST_SANITIZED
+enum { TRIED = 1 };
+#else
+enum { TRIED = CLUSTERS };
+#endif
+
 /* The bound holds for every coordinate, also those that a budget holds back, or that wait for the
  * next write. */
 static void every_coordinate_is_within_the_bound(void **state)
@@ -171,7 +210,7 @@ static void every_coordinate_is_within_the_bound(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        for (int k = 0; k < CLUSTERS; k++) {
+        for (int k = 0; k < TRIED; k++) {
             const views v = run(cases[i].strategy, cases[i].codec, clusters[k], cases[i].slack);
 
             if (v.over_bound > 0 || v.own_wrong > 0)
@@ -356,6 +395,7 @@ static void values_are_within_their_bound(void **state)
         { "value=60,servers=0", 60, false },
         { "value=0.01", WORKERS, false }, /* updates that are larger: one of each worker */
         { "value=0.01,servers=2", WORKERS, false },
+        { "value=0.01,fetch=3", WORKERS, false }, /* a worker that has waited reads */
     };
 
     (void)state;
@@ -374,6 +414,54 @@ static void values_are_within_their_bound(void **state)
                 fail_msg("ps:%s on %s: a difference of %g", cases[i].options, clusters[k],
                          (double)record.difference);
         }
+}
+
+/* A worker of ps whose clock is read in its gradients. */
+static fast_err clocked(fast_trainer *t, const void *config)
+{
+    used.actors[t->rank] = t->actor;
+    return fast__strategy_ps.worker(t, config);
+}
+
+/* The bound holds through proxies, also while snapshots make groups yield to each other. Updates
+ * are larger than it: with P proxies a view may lack one of each other group. Without a bound
+ * groups leave the slow one behind. */
+static void values_are_within_their_bound_through_proxies(void **state)
+{
+    static const struct {
+        const char *options; /* of ps */
+        float bound;         /* of the difference */
+        bool exceeded;       /* it does not hold */
+    } cases[] = {
+        { "value=0.01,proxies=2", 1, false },
+        { "value=0.01,proxies=4,servers=2", 3, false },
+        { "value=0.01,proxies=2,levels=2", 1, false },
+        { "value=0.01,proxies=4,fetch=3", 3, false },
+        { "value=1e9,proxies=2", 1, true },
+    };
+    char path[64];
+
+    (void)state;
+    snprintf(path, sizeof path, "checkpoint=/tmp/ps_views_test.%d.safetensors", (int)getpid());
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        fast_strategy own = fast__strategy_ps;
+        char text[64];
+
+        memset(&used, 0, sizeof used);
+        used.time_ns = 0.9e9 * run("ensemble", NULL, "ethernet-10g", -1).time_s / (20 * STEPS);
+        own.name = "clocked";
+        own.member = NULL;
+        own.worker = clocked;
+        snprintf(text, sizeof text, "clocked:%s", cases[i / 2].options);
+        checkpoint = i % 2 ? path : NULL;
+        (void)run_by(&own, text, NULL, "ethernet-10g", -1);
+        checkpoint = NULL;
+        if ((used.difference > cases[i / 2].bound) != cases[i / 2].exceeded)
+            fail_msg("ps:%s, %s: a difference of %g", cases[i / 2].options,
+                     i % 2 ? "with snapshots" : "without", (double)used.difference);
+    }
+    (void)remove(strchr(path, '=') + 1);
+    memset(&used, 0, sizeof used);
 }
 
 /* Cancel the run in the fifth gradient. */
@@ -424,6 +512,7 @@ int main(void)
         cmocka_unit_test(idle_links_are_used),
         cmocka_unit_test(epochs_end_at_a_fraction_of_the_samples),
         cmocka_unit_test(values_are_within_their_bound),
+        cmocka_unit_test(values_are_within_their_bound_through_proxies),
         cmocka_unit_test(a_warm_start_stops_when_asked),
     };
 

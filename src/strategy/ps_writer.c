@@ -189,6 +189,7 @@ fast_err fast__ps_read_model(ps_writer *wr, const fast_space_read *condition)
     /* The other copies must count this version as read too: staleness is relative to it. */
     FAST_TRY(fast__ps_copies_follow(&wr->copies, wr->c->slack == 0, condition));
     wr->version = read.version;
+    wr->visit.promised = false;
     wr->losses.too_few = condition->either && read.version < condition->version_min;
     wr->cached = wr->c->cache_age > 0 ? read.clock : -1;
     wr->round = wr->begun + read.version / fast__ps_batch(wr->c, wr->writer_count);
@@ -466,6 +467,7 @@ static fast_err remember(ps_writer *wr)
     FAST_TRY(fast__trainer_remember(t, 6, wr->unseen, size));
     FAST_TRY(fast__trainer_remember(t, 7, &wr->hold.complete, sizeof wr->hold.complete));
     FAST_TRY(fast__trainer_remember_flags(t, 8, &wr->losses.too_few, 1));
+    FAST_TRY(fast__trainer_remember_flags(t, 29, wr->unseen ? &wr->visit.promised : NULL, 1));
     FAST_TRY(fast__trainer_remember(t, PERSIST_SPEED,
                                     wr->c->tasks || wr->c->priority ? speed : NULL, sizeof *speed));
     FAST_TRY(remember_recent(wr));

@@ -41,7 +41,7 @@ const fast_system fast__systems_elastic[] = {
         .title = "Synchronous EASGD",
         .by = "Zhang et al. 2015",
         .row = 0,
-        .flags = "strategy=elastic_sync:period=1 optimizer=sgd lr=0.2 batch=4",
+        .flags = "strategy=elastic_sync:period=1 optimizer=sgd lr=0.1 batch=4",
         FAST_TAXONOMY("DP", "decentral", "sync.", "allreduce", "central average", "periodic"),
         .remarks = "The elastic step of all workers at once, around a common centre variable.",
     },

@@ -216,10 +216,10 @@ static void other_options_are_refused(void **state)
     refuse("strategy=ps:path=tree", NULL, "slack=0");
     refuse("strategy=ps:slack=0,path=tree,servers=2", NULL, "one server");
     refuse("strategy=ps:slack=0,path=tree,overlap=yes", NULL, "whole");
-    refuse("strategy=ps:slack=0,path=tree", "codec=fp16", "codec");
+    refuse("strategy=ps:slack=0,path=tree", "codec=fp16", "does not encode the sums");
     refuse("strategy=local:master=tree,outer=nesterov", NULL, "mean of whole models");
-    refuse("strategy=local:master=tree", "codec=fp16", "codec");
-    refuse("strategy=mpca:tree=yes", "codec=fp16", "codec");
+    refuse("strategy=local:master=tree", "codec=fp16", "does not encode the sums");
+    refuse("strategy=mpca:tree=yes", "codec=fp16", "does not encode the sums");
 }
 
 int main(void)

@@ -25,7 +25,8 @@ static void newest_are_retained(void **state)
 {
     fast_snapshot *snapshot = NULL;
     fast_snapshot_span seen[1024];
-    int64_t messages = 0, bytes = 0, node = 0, time = 0;
+    fast_snapshot_traffic link;
+    int64_t node = 0, time = 0;
     const char *name = NULL;
 
     (void)state;
@@ -45,9 +46,13 @@ static void newest_are_retained(void **state)
     assert_int_equal(fast__snapshot_spans(snapshot, 1, seen, 1024), 0);
     fast__snapshot_add_sent(snapshot, 0, 1, 10);
     fast__snapshot_add_sent(snapshot, 0, 1, 5);
-    assert_true(fast__snapshot_link(snapshot, 0, 1, &messages, &bytes));
-    assert_int_equal(messages, 2);
-    assert_int_equal(bytes, 15);
+    fast__snapshot_add_wait(snapshot, 1, 0, 70);
+    fast__snapshot_add_wait(snapshot, 1, -1, 70);
+    assert_true(fast__snapshot_link(snapshot, 0, 1, &link));
+    assert_int_equal(link.messages, 2);
+    assert_int_equal(link.bytes, 15);
+    assert_int_equal(link.wait_ns, 70);
+    assert_true(fast__snapshot_link(snapshot, 1, 0, &link) && link.wait_ns == 0);
     for (int i = 0; i < 2 * FAST_SNAPSHOT_FAULTS; i++)
         fast__snapshot_add_fault(snapshot, "crash", 1, 7);
     assert_true(fast__snapshot_fault_at(snapshot, FAST_SNAPSHOT_FAULTS - 1, &name, &node, &time));
@@ -56,7 +61,37 @@ static void newest_are_retained(void **state)
     /* Of very many actors links are not counted. */
     assert_int_equal(fast__snapshot_new(FAST_SNAPSHOT_LINKED_MAX + 1, &snapshot), FAST_OK);
     fast__snapshot_add_sent(snapshot, 0, 1, 10);
-    assert_false(fast__snapshot_link(snapshot, 0, 1, &messages, &bytes));
+    assert_false(fast__snapshot_link(snapshot, 0, 1, &link));
+    fast__snapshot_free(snapshot);
+}
+
+/* However long a timeline becomes, its bins hold all of it: half computing, half waiting. */
+static void whole_timelines_are_binned(void **state)
+{
+    static uint16_t parts[FAST_SNAPSHOT_BINS][FAST_ACTIVITY_KINDS];
+    fast_snapshot *snapshot = NULL;
+    int64_t length = 0;
+
+    (void)state;
+    assert_int_equal(fast__snapshot_new(3, &snapshot), FAST_OK);
+    assert_int_equal(fast__snapshot_activity(snapshot, 1, parts[0], &length), 0);
+    for (int64_t i = 0; i < 100000; i++) {
+        fast__snapshot_add_span(snapshot, 1, FAST_SPAN_COMPUTE, 100 * i, 100 * i + 50);
+        fast__snapshot_add_span(snapshot, 1, FAST_SPAN_WAIT, 100 * i + 50, 100 * i + 100);
+    }
+    const int64_t count = fast__snapshot_activity(snapshot, 1, parts[0], &length);
+    assert_true(count > FAST_SNAPSHOT_BINS / 2 && count <= FAST_SNAPSHOT_BINS);
+    assert_true(length * (count - 1) < 10000000 && length * count >= 10000000);
+    for (int64_t i = 0; i < count - 1; i++) {
+        assert_in_range(parts[i][FAST_ACTIVITY_COMPUTE], 490, 510);
+        assert_in_range(parts[i][FAST_ACTIVITY_WAIT], 490, 510);
+        assert_int_equal(parts[i][FAST_ACTIVITY_SEND], 0);
+    }
+    /* One span over all bins, and one that is far away. */
+    fast__snapshot_add_span(snapshot, 2, FAST_SPAN_CODEC, 0, 1000000);
+    fast__snapshot_add_span(snapshot, 2, FAST_SPAN_SEND, INT64_C(1) << 60, (INT64_C(1) << 60) + 9);
+    assert_true(fast__snapshot_activity(snapshot, 2, parts[0], &length) <= FAST_SNAPSHOT_BINS);
+    assert_int_equal(fast__snapshot_activity(snapshot, 0, parts[0], &length), 0);
     fast__snapshot_free(snapshot);
 }
 
@@ -98,6 +133,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(newest_are_retained),
+        cmocka_unit_test(whole_timelines_are_binned),
         cmocka_unit_test(seen_while_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

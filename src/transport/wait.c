@@ -205,10 +205,11 @@ static void count_wait(fast_actor *actor, int64_t whom, int64_t begin, int64_t n
     fast__count(&actor->counters.wait_ns, weight * (now - begin));
     if (flew)
         fast__count(&actor->counters.flight_ns, weight * flight);
+    const int64_t blocked = weight * (now - begin - (flew ? flight : 0));
     if (whom >= 0 && actor->world->waited)
-        atomic_fetch_add_explicit(&actor->world->waited[whom],
-                                  weight * (now - begin - (flew ? flight : 0)),
-                                  memory_order_relaxed);
+        atomic_fetch_add_explicit(&actor->world->waited[whom], blocked, memory_order_relaxed);
+    if (actor->world->snapshot)
+        fast__snapshot_add_wait(actor->world->snapshot, actor->id, whom, blocked);
 }
 
 /* Block until `until`, and count the wait. */

@@ -38,6 +38,9 @@ nesterov:momentum=0.7,weight_decay=0.05,decay_all=yes,clip_norm=1
 adagrad
 adagrad:lr_decay=0.1,initial=0.5,eps=0.001
 adagrad:weight_decay=0.1
+adadelta
+adadelta:rho=0.8,eps=0.001,weight_decay=0.1,decay_all=yes
+adadelta:clip_norm=2
 rmsprop
 rmsprop:alpha=0.9,eps=0.01
 rmsprop:momentum=0.9
@@ -214,6 +217,8 @@ def make(rule, o, params):
     if rule == "adagrad":
         return optim.Adagrad(groups, lr_decay=real("lr_decay", 0), eps=real("eps", 1e-10),
                              initial_accumulator_value=real("initial", 0))
+    if rule == "adadelta":
+        return optim.Adadelta(groups, rho=real("rho", 0.9), eps=real("eps", 1e-6))
     if rule == "rmsprop":
         return optim.RMSprop(groups, alpha=real("alpha", 0.99), eps=real("eps", 1e-8),
                              momentum=real("momentum", 0),

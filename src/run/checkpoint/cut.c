@@ -55,7 +55,7 @@
  *     TAG_LEFT      worker to worker 0    several processes: it takes no further step
  *     TAG_CANCEL    worker to worker 0    several processes: its process is canceled
  *     TAG_START     worker 0 to workers   words[0] time, words[1] number of the cut, or minus it
- *                                         where it was given up
+ *                                         where it was given up, words[2] the file is damaged
  *
  * Cost: a copy of all state, 2 messages for each question and actor, usually 3 questions.
  */
@@ -63,6 +63,7 @@
 
 #include "base/memory.h"
 #include "run/team.h"
+#include "transport/peers.h"
 #include "transport/saved_actor.h"
 
 #include <string.h>
@@ -214,6 +215,7 @@ static fast_err obey(void *ctx, fast_msg **move)
     self->progress.yields = false; /* all have joined */
     self->context.cut.held = msg->words[0] != START;
     if (msg->words[0] == START) {
+        self->context.resumed = false; /* it may have no state, if the cut was given up */
         if (msg->words[1] >= 0)
             continue_at(self, msg->words[1]);
         return FAST_OK;
@@ -237,11 +239,17 @@ fast_err fast__cut_serve(fast_team_actor *self)
     if (!self->team->cut.on)
         return FAST_OK;
     self->context.cut.open = self->team->cut.spread ? &self->cutting.open : &self->team->cut.open;
+    /* A server that is to be resumed may have to learn that worker 0 will not. */
+    if (self->context.resumed && self->context.trainer.actor->met)
+        fast__peers_ask(self->context.trainer.actor, self->team->ids[0]);
     return fast_serve(self->context.trainer.actor, TAG_COMMAND, obey, self, &self->cut);
 }
 
-void fast__cut_end(fast_team_actor *self)
+void fast__cut_end(fast_team_actor *self, fast_err err)
 {
+    fast__team_lock(self);
+    self->team->cut.damaged |= err == FAST_EFORMAT && self->context.resumed;
+    fast__team_unlock(self);
     fast_service_end(self->cut);
     self->cut = NULL;
     fast__context_forget(&self->context); /* memory of the program is gone */
@@ -318,6 +326,9 @@ static fast_err take_answer(fast_team_actor *self, int64_t i, int64_t *out, int6
         return FAST_OK;
     *out = msg->words[0];
     *gone_out = *gone_out || msg->words[1] != FAST_OK;
+    fast__team_lock(self);
+    self->team->cut.damaged |= self->team->cut.resuming && msg->words[1] != FAST_OK;
+    fast__team_unlock(self);
     *busy_out = *busy_out || msg->words[2] != 0;
     *balance_out += msg->words[3];
     const fast_err err = take_remote_state(self, i, msg);
@@ -453,7 +464,7 @@ static fast_err start(fast_team_actor *self, int64_t trip, bool gone)
     const int64_t time = fast_now(actor) + 4 * trip + 4 * LOOK_VIRTUAL_NS;
 
     fast__team_lock(self);
-    const int64_t number = team->cut.number;
+    const int64_t number = team->cut.number, damaged = team->cut.damaged;
 
     if (gone)
         tell_failure(self);
@@ -466,11 +477,28 @@ static fast_err start(fast_team_actor *self, int64_t trip, bool gone)
         FAST_TRY(send_words(actor, team->ids[i], TAG_COMMAND, START, gone ? -1 : time,
                             &(bool){ false }));
     for (int64_t i = 1; i < team->workers; i++)
-        FAST_TRY(send_words(actor, team->ids[i], TAG_START, time, gone ? -number : number,
+        FAST_TRY(send_three(actor, team->ids[i], TAG_START,
+                            (const int64_t[3]){ time, gone ? -number : number, damaged },
                             &(bool){ false }));
     if (!gone)
         continue_at(self, time);
     return team->run->clock.is_virtual ? fast_sleep_until(actor, time) : FAST_OK;
+}
+
+/* Return whether an actor of this process could not take over its part of the file. */
+static bool is_damaged(fast_team_actor *self)
+{
+    fast__team_lock(self);
+    const bool damaged = self->team->cut.damaged;
+    fast__team_unlock(self);
+    return damaged;
+}
+
+/* FAST_EFORMAT: the run does not continue with a part of a snapshot. */
+static fast_err refuse_damaged(void)
+{
+    return fast__fail(FAST_EFORMAT,
+                      "the checkpoint is damaged: an actor cannot take over its part");
 }
 
 /* Worker 0's part of a cut. */
@@ -496,14 +524,19 @@ static fast_err lead(fast_team_actor *self)
     fast__team_unlock(self);
     if (!err && !gone)
         err = take_state(self, team->run->step);
+    fast__team_lock(self);
+    team->cut.damaged |= err == FAST_EFORMAT;
+    fast__team_unlock(self);
     /* From here on a resumed run draws the same random numbers: the trip is the same too. */
     const int64_t begin = fast_now(actor);
     if (!err && !gone)
         err = command(self, STATE, count, answers, &missing, &(bool){ false }, &gone);
     fast__free(answers);
     self->context.resumed = false;
+    /* Nobody may wait for a worker 0 that fails. */
+    const fast_err started = start(self, fast_now(actor) - begin, gone || err);
     FAST_TRY(err);
-    return start(self, fast_now(actor) - begin, gone);
+    return started || !is_damaged(self) ? started : refuse_damaged();
 }
 
 /* Has a worker left without joining? Perhaps worker 0, and nobody would say so. */
@@ -527,7 +560,7 @@ static fast_err follow(fast_team_actor *self, int64_t number)
     const int64_t leader = team->ids[0];
     const bool is_virtual = team->run->clock.is_virtual;
     int64_t time = -1;
-    bool gone = false;
+    bool gone = false, damaged = false;
 
     fast_actor_at(actor, self->context.trainer.step, "a checkpoint");
     FAST_TRY(send_words(actor, leader, TAG_HERE, number, 0, &gone));
@@ -537,14 +570,17 @@ static fast_err follow(fast_team_actor *self, int64_t number)
 
         if (msg && (msg->words[1] == number || msg->words[1] == -number))
             time = msg->words[0];
+        damaged = msg && msg->words[1] == -number && msg->words[2];
         if (msg && msg->words[1] == number)
             continue_at(self, time);
         if (!msg)
             FAST_TRY(wait_to_join(self));
-        gone = !msg && (ended || fast_member_is_down(actor, leader) || is_deserted(self));
+        gone = !msg && (is_deserted(self) || ended || fast_member_is_down(actor, leader));
         fast_msg_free(msg);
     }
     self->context.resumed = false;
+    if (damaged || (gone && is_damaged(self)))
+        return refuse_damaged();
     return is_virtual && !gone ? fast_sleep_until(actor, time + self->context.trainer.rank)
                                : FAST_OK;
 }

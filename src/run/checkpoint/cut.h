@@ -22,6 +22,7 @@ typedef struct fast_cut {
     bool between;     /* it is at the end of a phase, which checkpoints hold without actors */
     bool voting;      /* a state that arrives is that of a voter */
     bool failed;      /* a note has said that a cut was given up */
+    bool damaged;     /* an actor could not take over its part of the file */
     int64_t at;       /* steps that a worker has taken when it joins, at least */
     int64_t dues;     /* checkpoints that were due so far */
     int64_t number;   /* of the cut, from 1 */
@@ -46,8 +47,8 @@ typedef struct fast_cut_worker {
 void fast__cut_begin(struct fast_team *team);
 /* An actor's program starts: it obeys worker 0 in its waits. FAST_ENOMEM. */
 fast_err fast__cut_serve(struct fast_team_actor *self);
-/* Its program is over. */
-void fast__cut_end(struct fast_team_actor *self);
+/* Its program is over, with an error or FAST_OK. */
+void fast__cut_end(struct fast_team_actor *self, fast_err err);
 /* Before the next step of a worker: join the cut that is open, or open one if a checkpoint is due
  * or the run was canceled. Fails as the actor's calls do. */
 fast_err fast__cut_next(struct fast_team_actor *self, bool canceled);

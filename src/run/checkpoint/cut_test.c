@@ -14,6 +14,7 @@
 #include "run/team.h"
 #include "small_run.h"
 #include "strategy/broadcaster.h"
+#include "strategy/ps.h"
 #include "tensor/vector.h"
 
 #include <math.h>
@@ -37,7 +38,7 @@ typedef enum sum {
     SUM_NONE,     /* a strategy that does not conserve sums */
     SUM_REPLICAS, /* over the replicas */
     SUM_MASSES,   /* masses of replicas and of messages are 1 */
-    SUM_SERVERS,  /* at the servers */
+    SUM_SERVERS,  /* at the servers of `ps`; a group's mean has a part of each of its counters */
     SUM_CENTRE,   /* over the replicas and at the servers */
     SUM_BROADCAST /* over the replicas, and gradients that each has yet to apply or to send */
 } sum;
@@ -101,6 +102,12 @@ static const job jobs[] = {
     { "strategy=ps:value=20", "seed=1", SUM_SERVERS },
     { "strategy=ps:value=5,servers=3", "seed=2", SUM_SERVERS },
     { "strategy=ps:value=3,weak=yes,fetch=2", "optimizer=momentum", SUM_NONE },
+    { "strategy=ps:value=5,fetch=3", "seed=2", SUM_SERVERS },
+    { "strategy=ps:value=1,proxies=2", "seed=1", SUM_SERVERS },
+    { "strategy=ps:value=2,proxies=4,servers=2", "seed=2", SUM_SERVERS },
+    { "strategy=ps:value=2,proxies=2,levels=2", "seed=1", SUM_SERVERS },
+    { "strategy=ps:value=2,proxies=4,fetch=2", "seed=3", SUM_SERVERS },
+    { "strategy=ps:value=1,weak=yes,proxies=4", "optimizer=momentum", SUM_NONE },
     { "strategy=ps:slack=0,backup=1", "seed=1", SUM_NONE },
     { "strategy=ps:slack=0,backup=2,servers=2,epochs=0.8", "optimizer=momentum", SUM_NONE },
     { "strategy=ps:slack=0,replicas=1", "seed=1", SUM_NONE },
@@ -251,10 +258,13 @@ static void count(watcher *v)
 {
     const fast_team *team = v->run->team;
     const double close = 1e-4;
+    const ps_config *ps = v->job->sum == SUM_SERVERS ? team->config : NULL;
+    const double part = ps && ps->proxies > 0 ? (double)ps->proxies / WORKERS : 1;
+    const int64_t servers = ps ? fast__ps_owners(ps, WORKERS) : team->saved.servers;
     fast_pack_record r;
     counted c = { 0 };
 
-    for (int64_t i = 0; i < team->workers + team->saved.servers; i++)
+    for (int64_t i = 0; i < team->workers + servers; i++) /* proxies follow the servers */
         for (size_t at = 0;
              fast__pack_next(team->saved.states[i].bytes, team->saved.states[i].size, &at, &r);)
             if (i < team->workers)
@@ -267,7 +277,7 @@ static void count(watcher *v)
         const double sums[] = { [SUM_NONE] = c.steps[i],
                                 [SUM_REPLICAS] = c.at_replicas[i],
                                 [SUM_MASSES] = c.steps[i],
-                                [SUM_SERVERS] = c.at_servers[i],
+                                [SUM_SERVERS] = c.at_servers[i] / part,
                                 [SUM_CENTRE] = c.at_replicas[i] + c.at_servers[i],
                                 [SUM_BROADCAST] = c.at_replicas[i] };
 

@@ -65,6 +65,8 @@ static const job jobs[] = {
     { "strategy=allreduce", "optimizer=momentum", "codec=onebit" },
     { "strategy=distill", "optimizer=momentum", "codec=none" },
     { "strategy=distill:teach=0.4,fresh=no", "optimizer=adam", "codec=onebit" },
+    { "strategy=distill:teach=0.4", "optimizer=sgd", "codec=qsgd" },
+    { "strategy=distill:teach=0.3", "optimizer=sgd", "codec=randk:ratio=0.2" },
     { "strategy=ps:slack=0", "optimizer=momentum", "codec=none" },
     { "strategy=ps:slack=0,servers=2", "optimizer=adam", "codec=none" },
     { "strategy=ps:slack=0,servers=0,momentum=0.3", "optimizer=momentum", "codec=topk:ratio=0.1" },

@@ -91,7 +91,7 @@ static void write_log(fast_run *run)
     const fast_result *r = &run->result;
     if (!file)
         return;
-    if (fast__run_json_log(r, !run->team->single, file) == FAST_OK)
+    if (fast__run_json_log(r, !run->team->single, run->step_count, file) == FAST_OK)
         return;
     /* The log does not end hours of training, but a hole in it is said, once. */
     char note[FAST_PATH_MAX + 128];
@@ -145,11 +145,11 @@ static double monitored(fast_run *run)
     return figures.f1;
 }
 
-/* Tell everyone of an evaluation. */
+/* Tell everyone of an evaluation. The log is first: a watcher may wait for an answer to it. */
 static void tell(fast_run *run)
 {
-    fast__run_tell(run, FAST_EVENT_EVALUATE, NULL);
     write_log(run);
+    fast__run_tell(run, FAST_EVENT_EVALUATE, NULL);
 }
 
 void fast__run_look(fast_run *run)

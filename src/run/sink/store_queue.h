@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/thread.h"
+#include "base/usage.h"
 #include "run/team.h"
 #include "store/store.h"
 
@@ -36,7 +37,13 @@ enum {
 typedef struct fast_store_item {
     bool is_event; /* else it is a metric */
     union {
-        fast_stored_metric metric; /* if !is_event */
+        struct {
+            fast_stored_metric metric; /* of the interval since the one before */
+            double loss;               /* of the epoch, for the run's row, as the next one */
+            double train_accuracy;     /* of the epoch */
+            double samples_per_s;      /* of the run, as the next one */
+            double staleness_mean;     /* of the run */
+        };                             /* if !is_event */
         struct {
             int64_t seq;                     /* number of the event */
             double time_s;                   /* since the run started */
@@ -47,13 +54,23 @@ typedef struct fast_store_item {
     };
 } fast_store_item;
 
+/* The whole timeline of an actor. */
+typedef struct fast_store_bins {
+    int64_t count;         /* number of bins; 0: none were read */
+    int64_t bin_ns;        /* length of a bin */
+    const uint16_t *parts; /* [count][FAST_ACTIVITY_KINDS] thousandths */
+} fast_store_bins;
+
 /* Counters of all actors, read about once a second. */
 typedef struct fast_store_look {
     fast_stored_worker *workers;               /* [actors] */
     char (*names)[32];                         /* [actors] */
     int64_t actors;                            /* of the team; 0: a single worker */
     int64_t staleness[FAST_STALENESS_BUCKETS]; /* updates */
-    int64_t *links;            /* [actors][actors][2]: messages and bytes; NULL: not counted */
+    fast_snapshot_traffic *links;              /* [actors][actors]; NULL: not counted */
+    fast_store_bins *bins;                     /* [actors] */
+    uint16_t *parts; /* [actors][FAST_SNAPSHOT_BINS][FAST_ACTIVITY_KINDS], or fewer bins */
+    int64_t world;   /* that the bins are of: 1, 2, ... */
     fast_snapshot_span *spans; /* [FAST_STORE_SINK_SEEN_MAX] */
     int64_t span_count;        /* length of spans */
     double span_s;             /* when the actors' clock was 0 */
@@ -64,20 +81,32 @@ typedef struct fast_store_start {
     char path[FAST_PATH_MAX]; /* of the store; "" for the standard one */
     fast_stored_run run;      /* the row that the run starts with */
     char *options, *machine;  /* its JSON */
+    int64_t opened_ns;        /* when the sink was opened, by the machine's clock */
 } fast_store_start;
+
+/* Counts of a run when an interval of its curves started. */
+typedef struct fast_store_mark {
+    int64_t samples;   /* of this process */
+    double time_s;     /* without evaluation and saving */
+    int64_t updates;   /* that were applied */
+    int64_t staleness; /* sum of theirs */
+} fast_store_mark;
 
 /* The run's side. */
 typedef struct fast_store_feed {
-    int64_t metric_seq, event_seq; /* of the next ones */
-    int64_t dropped;               /* items that found no room */
-    int64_t wall_ns;               /* when this call of fast_run_train() started */
-    int64_t looked_ns;             /* when the last look was taken */
-    int64_t faults;                /* of the world, seen so far */
-    bool world_over;               /* the actors' counters are added up */
-    int64_t *links_before;         /* like fast_store_look.links, of worlds that are closed */
-    bool saying;                   /* a note is being told: it is no reason for another */
-    bool said;                     /* the user knows that the run cannot be stored */
-    int64_t step_last;             /* of the last metric */
+    int64_t metric_seq, event_seq;       /* of the next ones */
+    int64_t dropped;                     /* items that found no room */
+    int64_t wall_ns;                     /* when this call of fast_run_train() started */
+    int64_t looked_ns;                   /* when the last look was taken */
+    int64_t faults;                      /* of the world, seen so far */
+    bool world_over;                     /* the actors' counters are added up */
+    fast_snapshot_traffic *links_before; /* like fast_store_look.links, of worlds that are closed */
+    int64_t world;                       /* number of the current world */
+    int64_t looks;                       /* taken so far */
+    bool saying;                         /* a note is being told: it is no reason for another */
+    bool said;                           /* the user knows that the run cannot be stored */
+    int64_t step_last;                   /* of the last metric */
+    fast_store_mark mark;                /* at the last metric with values of an interval */
 } fast_store_feed;
 
 /* Both sides. */
@@ -110,6 +139,9 @@ typedef struct fast_store_writer {
     bool hopeless;       /* no use to try again */
     int64_t retry_ns;    /* not before */
     int64_t span_seq;    /* of the next span */
+    int64_t usage_seq;   /* of the next row of usage */
+    int64_t usage_ns;    /* when usage was read last; 0: never */
+    fast_usage usage;    /* counters at that time */
     fast_stored_run now; /* the last measures */
     bool news;           /* `now` has changed since it was written */
 } fast_store_writer;

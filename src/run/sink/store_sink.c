@@ -19,7 +19,8 @@
  *     SAVE, NOTE               event "save", event "note"
  *     a change of phase        event "phase"
  *     a fault of `sim`         event "fault", found at the next event of the run
- *     a lost or hung actor     event "fault", besides the note
+ *     a node that joins        event "join", on `sim`: it starts late, or again after a crash
+ *     a lost or hung actor     event "fault", besides the note; "join" when it is back
  *     the end                  a metric if the step has none yet, event "stop", the run's last row
  *
  * Example of an event's row:
@@ -38,6 +39,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { FEW_ACTORS = 16 };                  /* whose whole timelines are in every look */
 static const int64_t LOOK_NS = 1000000000; /* between looks at the actors */
 
 /* NULL for "" and "auto": nothing was chosen. */
@@ -105,6 +107,40 @@ static double wall_s(const fast_run *run)
            1e-9;
 }
 
+/* The counts of a run now. */
+static fast_store_mark mark_of(const fast_run *run)
+{
+    const fast_staleness *s = &run->team->measures.staleness;
+    const double pause_s = (double)fast__counted(&run->progress.times.pause_ns) * 1e-9;
+
+    return (fast_store_mark){ run->progress.times.samples, run->result.time_s - pause_s, s->count,
+                              s->sum };
+}
+
+/* Write the values of the interval since the last row that had some. An interval is long enough
+ * when each worker has taken a step in it, on average, or when the run ends; until then they stay
+ * NAN. */
+static void fill_interval(fast_run *run, fast_stored_metric *m)
+{
+    fast_store_mark *mark = &run->sinks.store->feed.mark;
+    fast_interval_sums *sums = &run->team->progress.interval;
+    const fast_store_mark now = mark_of(run);
+    const double time_s = now.time_s - mark->time_s;
+    const bool counted = sums->positions > 0 && isfinite(run->result.train_accuracy);
+
+    if (sums->batches < (run->step < run->step_count ? run->team->place.here : 1))
+        return;
+    m->loss = sums->loss / (double)sums->batches;
+    m->train_accuracy = counted ? (double)sums->correct / (double)sums->positions : NAN;
+    if (time_s > 0 && now.samples > mark->samples)
+        m->samples_per_s = (double)(now.samples - mark->samples) / time_s;
+    if (now.updates > mark->updates)
+        m->staleness_mean =
+            (double)(now.staleness - mark->staleness) / (double)(now.updates - mark->updates);
+    *mark = now;
+    *sums = (fast_interval_sums){ 0 };
+}
+
 /* Queue a row of metrics. Never blocks: a full queue drops the row and counts it. */
 static void put_metric(fast_run *run, bool evaluated)
 {
@@ -124,8 +160,7 @@ static void put_metric(fast_run *run, bool evaluated)
     m->wall_s = wall_s(run);
     m->samples = r->samples;
     m->bytes = r->bytes_sent;
-    m->loss = r->loss;
-    m->train_accuracy = r->train_accuracy;
+    fill_interval(run, m);
     if (evaluated && run->evaluation.validated) {
         m->validation_loss = r->validation_loss;
         m->validation_accuracy = r->validation_accuracy;
@@ -133,13 +168,15 @@ static void put_metric(fast_run *run, bool evaluated)
         m->test_loss = r->test_loss;
         m->test_accuracy = r->test_accuracy;
     }
-    m->samples_per_s = r->samples_per_s;
     m->compute_s = r->compute_s;
     m->exchange_s = r->exchange_s;
     m->wait_s = r->wait_s;
     m->codec_s = r->codec_s;
-    m->staleness_mean = r->staleness_mean;
     m->divergence = r->divergence;
+    item->loss = r->loss;
+    item->train_accuracy = r->train_accuracy;
+    item->samples_per_s = r->samples_per_s;
+    item->staleness_mean = r->staleness_mean;
     hand_over(sink);
 }
 
@@ -151,40 +188,87 @@ static fast_snapshot *snapshot_of(const fast_run *run)
                : NULL;
 }
 
-/* Faults that the simulator made since. The actors' clock was 0 at `base` of the run's. */
+/* The names of the actors of a node: "worker 3, server 0", cut where they are many. */
+static void node_names(const fast_world *world, int64_t node, char *text, size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int64_t i = 0; node >= 0 && i < world->count && used + 40 < size; i++) {
+        if (world->places[i].node != node)
+            continue;
+        used += (size_t)snprintf(text + used, size - used, "%s", used ? ", " : "");
+        fast__actor_name(world, i, text + used, size - used);
+        used += strlen(text + used);
+    }
+}
+
+/* Faults that the simulator made since; nodes that start late or again are joins. The actors' clock
+ * was 0 at `base` of the run's. */
 static void put_faults(fast_run *run, int64_t base)
 {
     fast_store_sink *sink = run->sinks.store;
     const fast_snapshot *snapshot = snapshot_of(run);
     const char *name = NULL;
     int64_t node = 0, time = 0;
+    char names[160];
 
     while (snapshot && fast__snapshot_fault_at(snapshot, sink->feed.faults, &name, &node, &time)) {
+        const bool joins = strcmp(name, "join") == 0 || strcmp(name, "restart") == 0;
+        const double time_s = (double)(base + time) * 1e-9;
+
         sink->feed.faults++;
-        put_event(sink, "fault", (double)(base + time) * 1e-9, run->step, "%s, node %lld", name,
-                  (long long)node);
+        node_names(run->team->place.world, node, names, sizeof names);
+        if (names[0])
+            put_event(sink, joins ? "join" : "fault", time_s, run->step, "%s, node %lld (%s)", name,
+                      (long long)node, names);
+        else
+            put_event(sink, joins ? "join" : "fault", time_s, run->step, "%s", name);
     }
 }
 
-/* Copy the counts of messages and bytes between all actors, those of earlier calls included. */
+/* Copy messages, bytes and waits between all actors, those of earlier worlds included. */
 static void look_at_links(const fast_run *run, fast_store_sink *sink)
 {
     const int64_t actors = sink->queue.look.actors;
     const fast_snapshot *snapshot = snapshot_of(run);
-    int64_t messages = 0, bytes = 0;
 
     for (int64_t i = 0; sink->queue.look.links && i < actors * actors; i++) {
-        messages = bytes = 0;
+        const fast_snapshot_traffic *before = &sink->feed.links_before[i];
+        fast_snapshot_traffic now = { 0 };
+
         if (snapshot)
-            fast__snapshot_link(snapshot, i / actors, i % actors, &messages, &bytes);
-        sink->queue.look.links[2 * i] = sink->feed.links_before[2 * i] + messages;
-        sink->queue.look.links[2 * i + 1] = sink->feed.links_before[2 * i + 1] + bytes;
+            fast__snapshot_link(snapshot, i / actors, i % actors, &now);
+        sink->queue.look.links[i] =
+            (fast_snapshot_traffic){ before->messages + now.messages, before->bytes + now.bytes,
+                                     before->wait_ns + now.wait_ns };
+    }
+}
+
+/* Copy the whole timelines. Of many actors they are long, so that most looks leave them out, but
+ * for the last one of a world. */
+static void look_at_activity(const fast_run *run, fast_store_sink *sink, bool last)
+{
+    fast_store_look *look = &sink->queue.look;
+    const fast_snapshot *snapshot = snapshot_of(run);
+    const bool due =
+        snapshot && (last || look->actors <= FEW_ACTORS || sink->feed.looks++ % FEW_ACTORS == 0);
+    const int64_t size =
+        fast__snapshot_bins_of(run->team->workers + run->team->servers) * FAST_ACTIVITY_KINDS;
+
+    look->world = sink->feed.world;
+    for (int64_t i = 0; i < look->actors; i++) {
+        fast_store_bins *bins = &look->bins[i];
+
+        bins->parts = look->parts + i * size;
+        bins->count =
+            due ? fast__snapshot_activity(snapshot, i, look->parts + i * size, &bins->bin_ns) : 0;
     }
 }
 
 /* Copy the counters of all actors, if the writer is done with the last copy. The team's mutex is
- * held, or nothing runs; `base` as above. */
-static void take_look(fast_run *run, int64_t base)
+ * held, or nothing runs; `base` as above; `last`: of this world. */
+static void take_look(fast_run *run, int64_t base, bool last)
 {
     fast_team *team = run->team;
     fast_store_sink *sink = run->sinks.store;
@@ -206,6 +290,7 @@ static void take_look(fast_run *run, int64_t base)
     }
     memcpy(look->staleness, team->measures.staleness.counts, sizeof look->staleness);
     look_at_links(run, sink);
+    look_at_activity(run, sink, last);
     look->span_count = 0;
     look->span_s = (double)base * 1e-9;
     fast_snapshot *snapshot = snapshot_of(run);
@@ -273,7 +358,7 @@ void fast__store_sink_event(fast_run *run, fast_event_kind kind, const char *tex
     const int64_t now = fast__clock_ns();
     if (now - sink->feed.looked_ns >= LOOK_NS) {
         sink->feed.looked_ns = now;
-        take_look(run, run->progress.times.total_ns);
+        take_look(run, run->progress.times.total_ns, false);
     }
     say_trouble(run);
 }
@@ -283,12 +368,14 @@ static void begin_world(fast_store_sink *sink)
 {
     sink->feed.world_over = false;
     sink->feed.faults = 0;
+    sink->feed.world++;
 }
 
-void fast__store_sink_fault(fast_run *run, const char *text)
+void fast__store_sink_fault(fast_run *run, bool over, const char *text)
 {
     if (run->sinks.store)
-        put_event(run->sinks.store, "fault", run->result.time_s, run->step, "%s", text);
+        put_event(run->sinks.store, over ? "join" : "fault", run->result.time_s, run->step, "%s",
+                  text);
 }
 
 void fast__store_sink_phase(fast_run *run, const char *text)
@@ -323,15 +410,15 @@ void fast__store_sink_world(fast_run *run, int64_t time_ns)
     const int64_t base = run->progress.times.total_ns - time_ns;
     put_faults(run, base);
     make_room(sink);
-    take_look(run, base);
+    take_look(run, base, true);
     const int64_t actors = sink->queue.look.actors;
-    int64_t messages = 0, bytes = 0;
     for (int64_t i = 0; sink->feed.links_before && i < actors * actors; i++) {
-        if (!fast__snapshot_link(team->place.world->snapshot, i / actors, i % actors, &messages,
-                                 &bytes))
+        fast_snapshot_traffic *before = &sink->feed.links_before[i], now;
+        if (!fast__snapshot_link(team->place.world->snapshot, i / actors, i % actors, &now))
             break;
-        sink->feed.links_before[2 * i] += messages;
-        sink->feed.links_before[2 * i + 1] += bytes;
+        before->messages += now.messages;
+        before->bytes += now.bytes;
+        before->wait_ns += now.wait_ns;
     }
     sink->feed.world_over = true;
 }
@@ -356,10 +443,13 @@ static fast_err open_look(fast_run *run, fast_store_sink *sink)
         look->workers[i].rank = i;
         look->workers[i].name = look->names[i];
     }
+    FAST_TRY(fast__alloc("timelines to store", look->actors, sizeof *look->bins, &look->bins));
+    FAST_TRY(fast__alloc("timelines to store", look->actors * fast__snapshot_bins_of(actors),
+                         FAST_ACTIVITY_KINDS * sizeof *look->parts, &look->parts));
     if (actors > FAST_SNAPSHOT_LINKED_MAX)
         return FAST_OK;
-    FAST_TRY(fast__alloc("links to store", actors * actors, 2 * sizeof(int64_t), &look->links));
-    return fast__alloc("links to store", actors * actors, 2 * sizeof(int64_t),
+    FAST_TRY(fast__alloc("links to store", actors * actors, sizeof *look->links, &look->links));
+    return fast__alloc("links to store", actors * actors, sizeof *look->links,
                        &sink->feed.links_before);
 }
 
@@ -402,6 +492,8 @@ static void free_sink(fast_store_sink *sink)
     fast__free(sink->queue.look.names);
     fast__free(sink->queue.look.spans);
     fast__free(sink->queue.look.links);
+    fast__free(sink->queue.look.bins);
+    fast__free(sink->queue.look.parts);
     fast__free(sink->feed.links_before);
     fast__free(sink->start.options);
     fast__free(sink->start.machine);
@@ -432,6 +524,8 @@ static fast_err open_sink(fast_run *run, fast_store_sink **out)
         return err;
     }
     fill_first(run, sink);
+    sink->feed.mark = mark_of(run);
+    sink->start.opened_ns = fast__clock_ns();
     *out = sink;
     return FAST_OK;
 }
@@ -519,7 +613,7 @@ void fast__store_sink_end(fast_run *run, fast_err err)
         return;
     snprintf(sink->end.error, sizeof sink->end.error, "%s", err ? fast_error_detail() : "");
     make_room(sink);
-    take_look(run, 0);
+    take_look(run, 0, true);
     if (run->step != sink->feed.step_last)
         put_metric(run, false);
     put_event(sink, "stop", run->result.time_s, run->step, "%s",

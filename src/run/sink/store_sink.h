@@ -15,7 +15,7 @@ void fast__store_sink_begin(fast_run *run);
 /* Store an event of the run. Called by the thread that may touch the run. */
 void fast__store_sink_event(fast_run *run, fast_event_kind kind, const char *text);
 /* Store that an actor is lost, hangs or is back: a mark of the run's curves. */
-void fast__store_sink_fault(fast_run *run, const char *text);
+void fast__store_sink_fault(fast_run *run, bool over, const char *text);
 /* Store that another strategy starts. */
 void fast__store_sink_phase(fast_run *run, const char *text);
 /* The actors of a world are about to be closed: add up their counters. The world took `time_ns`,

@@ -69,6 +69,18 @@ static int64_t rows(fast_store *store, const char *sql)
     return count;
 }
 
+/* A number of a table. */
+static double real(fast_store *store, const char *sql)
+{
+    sqlite3_stmt *stmt = NULL;
+
+    assert_ok(fast__store_prepare(store, sql, false, &stmt));
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    const double value = sqlite3_column_double(stmt, 0);
+    sqlite3_finalize(stmt);
+    return value;
+}
+
 typedef struct copy {
     char status[32], hash[32], result[4096], command[512];
     int64_t steps;
@@ -152,6 +164,9 @@ static void events_of_a_simulated_run(void **state)
     assert_int_equal(rows(f->store, "SELECT count(*) FROM events WHERE kind='fault' AND "
                                     "text='worker 3 is lost' AND time_s>0"),
                      1);
+    assert_int_equal(rows(f->store, "SELECT count(*) FROM events WHERE kind='fault' AND "
+                                    "text='crash, node 3 (worker 3)'"),
+                     1);
     assert_int_equal(rows(f->store, "SELECT count(*) FROM links WHERE receiver>3"), 0);
     const char *const phases[] = { "engine=ref",
                                    "model=mlp:hidden=8",
@@ -169,8 +184,64 @@ static void events_of_a_simulated_run(void **state)
     fast_run_close(run);
     assert_int_equal(rows(f->store, "SELECT count(*) FROM events WHERE kind='phase' AND run=2"), 1);
     assert_true(rows(f->store, "SELECT sum(bytes) FROM links WHERE run=2") > 0);
+    /* Each phase has its own timeline, the second one starts when the first has ended. */
+    assert_int_equal(rows(f->store, "SELECT count(*) FROM activity WHERE run=2"), 4);
+    assert_int_equal(rows(f->store, "SELECT count(DISTINCT start_s) FROM activity WHERE run=2"), 2);
+    /* Waits by pair are the waits of the workers, but for those for nobody in particular. */
+    assert_true(real(f->store, "SELECT sum(wait_s) FROM links WHERE run=2") > 0);
+    assert_true(real(f->store, "SELECT sum(wait_s) FROM links WHERE run=2") <=
+                real(f->store, "SELECT sum(wait_s) FROM workers WHERE run=2") + 1e-9);
     assert_int_equal(rows(f->store, "SELECT sum(bytes_sent) FROM workers WHERE run=2"),
                      rows(f->store, "SELECT sum(bytes) FROM links WHERE run=2"));
+}
+
+/* Curves are values of intervals: those of the last epoch have its mean, and speeds times their
+ * intervals are the samples, though a worker becomes slow. */
+static void curves_are_of_intervals(void **state)
+{
+    fixture *f = *state;
+    fast_run *run = open_small(f->path, "steps=24", "evaluate=4steps");
+
+    assert_ok(fast_run_train(run));
+    const double loss =
+        real(f->store, "SELECT sum(loss*(step-before))/8 FROM (SELECT step, loss,"
+                       " coalesce(lag(step) OVER (ORDER BY seq),0) AS before FROM metrics"
+                       " WHERE run=1 AND loss IS NOT NULL) WHERE step>16");
+    assert_true(fabs(loss - fast_run_result(run)->loss) < 1e-9);
+    assert_true(real(f->store, "SELECT loss FROM runs WHERE id=1") == fast_run_result(run)->loss);
+    fast_run_close(run);
+    char option[256];
+    snprintf(option, sizeof option, "store=%s", f->path);
+    const char *const slow[] = { "engine=ref",
+                                 "model=mlp:hidden=8",
+                                 "data=digits:train=64,test=16",
+                                 "batch=8",
+                                 option,
+                                 "plan=no",
+                                 "workers=2",
+                                 "steps=32",
+                                 "evaluate=2steps",
+                                 "strategy=ps",
+                                 "transport=sim",
+                                 "faults=slow 1 at 1ms by 10",
+                                 NULL };
+    assert_ok(fast_run_open(slow, &run));
+    assert_ok(fast_run_train(run));
+    const double samples =
+        real(f->store, "SELECT sum(samples_per_s*(time_s-before)) FROM (SELECT time_s,"
+                       " samples_per_s, coalesce(lag(time_s) OVER (ORDER BY seq),0) AS before"
+                       " FROM metrics WHERE run=2 AND samples_per_s IS NOT NULL)");
+    assert_true(fabs(samples - 2 * 32 * 8) < 1e-6);
+    /* The whole timeline is there: its parts add up to the worker's counter. */
+    assert_int_equal(rows(f->store, "SELECT count(*) FROM activity WHERE run=2"), 3);
+    const double part =
+        real(f->store, "SELECT sum(value)*bin_s/1000 FROM activity, json_each(bins) WHERE run=2 AND"
+                       " actor=1 AND key%4=0");
+    const double whole = real(f->store, "SELECT compute_s FROM workers WHERE run=2 AND rank=1");
+    assert_true(fabs(part - whole) < 0.05 * whole);
+    assert_true(real(f->store, "SELECT max(samples_per_s)/min(samples_per_s) FROM metrics"
+                               " WHERE run=2") > 2);
+    fast_run_close(run);
 }
 
 /* A canceled run continues in the same row. */
@@ -267,7 +338,9 @@ static void full_disk(void **state)
     const pid_t child = fork();
 
     if (child == 0) {
-        const struct rlimit limit = { 128 * 1024, 128 * 1024 };
+        /* The log holds 21 pages of the schema and 10 of the run's first row; the rest is full
+         * after a few transactions. */
+        const struct rlimit limit = { 192 * 1024, 192 * 1024 };
         notes n = { 0 };
         signal(SIGXFSZ, SIG_IGN);
         fast_run *run = open_small(f->path, FULL_OPTION, "evaluate=2steps");
@@ -358,6 +431,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(full_disk, setup, teardown),
         cmocka_unit_test_setup_teardown(stored_as_it_was, setup, teardown),
         cmocka_unit_test_setup_teardown(events_of_a_simulated_run, setup, teardown),
+        cmocka_unit_test_setup_teardown(curves_are_of_intervals, setup, teardown),
         cmocka_unit_test_setup_teardown(cancel_and_continue, setup, teardown),
         cmocka_unit_test_setup_teardown(locked, setup, teardown),
         cmocka_unit_test_setup_teardown(deleted, setup, teardown),

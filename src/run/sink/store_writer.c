@@ -34,6 +34,7 @@
 enum { PATIENCE_MS = 1000 };
 static const int64_t ROUND_NS = 200000000;  /* between transactions */
 static const int64_t RETRY_NS = 1000000000; /* after a failure */
+static const int64_t USAGE_NS = 1000000000; /* between rows of the machine's usage */
 
 /* Remember the first failure, and whether there is hope. */
 static void note_trouble(fast_store_sink *sink, fast_err err)
@@ -94,20 +95,21 @@ static void leave_moved(fast_store_sink *sink)
 }
 
 /* Update the run's row by its newest metric. */
-static void take_metric(fast_store_sink *sink, const fast_stored_metric *m)
+static void take_metric(fast_store_sink *sink, const fast_store_item *item)
 {
     fast_stored_run *now = &sink->writer.now;
+    const fast_stored_metric *m = &item->metric;
 
     now->steps = m->step;
     now->epoch = (int64_t)m->epoch;
     now->samples = m->samples;
-    now->loss = m->loss;
-    now->train_accuracy = m->train_accuracy;
-    now->samples_per_s = m->samples_per_s;
+    now->loss = item->loss;
+    now->train_accuracy = item->train_accuracy;
+    now->samples_per_s = item->samples_per_s;
     now->time_s = m->time_s;
     now->wall_time_s = m->wall_s;
     now->bytes_sent = m->bytes;
-    now->staleness_mean = m->staleness_mean;
+    now->staleness_mean = item->staleness_mean;
     now->divergence = m->divergence;
     if (isfinite(m->test_loss)) {
         now->test_loss = m->test_loss;
@@ -127,20 +129,21 @@ static fast_err write_item(fast_store_sink *sink, const fast_store_item *item)
                                           item->event.kind, item->event.text };
         return fast__store_put(sink->writer.store, FAST_STORE_EVENTS, id, &event);
     }
-    take_metric(sink, &item->metric);
+    take_metric(sink, item);
     return fast__store_put(sink->writer.store, FAST_STORE_METRICS, id, &item->metric);
 }
 
-/* Write the traffic between actors; pairs without messages have no row. */
+/* Write traffic and waits between actors; pairs without them have no row. */
 static fast_err write_links(fast_store_sink *sink)
 {
     const fast_store_look *look = &sink->queue.look;
     const int64_t id = atomic_load(&sink->queue.id);
 
     for (int64_t i = 0; look->links && i < look->actors * look->actors; i++) {
-        const fast_stored_link link = { i / look->actors, i % look->actors, look->links[2 * i],
-                                        look->links[2 * i + 1] };
-        if (link.messages > 0)
+        const fast_snapshot_traffic *t = &look->links[i];
+        const fast_stored_link link = { i / look->actors, i % look->actors, t->messages, t->bytes,
+                                        (double)t->wait_ns * 1e-9 };
+        if (link.messages > 0 || t->wait_ns > 0)
             FAST_TRY(fast__store_put(sink->writer.store, FAST_STORE_LINKS, id, &link));
     }
     return FAST_OK;
@@ -166,7 +169,58 @@ static fast_err write_spans(fast_store_sink *sink)
                                              : FAST_OK;
 }
 
-/* Write a copy of the actors' counters: workers, staleness, links, spans. */
+/* Write the whole timeline of an actor: a row that is replaced at each look. */
+static fast_err write_bins(fast_store_sink *sink, int64_t actor)
+{
+    const fast_store_look *look = &sink->queue.look;
+    const fast_store_bins *bins = &look->bins[actor];
+    char text[FAST_SNAPSHOT_BINS * FAST_ACTIVITY_KINDS * 5 + 2] = "[";
+    size_t used = 1;
+
+    if (bins->count == 0)
+        return FAST_OK;
+    for (int64_t i = 0; i < bins->count * FAST_ACTIVITY_KINDS; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, i ? ",%d" : "%d", bins->parts[i]);
+    snprintf(text + used, sizeof text - used, "]");
+    const fast_stored_activity row = { look->world, actor, look->span_s,
+                                       (double)bins->bin_ns * 1e-9, text };
+    return fast__store_put(sink->writer.store, FAST_STORE_ACTIVITY, atomic_load(&sink->queue.id),
+                           &row);
+}
+
+/* Write how much of the machine was used since the row before. The first reading has no row. */
+static fast_err write_usage(fast_store_sink *sink, bool closing)
+{
+    const int64_t now_ns = fast__clock_ns(), before_ns = sink->writer.usage_ns;
+    const double time_s = (double)(now_ns - before_ns) * 1e-9;
+    const fast_usage before = sink->writer.usage;
+    fast_usage now;
+
+    if (before_ns && !closing && now_ns - before_ns < USAGE_NS)
+        return FAST_OK;
+    fast__usage_read(&now);
+    sink->writer.usage_ns = now_ns;
+    sink->writer.usage = now;
+    if (!before_ns || time_s < 0.05) /* ticks are 10 ms: shorter times say nothing */
+        return FAST_OK;
+    const bool network = now.received >= before.received && before.received >= 0;
+    const fast_stored_usage row = {
+        .seq = sink->writer.usage_seq,
+        .wall_s = (double)(now_ns - sink->start.opened_ns) * 1e-9,
+        .cpu = (now.cpu_s - before.cpu_s) / time_s,
+        .machine_cpu = (now.machine_cpu_s - before.machine_cpu_s) / time_s,
+        .memory = now.memory,
+        .received_per_s = network ? (double)(now.received - before.received) / time_s : NAN,
+        .sent_per_s = network ? (double)(now.sent - before.sent) / time_s : NAN,
+    };
+    FAST_TRY(
+        fast__store_put(sink->writer.store, FAST_STORE_USAGE, atomic_load(&sink->queue.id), &row));
+    sink->writer.usage_seq++;
+    return FAST_OK;
+}
+
+/* Write a copy of the actors' counters: workers, staleness, timelines, links,
+ * spans. */
 static fast_err write_look(fast_store_sink *sink)
 {
     const fast_store_look *look = &sink->queue.look;
@@ -181,6 +235,8 @@ static fast_err write_look(fast_store_sink *sink)
         if (row.updates > 0)
             FAST_TRY(fast__store_put(sink->writer.store, FAST_STORE_STALENESS, id, &row));
     }
+    for (int64_t i = 0; i < look->actors; i++)
+        FAST_TRY(write_bins(sink, i));
     FAST_TRY(write_links(sink));
     return write_spans(sink);
 }
@@ -192,6 +248,7 @@ static fast_err write_rows(fast_store_sink *sink, long long put, bool looked, bo
         FAST_TRY(write_item(sink, &sink->queue.items[i % FAST_STORE_SINK_QUEUE]));
     if (looked)
         FAST_TRY(write_look(sink));
+    FAST_TRY(write_usage(sink, closing));
     if (closing)
         return fast__store_update(sink->writer.store, atomic_load(&sink->queue.id), &sink->end.run);
     if (looked || sink->writer.news)
@@ -206,8 +263,9 @@ static fast_err write_round(fast_store_sink *sink, bool closing)
     const long long put = atomic_load_explicit(&sink->queue.put, memory_order_acquire);
     const bool looked = atomic_load_explicit(&sink->queue.looked, memory_order_acquire);
 
+    const bool idle = sink->writer.usage_ns && fast__clock_ns() - sink->writer.usage_ns < USAGE_NS;
     if (put == atomic_load_explicit(&sink->queue.taken, memory_order_relaxed) && !looked &&
-        !closing)
+        !closing && idle)
         return FAST_OK;
     FAST_TRY(fast__store_transaction_begin(sink->writer.store));
     const fast_err err = write_rows(sink, put, looked, closing);
