@@ -50,10 +50,19 @@ typedef struct fast_compare_config {
      * compared by that measure, and their steps are fitted to it. NULL: runs end after their epochs
      * or steps, and are compared by time. */
     const char *budget;
-    bool changes;        /* on sim: find out whether a slower network or more workers would change
+    /* How the tuned options are searched: "grid" (NULL), "asha:reduction=4", ...; the names are
+     * those of fast_searcher_list(). "lr=0.001..1:log" in `tune` is then a range. */
+    const char *searcher;
+    bool trials_only; /* a search: trials of one way of training and no runs; see docs/search.md */
+    bool changes;     /* on sim: find out whether a slower network or more workers would change
                             the answer, by two runs each */
     const char *command; /* the user's command line, for reports and to continue; or NULL */
 } fast_compare_config;
+
+/* List the searchers. fast_searcher_missing() says which parts of its paper searcher `i` does not
+ * have; "": none. [any thread] */
+FAST_API const fast_part *fast_searcher_list(int64_t *count_out);
+FAST_API const char *fast_searcher_missing(int64_t i);
 
 /* Measures of a run, with the names of `fast train --json`; NAN if one has no meaning. */
 typedef struct fast_compare_measures {
@@ -92,13 +101,15 @@ typedef struct fast_compare_point {
     double test_loss;      /* of the test set, or of what was held out */
     double divergence;     /* of the replicas */
     double staleness_mean; /* of updates so far */
+    double progress;       /* fraction of the run's steps; NAN of a stored run */
 } fast_compare_point;
 
 /* One run, or one trial. */
 typedef struct fast_compared_run {
     int64_t seed;                   /* of everything random in it */
     const char *tuned;              /* tuned options of this run: "lr=0.1"; "" */
-    const char *status;             /* waiting, running, done, target, diverged, failed, canceled */
+    const char *status;             /* waiting, running, held, done, target, stopped (early, by the
+                                       searcher), diverged, failed, canceled */
     const char *error;              /* why it failed, one line; or NULL */
     const char *command;            /* that repeats it, quoted for a shell; NULL while waiting */
     fast_compare_measures measures; /* NAN until it ended */
@@ -145,8 +156,8 @@ typedef struct fast_compared {
     const fast_compared_run *runs;        /* one a seed */
     int64_t run_count;                    /* number of runs */
     const fast_compared_run *shown;  /* the run that stands for the line: the median; or NULL */
-    const fast_compared_run *trials; /* one a combination of what is tuned */
-    int64_t trial_count;             /* number of trials, equal for all lines */
+    const fast_compared_run *trials; /* those of its searcher; of a grid one a combination */
+    int64_t trial_count;             /* number of trials; of a grid equal for all lines */
 } fast_compared;
 
 /* How far a comparison is: given to the callback of fast_compare_watch(), ten times a second. */
@@ -155,6 +166,7 @@ typedef struct fast_compare_progress {
     int64_t runs_count;           /* in all */
     int64_t running;              /* at this moment */
     double seconds_left;          /* estimate by the machine's clock; NAN at first */
+    const char *phase;            /* purpose of these runs: "budget", "runs" or "changes" */
     const char *line;             /* the name of the line of `run`; NULL */
     const fast_compared_run *run; /* that has just ended; or NULL */
     bool trial;                   /* it was a trial */
@@ -184,6 +196,11 @@ FAST_API const char *fast_compare_verdict(const fast_compare *compare);
 /* Return the options that all lines share, "data=digits", ..., NULL; and the target, 0: none. */
 FAST_API const char *const *fast_compare_job(const fast_compare *compare);
 FAST_API double fast_compare_target(const fast_compare *compare);
+
+/* Write the samples and the seconds of training (virtual on sim) that the trials, or the runs, have
+ * used, whole or stopped early. */
+FAST_API void fast_compare_cost(const fast_compare *compare, bool trials, double *samples_out,
+                                double *seconds_out);
 
 /* Return the measure that lines are compared by: "time_s", "bytes_sent" or "samples". */
 FAST_API const char *fast_compare_measure(const fast_compare *compare);

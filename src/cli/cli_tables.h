@@ -20,13 +20,16 @@ const cli_group *cli_group_of(const fast_option *option);
 /* A kind of part that can be chosen by name: `fast help models`. */
 typedef struct cli_topic {
     const char *name;    /* "models" */
-    const char *kind;    /* "model", for fast_part_list() */
+    const char *kind;    /* "model", for cli_part_list() */
     const char *title;   /* of the page */
     const char *summary; /* one line, no full stop */
     const char *how;     /* how a part is chosen: a sentence with a full stop */
 } cli_topic;
 
 extern const cli_topic cli_topics[]; /* the last has no name */
+
+/* The parts of a kind: those of fast_part_list(), and the searchers. */
+const fast_part *cli_part_list(const char *kind, int64_t *count_out);
 
 /* The options that all of several parts take alike, shown once for all of them; or NULL. */
 const fast_option *cli_shared_options(const fast_part *parts, int64_t count);

@@ -43,21 +43,25 @@
 
 /* One command line, read. */
 typedef struct compare_line {
-    cli_list options;   /* of the job and its axes */
-    cli_list tune;      /* "lr=0.1,0.2": values to tune */
-    int64_t seeds;      /* runs of a line; 0: the default */
-    int64_t jobs;       /* runs at a time; 0: the default */
-    const char *budget; /* of every run: "10s"; "": none */
-    bool unchanged;     /* do not ask what would change the answer */
-    const char *report; /* path of the HTML file; "": none */
-    bool json;          /* print objects */
-    bool quiet;         /* print only the result */
+    cli_list options;     /* of the job and its axes */
+    cli_list tune;        /* "lr=0.1,0.2": values to tune */
+    const char *searcher; /* of trials: "asha"; "": the grid */
+    int64_t seeds;        /* runs of a line; 0: the default */
+    int64_t jobs;         /* runs at a time; 0: the default */
+    const char *budget;   /* of every run: "10s"; "": none */
+    bool unchanged;       /* do not ask what would change the answer */
+    const char *report;   /* path of the HTML file; "": none */
+    bool json;            /* print objects */
+    bool quiet;           /* print only the result */
+    bool progress_json;   /* say how far it is as objects */
 } compare_line;
 
 /* How the comparison is shown while it runs. */
 typedef struct compare_show {
-    cli_bar bar; /* the bar of progress */
-    bool quiet;  /* draw nothing */
+    cli_bar bar;              /* the bar of progress */
+    bool quiet;               /* draw nothing */
+    const fast_compare *json; /* print objects of this comparison instead; or NULL */
+    int64_t said;             /* whole seconds that the last object had left; -1 */
 } compare_show;
 
 /* Called by the first Ctrl-C: running trials end, and their results count. */
@@ -94,6 +98,16 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
         *(option->name[0] == 'r' ? &line->report : &line->budget) = value;
         return CLI_DONE;
     }
+    if (strcmp(option->name, "searcher") == 0) {
+        line->searcher = value;
+        return CLI_DONE;
+    }
+    if (strcmp(option->name, "progress") == 0) {
+        line->progress_json = strcmp(value, "json") == 0;
+        return line->progress_json || strcmp(value, "bar") == 0
+                   ? CLI_DONE
+                   : cli_fail(CLI_USAGE, "--progress is bar or json, not \"%s\"", value);
+    }
     if (strcmp(option->name, "changes") == 0) {
         line->unchanged = strcmp(value, "no") == 0;
         return line->unchanged || strcmp(value, "auto") == 0
@@ -109,8 +123,8 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
     return cli_list_add(&line->options, option->name, value);
 }
 
-/* The outcome of a run, in a few words, for the end of the bar: "bsp trial lr=0.1: target after
- * 12.3 s", "ssp : 88.1%", "ssp : loss 0.412". */
+/* The outcome of a run, in a few words, for the end of the bar: "bsp, trial lr=0.1: target
+ * after 12.3 s", "ssp: 88.1%", "ssp: loss 0.412". */
 static void run_text(const fast_compare_progress *p, char text[160])
 {
     const fast_compare_measures *m = &p->run->measures;
@@ -122,10 +136,38 @@ static void run_text(const fast_compare_progress *p, char text[160])
         snprintf(what, sizeof what, "target after %.3g s", m->time_to_target_s);
     else if (isfinite(m->test_accuracy))
         snprintf(what, sizeof what, "%.1f%%", 100 * m->test_accuracy);
-    else
+    else if (isfinite(m->test_loss))
         snprintf(what, sizeof what, "loss %.4g", m->test_loss);
-    snprintf(text, 160, "%.60s %s%.40s: %.40s", p->line, p->trial ? "trial " : "",
+    else
+        snprintf(what, sizeof what, "done");
+    snprintf(text, 160, "%.60s%s%.40s: %.40s", p->line, p->trial ? ", trial " : "",
              p->trial ? p->run->tuned : "", what);
+}
+
+/* Print how far the comparison is as one object a line, for programs: when a run ends, and where
+ * the time that is left has changed by a second. */
+static void say_json(compare_show *show, const fast_compare_progress *p)
+{
+    const int64_t left = isfinite(p->seconds_left) ? (int64_t)p->seconds_left : 0;
+    char text[160] = "";
+    cli_json json;
+
+    if (!p->run && left == show->said)
+        return;
+    show->said = left;
+    if (p->run)
+        run_text(p, text);
+    cli_json_begin(&json, stderr);
+    cli_json_text(&json, "name", fast_compare_name(show->json));
+    cli_json_text(&json, "phase", p->phase);
+    cli_json_int(&json, "done", p->runs_done);
+    cli_json_int(&json, "count", p->runs_count);
+    cli_json_int(&json, "running", p->running);
+    cli_json_real(&json, "seconds_left", p->seconds_left);
+    cli_json_text(&json, "run", p->run ? text : NULL);
+    cli_json_text(&json, "error", p->run ? p->run->error : NULL);
+    cli_json_end(&json);
+    fflush(stderr);
 }
 
 /* The comparison tells how far it is: draw the bar, and print a line for each run that
@@ -135,6 +177,10 @@ static void on_progress(void *ctx, const fast_compare_progress *p)
     compare_show *show = ctx;
     char text[160] = "";
 
+    if (show->json) {
+        say_json(show, p);
+        return;
+    }
     if (p->run) {
         run_text(p, text);
         if (p->run->error && strcmp(p->run->status, "canceled") != 0 && !show->quiet) {
@@ -250,6 +296,32 @@ static void say_stored(const fast_compare *compare, const char *command, bool st
                 strstr(command, " --name") ? "" : name);
 }
 
+/* The cost of tuning: trials that were stopped early cost the samples that they used.
+ *
+ *   tuning took 28 trials, 21 of them stopped early, and 94,112 samples; the runs took 153,664
+ */
+static void say_cost(const fast_compare *compare)
+{
+    int64_t count = 0, trials = 0, stopped = 0;
+    const fast_compared *lines = fast_compare_lines(compare, &count);
+    double samples, all, seconds;
+    char used[32], runs[32];
+
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t k = 0; k < lines[i].trial_count; k++, trials++)
+            stopped += strcmp(lines[i].trials[k].status, "stopped") == 0;
+    if (trials == 0)
+        return;
+    fast_compare_cost(compare, true, &samples, &seconds);
+    fast_compare_cost(compare, false, &all, &seconds);
+    cli_group_digits((int64_t)samples, used);
+    cli_group_digits((int64_t)all, runs);
+    fprintf(stderr, "tuning took %lld trials", (long long)trials);
+    if (stopped > 0)
+        fprintf(stderr, ", %lld of them stopped early,", (long long)stopped);
+    fprintf(stderr, " and %s samples; the runs took %s\n", used, runs);
+}
+
 /* Everything that is told at the end. Curves need a terminal: a file or a pipe gets the table
  * and the verdict alone. --report writes the HTML page in every case. */
 static int show_result(const fast_compare *compare, const compare_line *line, const char *command)
@@ -307,7 +379,8 @@ static int compare_all(const compare_line *line, const char *command)
     char program[4096];
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     fast_compare *compare = NULL;
-    compare_show show = { .quiet = line->quiet };
+    const bool quiet = line->quiet || line->progress_json;
+    compare_show show = { .quiet = quiet, .said = -1 };
     int code = check_report(line->report);
 
     if (code != CLI_DONE)
@@ -320,14 +393,17 @@ static int compare_all(const compare_line *line, const char *command)
         .seeds = line->seeds,
         .jobs = line->jobs,
         .budget = line->budget,
+        .searcher = line->searcher,
         .changes = !line->unchanged,
         .command = command,
     };
     fast_err err = fast_compare_open(&config, &compare);
     if (err)
         return cli_fail_err(err);
+    if (line->progress_json)
+        show.json = compare;
     cli_on_interrupt(cancel_compare, compare);
-    if (!line->quiet)
+    if (!quiet)
         say_plan(compare, line->budget, stderr);
     cli_bar_init(&show.bar, stderr);
     fast_compare_watch(compare, on_progress, &show);
@@ -338,7 +414,9 @@ static int compare_all(const compare_line *line, const char *command)
         code = cli_fail_err(err);
     } else {
         code = show_result(compare, line, command);
-        if (!line->quiet)
+        if (!quiet)
+            say_cost(compare);
+        if (!quiet)
             say_stored(compare, command, err != FAST_OK);
         if (err)
             code = CLI_CANCELED;

@@ -9,7 +9,8 @@
  * Words after SCRIPT are the script's, also those that begin with a hyphen. More workers than cores
  * are allowed, and each has one thread for its arithmetic, unless the environment says otherwise.
  * The Python package beside this program, of the source tree or of `make install`, is found by the
- * script. The exit code is mpirun's: that of the first process that failed.
+ * script. The exit code is mpirun's: that of the first process that failed, 128 + N after signal N.
+ * mpirun's own page about it is left out.
  */
 #include "cli_tables.h"
 
@@ -91,6 +92,8 @@ static void set_environment(void)
     set_default("OMP_NUM_THREADS", "1");
     set_default("OMPI_MCA_rmaps_base_oversubscribe", "1");
     set_default("OMPI_MCA_hwloc_base_binding_policy", "none");
+    set_default("OMPI_MCA_orte_execute_quiet", "1"); /* the script's own error is enough */
+    set_default("PYTHONFAULTHANDLER", "1");          /* a crash tells where */
     set_default("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
     if (geteuid() == 0) {
         set_default("OMPI_ALLOW_RUN_AS_ROOT", "1");

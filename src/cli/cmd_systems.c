@@ -41,6 +41,7 @@ static const struct {
     { "none", "None: independent learners" },
 };
 enum { GROUP_COUNT = sizeof groups / sizeof groups[0] };
+enum { WIDE = 78 }; /* columns that the table of all systems needs */
 
 static const char *const columns =
     "DP is data parallelism, MP model parallelism, PS parameter server. \"central\" is one model "
@@ -61,9 +62,31 @@ static void flags_text(const fast_system *s, char *text, size_t size)
     }
 }
 
+/* Print flags on lines of their own. Where one is longer than the line, a space follows the last
+ * comma that fits; fast systems NAME has it whole, to be copied. */
+static void print_flags(cli_page *page, const char *flags)
+{
+    const size_t room = (size_t)page->width - 6;
+    char text[2048];
+    size_t used = 0;
+
+    for (const char *at = flags; *at && used + 4 < sizeof text;) {
+        size_t length = strcspn(at, " ");
+
+        while (length > room && memrchr(at, ',', length - 1))
+            length = (size_t)((const char *)memrchr(at, ',', length - 1) - at) + 1;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%.*s ", (int)length, at);
+        at += length;
+        at += *at == ' ';
+    }
+    text[used < sizeof text ? used : sizeof text - 1] = '\0';
+    cli_page_text(page, 6, text);
+}
+
 /* One system in the table: four columns of fixed width, exchange and topology wrapped from column
  * 56 on, then flags, remarks, the system that it is an alias of, and missing parts, each on lines
- * of its own that are indented by six. */
+ * of its own that are indented by six. A narrow page has no columns: they are a line below the
+ * name. */
 static void print_row(cli_page *page, const fast_system *s)
 {
     char left[128], text[1024];
@@ -71,9 +94,16 @@ static void print_row(cli_page *page, const fast_system *s)
     snprintf(left, sizeof left, "%-17s %-8s %-10s %s", s->name, s->parallelism, s->optimisation,
              s->scheduling);
     snprintf(text, sizeof text, "%s; %s", s->exchange, s->topology);
-    cli_page_row(page, 2, 56, left, text);
+    if (page->width < WIDE) {
+        cli_page_text(page, 2, s->name);
+        snprintf(text, sizeof text, "%s, %s, %s; %s; %s", s->parallelism, s->optimisation,
+                 s->scheduling, s->exchange, s->topology);
+        cli_page_text(page, 6, text);
+    } else {
+        cli_page_row(page, 2, 56, left, text);
+    }
     flags_text(s, text, sizeof text);
-    cli_page_text(page, 6, text);
+    print_flags(page, text);
     cli_page_text(page, 6, s->remarks);
     if (s->alias_of) {
         snprintf(text, sizeof text, "Alias of %s. What told it apart: %s.", s->alias_of,
@@ -86,6 +116,17 @@ static void print_row(cli_page *page, const fast_system *s)
     }
 }
 
+/* Print the title of a group, without its explanation in a narrow window. */
+static void print_title(cli_page *page, const char *text)
+{
+    char title[128];
+
+    snprintf(title, sizeof title, "%s", text);
+    if ((int)strlen(title) > page->width)
+        title[strcspn(title, ":")] = '\0';
+    cli_page_title(page, title);
+}
+
 /* Print all systems under the titles of their groups; a group without systems has no title. */
 static void print_table(cli_page *page, const fast_system *systems, int64_t count)
 {
@@ -95,7 +136,11 @@ static void print_table(cli_page *page, const fast_system *systems, int64_t coun
     snprintf(head, sizeof head, "%-17s %-8s %-10s %s", "system", "parallel", "optimised",
              "scheduling");
     fputc('\n', page->out);
-    cli_page_row(page, 2, 56, head, "exchange; topology");
+    if (page->width < WIDE)
+        cli_page_text(page, 0,
+                      "Below the name: parallelism, optimisation, scheduling; exchange; topology.");
+    else
+        cli_page_row(page, 2, 56, head, "exchange; topology");
     for (int group = 0; group < GROUP_COUNT; group++) {
         bool titled = false;
 
@@ -103,7 +148,7 @@ static void print_table(cli_page *page, const fast_system *systems, int64_t coun
             if (strcmp(systems[i].consistency, groups[group].name) != 0)
                 continue;
             if (!titled)
-                cli_page_title(page, groups[group].title);
+                print_title(page, groups[group].title);
             titled = true;
             print_row(page, &systems[i]);
         }
@@ -125,14 +170,8 @@ static void print_short(cli_page *page, const fast_system *systems, int64_t coun
 
             if (systems[i].alias_of || strcmp(systems[i].consistency, groups[group].name) != 0)
                 continue;
-            if (!titled) {
-                char title[128]; /* without its explanation in a narrow window */
-
-                snprintf(title, sizeof title, "%s", groups[group].title);
-                if ((int)strlen(title) > page->width)
-                    title[strcspn(title, ":")] = '\0';
-                cli_page_title(page, title);
-            }
+            if (!titled)
+                print_title(page, groups[group].title);
             titled = true;
             /* One line each: a title that is too long is cut. */
             snprintf(text, sizeof text, "%.*s", room < 120 ? room : 120, systems[i].title);

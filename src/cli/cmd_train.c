@@ -28,7 +28,7 @@
  *        was asked for
  *     2  an option, or a file that it names, is wrong; found before the first step
  *    75  stopped by a signal and saved
- *   130  stopped by a signal; the strategy has state that a checkpoint does not hold
+ *   130  stopped by a signal; workers of other processes were gone before they were saved
  *
  * Under mpirun every rank runs this code, and only the first one (`first`) watches events, prints
  * and serves metrics.
@@ -42,6 +42,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* One command line, read. */
 typedef struct train_line {
@@ -49,6 +50,7 @@ typedef struct train_line {
     bool json;         /* print the object */
     bool quiet;        /* say only what cannot be left out */
     bool confusion;    /* show the classes and the confusion matrix */
+    bool lockstep;     /* wait for an answer after each evaluation */
     long metrics_port; /* of --metrics-port; -1: none */
 } train_line;
 
@@ -58,8 +60,11 @@ typedef struct train_show {
     cli_progress progress;   /* its line on the terminal */
     char checkpoint[4096];   /* where the last one was saved; "" */
     int64_t saved_step;      /* of which step it is */
+    int64_t steps_before;    /* of the run that this one resumes */
     bool first;              /* this process speaks for the run */
     bool confusion;          /* show the classes and the confusion matrix at the end */
+    bool lockstep;           /* wait for an answer after each evaluation */
+    bool dismissed;          /* the input has ended: the run ends and is not saved */
     fast_exporter *exporter; /* of --metrics-port; or NULL */
 } train_show;
 
@@ -91,6 +96,7 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
     bool *own = strcmp(option->name, "json") == 0        ? &line->json
                 : strcmp(option->name, "quiet") == 0     ? &line->quiet
                 : strcmp(option->name, "confusion") == 0 ? &line->confusion
+                : strcmp(option->name, "lockstep") == 0  ? &line->lockstep
                                                          : NULL;
     if (own) {
         *own = strcmp(value, "yes") == 0;
@@ -147,6 +153,20 @@ static void say_header(const train_show *show, const fast_event *event)
                 (long long)event->step_count);
 }
 
+/* Wait for a line of standard input; its end ends the run. A signal ends the wait. */
+static void wait_for_answer(train_show *show)
+{
+    char byte = 0;
+    ssize_t got = 1;
+
+    while (got == 1 && byte != '\n')
+        got = read(STDIN_FILENO, &byte, 1);
+    if (got != 0)
+        return;
+    show->dismissed = true;
+    fast_run_cancel(show->run);
+}
+
 /* Take an event of the run: draw progress, print evaluations, notes and saved files. The exporter
  * gets every event, so that /metrics is as fresh as the progress line. A saved file that is not the
  * one of --save is a checkpoint; its path is remembered for say_again(). */
@@ -174,6 +194,8 @@ static void on_event(void *ctx, const fast_event *event)
         cli_progress_show(&show->progress, event);
         break;
     }
+    if (show->lockstep && event->kind == FAST_EVENT_EVALUATE && !show->dismissed)
+        wait_for_answer(show);
 }
 
 /* Write the command that continues from `checkpoint`: this one, with --resume. A --resume or --load
@@ -348,8 +370,9 @@ static void say_figures(const train_show *show, const fast_result *r)
  *   stored: fast runs show 1 --store s.db
  *
  * The first word is the reason why the run stopped. Times from a minute on are written as 1:05;
- * those of a simulated run as "a virtual 1.4 s". A job without an accuracy shows its test loss. The
- * step is compared with its prediction only if the run was not cut short. */
+ * those of a simulated run as "a virtual 1.4 s (0.3 s of wall time)". A job without an accuracy
+ * shows its test loss. The step is compared with its prediction only if the run was not cut
+ * short. */
 static void say_summary(const train_show *show, const fast_result *r)
 {
     FILE *file = show->progress.file;
@@ -359,15 +382,19 @@ static void say_summary(const train_show *show, const fast_result *r)
     else
         cli_progress_time(r->time_s, time);
     if (strcmp(r->stop, "target") == 0)
-        fprintf(file, "target reached after %.1f s: ", r->time_to_target_s);
+        fprintf(file,
+                "target reached after %s%.1f s: ", isfinite(r->virtual_time_s) ? "a virtual " : "",
+                r->time_to_target_s);
     else if (strcmp(r->stop, "patience") == 0)
         fprintf(file, "stopped early, no better validation %s for %s evaluation%s: ",
                 fast_run_option(show->run, "monitor"), fast_run_option(show->run, "patience"),
                 strcmp(fast_run_option(show->run, "patience"), "1") == 0 ? "" : "s");
     else
         fprintf(file, "%s: ", r->stop);
-    fprintf(file, "%lld steps in %s%s", (long long)r->steps,
-            isfinite(r->virtual_time_s) ? "a virtual " : "", time);
+    const bool simulated = isfinite(r->virtual_time_s);
+    fprintf(file, "%lld steps in %s%s", (long long)r->steps, simulated ? "a virtual " : "", time);
+    if (simulated)
+        fprintf(file, " (%.1f s of wall time)", r->wall_time_s);
     if (isfinite(r->samples_per_s))
         fprintf(file, ", %.0f samples/s", r->samples_per_s);
     if (isfinite(r->loss))
@@ -420,15 +447,10 @@ static int finish_canceled(train_show *show, int argc, char **argv)
     const fast_result *r = fast_run_result(show->run);
     if (!show->first) /* the first rank's exit code is the job's */
         return CLI_DONE;
+    if (show->dismissed)
+        return CLI_CANCELED;
     if (!is_saved(show)) {
         const fast_err err = fast_run_checkpoint(show->run, NULL);
-        if (err == FAST_ENOTSUP) { /* nobody asked for one */
-            fprintf(show->progress.file,
-                    "stopped after step %lld; the strategy has more state than a checkpoint holds: "
-                    "the run cannot be resumed; --save FILE saves the weights of a stopped run\n",
-                    (long long)r->steps);
-            return CLI_CANCELED;
-        }
         if (err == FAST_EPEER) { /* workers of other processes are gone */
             fprintf(show->progress.file, "stopped after step %lld, not saved: %s\n",
                     (long long)r->steps, fast_error_detail());
@@ -495,8 +517,11 @@ static int finish(train_show *show, const train_line *line, fast_err err, int ar
     int code = CLI_DONE;
 
     if (err) {
-        cli_fail_err(err);
-        code = CLI_FAILED;
+        /* Options that workers find wrong before their first step are a usage error. */
+        const bool begun = result->stop[0] || result->steps > show->steps_before;
+
+        code = cli_fail_err(err);
+        code = begun ? CLI_FAILED : code;
         if (!result->stop[0]) {
             say_json(show, line);
             return code;
@@ -518,7 +543,7 @@ static int finish(train_show *show, const train_line *line, fast_err err, int ar
 /* Open the run, train it and report. The exit code is 75 where a stopped run was saved. */
 static int train(const train_line *line, int argc, char **argv)
 {
-    train_show show = { .confusion = line->confusion };
+    train_show show = { .confusion = line->confusion, .lockstep = line->lockstep };
     cli_busy busy = { .runs = false };
     if (!line->quiet)
         cli_busy_begin(&busy, stderr, "reading data and preparing to train", 0);
@@ -539,6 +564,7 @@ static int train(const train_line *line, int argc, char **argv)
         fast_run_watch(show.run, on_event, &show);
     say_ranks(&show);
     cli_on_interrupt(cancel_run, show.run);
+    show.steps_before = fast_run_result(show.run)->steps;
     err = fast_run_train(show.run);
     cli_progress_clear(&show.progress);
     if (show.exporter)

@@ -36,6 +36,9 @@
 static const fast_option train_flags[] = {
     FLAG("json", "print the result as one JSON object, the last line of standard output"),
     FLAG("quiet", "say nothing while training"),
+    FLAG("lockstep", "wait for a line of standard input after each evaluation; the end of the "
+                     "input ends the run "
+                     "and saves nothing: for programs that decide whether training continues"),
     FLAG("confusion", "show the figures of each class and the confusion matrix at the end"),
     { "metrics_port", "",
       "serve what is measured at /metrics (OpenMetrics) on this port of "
@@ -104,6 +107,8 @@ static const fast_option compare_flags[] = {
     { "tune", "",
       "give every line the same trials: lr=0.05,0.1 or lr=0.0125..0.8x2; can be repeated; no: none",
       FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
+    { "searcher", "grid", "how trials are chosen and ended: fast help searchers", FAST_OPTION_TEXT,
+      0, 0, 0, 0, "searcher" },
     { "jobs", "0", "runs at a time; 0: one a core on sim, else 1", FAST_OPTION_INT, 0, 0, 1, 64,
       NULL },
     { "budget", "",
@@ -116,7 +121,26 @@ static const fast_option compare_flags[] = {
       FAST_OPTION_CHOICE, 0, 0, 0, 0, "auto|no" },
     { "report", "", "write a report to this file, one HTML page that needs no network",
       FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
+    { "progress", "bar", "say how far it is: a bar, or JSON objects, a line each, for programs",
+      FAST_OPTION_CHOICE, 0, 0, 0, 0, "bar|json" },
     FLAG("json", "print one JSON object a line for each way of training, then one of the verdict"),
+    FLAG("quiet", "say nothing while it runs"),
+    FLAG_END,
+};
+
+static const fast_option search_flags[] = {
+    { "tune", "",
+      "values or a range of an option to search: lr=0.001..1:log, batch=8,16,32; can be repeated",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
+    { "searcher", "race", "how trials are chosen and ended: fast help searchers", FAST_OPTION_TEXT,
+      0, 0, 0, 0, "searcher" },
+    { "jobs", "0", "trials at a time; 0: one a core on sim, else 1", FAST_OPTION_INT, 0, 0, 1, 64,
+      NULL },
+    { "budget", "",
+      "end every trial after 10s of training, 5MB sent or 100000samples, and compare by that; "
+      "steps are fitted to it",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
+    FLAG("json", "print one JSON object a line for each trial, then one of the result"),
     FLAG("quiet", "say nothing while it runs"),
     FLAG_END,
 };
@@ -171,8 +195,21 @@ static const fast_option systems_flags[] = {
 
 static const fast_option ui_flags[] = {
     { "store", "", "the runs to show; else the user's own", FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
-    { "port", "0", "listen on this port of 127.0.0.1; 0: on a free one", FAST_OPTION_INT, 0, 0, 0,
-      65535, NULL },
+    { "port", "8420",
+      "listen on this port; 0: on a free one, which the standard port becomes too "
+      "where it is taken",
+      FAST_OPTION_INT, 0, 0, 0, 65535, NULL },
+    { "host", "127.0.0.1", "listen on this address; one of the network needs --cert and --key",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
+    { "origin", "",
+      "the address that browsers open, behind a proxy or by name: "
+      "https://fast.example.org",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
+    { "cert", "", "serve https with this certificate (PEM)", FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
+    { "key", "", "the private key of the certificate (PEM)", FAST_OPTION_TEXT, 0, 0, 0, 0, "file" },
+    FLAG("insecure", "allow an address of the network without TLS: others can read the token"),
+    FLAG("read_only", "show runs, but start, stop, tag and delete nothing"),
+    FLAG("new_token", "replace the token, which is stored beside the runs; old links end"),
     FLAG("open", "open the page in a browser, with xdg-open"),
     { "metrics", "token", "who may read /metrics (OpenMetrics): with the token, or everybody here",
       FAST_OPTION_CHOICE, 0, 0, 0, 0, "token|open" },
@@ -311,6 +348,18 @@ static const cli_example simulate_examples[] = {
     { NULL, NULL },
 };
 
+static const cli_example search_examples[] = {
+    { "fast search --tune lr=0.01..1:log --model lenet --data digits --steps 500",
+      "a learning rate, by 16 trials of which most end early" },
+    { "fast search --searcher bayes --tune lr=0.01..1:log --tune batch=8,16,32 --data digits "
+      "--cluster hetero --workers 8 --target 0.95",
+      "two options, on a simulated cluster, by the time to a target" },
+    { "fast search --searcher grid --tune strategy=ps,gossip,local --data digits --cluster wan "
+      "--workers 8 --budget 20s",
+      "every strategy with the same 20 seconds" },
+    { NULL, NULL },
+};
+
 static const cli_example find_lr_examples[] = {
     { "fast find-lr --model lenet", "the loss over growing learning rates, and one to start with" },
     { "fast find-lr --optimizer adam --lr-max 1", "another update rule and range" },
@@ -411,6 +460,9 @@ const cli_command cli_commands[] = {
       "train the same job in several ways, and say which to choose; options take lists a,b and "
       "ranges 2..16x2",
       "train", compare_flags, NULL, compare_examples, cli_compare },
+    { "search", "--tune OPTION=VALUES [OPTIONS]",
+      "search the best values of any options by trials on held-out data, most of which end early",
+      "train", search_flags, NULL, search_examples, cli_search },
     { "find-lr", "[OPTIONS]", "find a learning rate to start with, in a hundred steps", "train",
       find_lr_flags, NULL, find_lr_examples, cli_find_lr },
     { "bench", "[engine|forecast|allreduce|codec|sim|cluster] [OPTIONS]",
@@ -438,12 +490,13 @@ const cli_command cli_commands[] = {
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
-      "train|predict|evaluate|show|export|compare|find-lr|bench|simulate|systems|runs|ui|shard|"
+      "train|predict|evaluate|show|export|compare|search|find-lr|bench|simulate|systems|runs|ui|"
+      "shard|"
       "run|pack|info|"
       "help|"
       "models|data|layers|optimizers|"
       "schedules|engines|"
-      "clusters|faults|strategies|topologies|codecs|representatives",
+      "clusters|faults|strategies|topologies|codecs|representatives|searchers",
       help_examples, cli_help },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL },
 };
@@ -455,7 +508,7 @@ const cli_group cli_groups[] = {
     { "What to train", "|model|data|augment|" },
     { "What to simulate", "|program|rounds|size|algorithm|work|" },
     { "How to write shards", "|out|order|compression|" },
-    { "Random numbers", "|seed|seeds|shrink|tune|jobs|" },
+    { "Random numbers", "|seed|seeds|shrink|tune|searcher|jobs|" },
     { "How to learn", "|batch|global_batch|lr|lr_min|lr_max|optimizer|schedule|class_weights|" },
     { "How long",
       "|epochs|steps|target|evaluate|holdout|validation|monitor|patience|min_delta|best|" },
@@ -503,6 +556,9 @@ const cli_topic cli_topics[] = {
       "which model stands for workers whose replicas differ",
       "Choose one with --representative NAME or --representative NAME:KEY=VALUE. It is tested, "
       "saved and hashed; training does not see it." },
+    { "searchers", "searcher", "Searchers", "which settings of options are tried, and for how long",
+      "Choose one with --searcher NAME or --searcher NAME:KEY=VALUE,KEY=VALUE, of fast search and "
+      "fast compare." },
     { "systems", "system", "Systems", "named systems of the literature, as presets",
       "Choose one with --system NAME; fast systems NAME explains it." },
     { NULL, NULL, NULL, NULL, NULL },
@@ -526,6 +582,12 @@ const cli_command *cli_command_find(const char *name)
         if (strcmp(command->name, name) == 0)
             return command;
     return NULL;
+}
+
+const fast_part *cli_part_list(const char *kind, int64_t *count_out)
+{
+    return strcmp(kind, "searcher") == 0 ? fast_searcher_list(count_out)
+                                         : fast_part_list(kind, count_out);
 }
 
 /* Tables are compared by address: parts that share options point to one table. */

@@ -48,7 +48,7 @@ static bool has_values(const fast_option *option)
     int64_t count = 0;
 
     if (option->type == FAST_OPTION_TEXT && option->choices)
-        fast_part_list(option->choices, &count);
+        cli_part_list(option->choices, &count);
     return option->type == FAST_OPTION_CHOICE || count > 0;
 }
 
@@ -64,7 +64,7 @@ static void put_values(FILE *out, const fast_option *option)
         put_words(out, option->choices);
         return;
     }
-    parts = fast_part_list(option->choices, &count);
+    parts = cli_part_list(option->choices, &count);
     for (int64_t i = 0; i < count; i++)
         fprintf(out, "%s%s", i > 0 ? " " : "", parts[i].name);
 }

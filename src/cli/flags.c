@@ -186,6 +186,8 @@ static const struct {
     { "|dataset|train_data|csv|", "--data takes a name or a file (--data my.csv)" },
     { "|wd|weight_decay|", "weight decay is the optimizer's (--optimizer sgd:weight_decay=1e-4)" },
     { "|optim|opt|", "--optimizer is the update rule (--optimizer adam)" },
+    { "|momentum|", "momentum is the optimizer's (--optimizer momentum:momentum=0.9)" },
+    { "|nesterov|", "Nesterov's momentum is an optimizer (--optimizer nesterov:momentum=0.9)" },
 };
 
 /* Return what to write instead of a name of other programs, or NULL. */
@@ -198,6 +200,22 @@ static const char *hint_of(const char *name)
         if (strstr(foreign[i].names, barred))
             return foreign[i].hint;
     return NULL;
+}
+
+/* Return what to write instead of a device of other programs that this build has not, or NULL. */
+static const char *device_hint(const fast_option *option, const char *value)
+{
+    const size_t length = strcspn(value, ":"); /* cuda:0 */
+    char name[16], barred[20];
+
+    if (strcmp(option->name, "device") != 0 || length >= sizeof name ||
+        (option->choices && strstr(option->choices, value)))
+        return NULL;
+    snprintf(name, sizeof name, "%.*s", (int)length, value);
+    snprintf(barred, sizeof barred, "|%s|", name);
+    if (strcmp(name, "cpu") == 0)
+        return "host is the memory of this machine (--device host)";
+    return strstr("|cuda|gpu|rocm|hip|mps|xpu|tpu|", barred) ? hint_of("gpu") : NULL;
 }
 
 /* The option of "--name" or "--name=value", or NULL, which is then said. */
@@ -281,6 +299,9 @@ int cli_flags_read(const cli_command *command, int argc, char **argv, cli_set_fn
                 value = yes_or_no(value);
             if (!value)
                 return cli_fail(CLI_USAGE, "%s: write yes or no", word);
+            if (device_hint(option, value))
+                return cli_fail(CLI_USAGE, "no device \"%.60s\"; %s", value,
+                                device_hint(option, value));
             if (!value[0] && option->type == FAST_OPTION_TEXT && option->choices &&
                 strcmp(option->choices, "file") == 0)
                 return cli_fail(CLI_USAGE, "%s needs the name of a file", word);

@@ -143,7 +143,7 @@ static void print_part(cli_page *page, const fast_part *part, bool keys)
 static void print_topic(cli_page *page, const cli_topic *topic)
 {
     int64_t count = 0;
-    const fast_part *parts = fast_part_list(topic->kind, &count);
+    const fast_part *parts = cli_part_list(topic->kind, &count);
 
     fprintf(page->out, "%s\n", topic->title);
     cli_page_text(page, 2, topic->how);
@@ -204,7 +204,7 @@ static bool print_parts_named(cli_page *page, const char *name)
 
     for (const cli_topic *topic = cli_topics; topic->name; topic++) {
         int64_t count = 0;
-        const fast_part *parts = fast_part_list(topic->kind, &count);
+        const fast_part *parts = cli_part_list(topic->kind, &count);
 
         for (int64_t i = 0; i < count; i++) {
             if (strcmp(parts[i].name, name) != 0)
@@ -236,7 +236,7 @@ static int no_topic(const char *name)
         names[used++] = command->name;
     for (const cli_topic *topic = cli_topics; topic->name; topic++) {
         int64_t count = 0;
-        const fast_part *parts = fast_part_list(topic->kind, &count);
+        const fast_part *parts = cli_part_list(topic->kind, &count);
 
         if (used < NAMES_MAX)
             names[used++] = topic->name;

@@ -54,7 +54,7 @@ static void search_all(option_hits *hits, const char *name)
     }
     for (const cli_topic *topic = cli_topics; topic->name; topic++) {
         int64_t count = 0;
-        const fast_part *parts = fast_part_list(topic->kind, &count);
+        const fast_part *parts = cli_part_list(topic->kind, &count);
 
         for (int64_t i = 0; i < count; i++)
             search(hits, parts[i].options, name, topic->kind, parts[i].name);

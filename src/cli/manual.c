@@ -140,7 +140,7 @@ static void put_exclusions(FILE *out, const fast_exclusion *rows)
 static void put_topic(FILE *out, const cli_topic *topic)
 {
     int64_t count = 0;
-    const fast_part *parts = fast_part_list(topic->kind, &count);
+    const fast_part *parts = cli_part_list(topic->kind, &count);
 
     fputs(".SH ", out);
     for (const char *c = topic->title; *c; c++)
@@ -194,7 +194,7 @@ int cli_manual(FILE *out)
               NULL);
     put_entry(out, "2", "the command line, or a file that it names, is wrong; nothing ran", NULL);
     put_entry(out, "75", "stopped and saved: run it again with --resume", NULL);
-    put_entry(out, "130", "stopped and not saved: the strategy cannot be resumed", NULL);
+    put_entry(out, "130", "stopped and not saved: several processes, without --checkpoint", NULL);
     fputs(".SH ENVIRONMENT\n", out);
     put_entry(out, "FAST_HOME", "folder of the plan file and of saved runs", "~/.cache/fast");
     put_entry(out, "NO_COLOR", "no colours", NULL);

@@ -145,7 +145,7 @@ static void put_exclusions(FILE *out, const fast_exclusion *rows)
 static void put_topic(FILE *out, const cli_topic *topic)
 {
     int64_t count = 0;
-    const fast_part *parts = fast_part_list(topic->kind, &count);
+    const fast_part *parts = cli_part_list(topic->kind, &count);
     const fast_option *shared = cli_shared_options(parts, count);
 
     fprintf(out, "\n## %s\n\n%s\n", topic->title, topic->how);

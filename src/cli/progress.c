@@ -96,15 +96,21 @@ static void draw_bar(FILE *file, bool color, double fraction, int size)
     fputs(color ? "\033[0m]" : "]", file);
 }
 
+/* Time left is wall time; a simulated run, which has a second clock, says so. */
+static const char *clock_of(const fast_result *r)
+{
+    return isfinite(r->virtual_time_s) ? " of wall time" : "";
+}
+
 /* Draw the line of progress, over the last one. Numbers are added from the left while they fit:
- * note, loss, accuracy, speed, time left. The first that does not fit ends the line, so a narrow
- * window loses the time first. The bar takes 8 to 30 of the columns that remain, and is left out
- * below 8. */
+ * note, loss, accuracy, speed, virtual time, time left. The first that does not fit ends the line,
+ * so a narrow window loses the time first. The bar takes 8 to 30 of the columns that remain, and is
+ * left out below 8. */
 static void draw(cli_progress *progress, const fast_event *event)
 {
     const fast_result *r = event->result;
     char where[64];
-    char parts[PARTS_MAX][48];
+    char parts[PARTS_MAX][64];
     int count = 0;
     char left[32];
     where_text(progress, event, false, where);
@@ -117,8 +123,10 @@ static void draw(cli_progress *progress, const fast_event *event)
     if (isfinite(r->samples_per_s))
         snprintf(parts[count++], sizeof parts[0], "  %.0f samples/s", r->samples_per_s);
     cli_progress_time(event->seconds_left, left);
+    if (isfinite(r->virtual_time_s))
+        snprintf(parts[count++], sizeof parts[0], "  virtual %.2f s", r->virtual_time_s);
     if (left[0])
-        snprintf(parts[count++], sizeof parts[0], "  %s left", left);
+        snprintf(parts[count++], sizeof parts[0], "  %s%s left", left, clock_of(r));
 
     int room = cli_progress_width(progress->file) - 1 - (int)strlen(where);
     int shown = 0;
@@ -163,9 +171,11 @@ static void line(cli_progress *progress, const fast_event *event, bool evaluated
         fputs("  best", progress->file);
     if (isfinite(r->samples_per_s))
         fprintf(progress->file, "  %.0f samples/s", r->samples_per_s);
+    if (isfinite(r->virtual_time_s))
+        fprintf(progress->file, "  virtual %.2f s", r->virtual_time_s);
     cli_progress_time(event->seconds_left, left);
     if (left[0] && event->step < event->step_count && !r->stop[0])
-        fprintf(progress->file, "  %s left", left);
+        fprintf(progress->file, "  %s%s left", left, clock_of(r));
     fputc('\n', progress->file);
     fflush(progress->file);
     progress->line_s = r->time_s;

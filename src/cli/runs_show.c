@@ -53,6 +53,13 @@ static void put_pair(cli_page *page, const char *name, const char *value)
     cli_page_row(page, 2, 22, name, value);
 }
 
+/* Is a column a time of the simulated cluster's clock? */
+static bool is_virtual(const fast_stored_run *run, const char *column)
+{
+    return run->transport && strncmp(run->transport, "sim", 3) == 0 &&
+           (strcmp(column, "time_s") == 0 || strcmp(column, "time_to_target_s") == 0);
+}
+
 /* Columns from `first` to `last` that have a value. */
 static void put_columns(cli_page *page, const fast_stored_run *run, const char *first,
                         const char *last)
@@ -67,6 +74,8 @@ static void put_columns(cli_page *page, const fast_stored_run *run, const char *
         if (!inside)
             continue;
         const char *value = cli_column_text(&columns[i], run, text);
+        if (strcmp(value, "-") != 0 && is_virtual(run, columns[i].name))
+            snprintf(text + strlen(text), sizeof text - strlen(text), " (virtual)");
         if (strcmp(value, "-") != 0)
             put_pair(page, columns[i].name, value);
         if (strcmp(columns[i].name, last) == 0)
@@ -100,6 +109,25 @@ static void put_names(const cli_page *page, const fast_column *columns, int64_t 
     fputc('\n', page->out);
 }
 
+/* Print a bucket of the staleness by its range: 0, 1, 2, 3, 4-7, 8-15, ..., 8192+. */
+static void put_bucket(const cli_page *page, const fast_column *columns,
+                       const fast_stored_staleness *row)
+{
+    const int64_t last = FAST_STALENESS_BUCKETS - 1;
+    const int64_t bucket = row->bucket < last ? row->bucket : last;
+    const int64_t low = bucket < 4 ? bucket : (int64_t)1 << (bucket - 2);
+    char range[48];
+
+    if (bucket < 4)
+        snprintf(range, sizeof range, "%lld", (long long)low);
+    else if (bucket < last)
+        snprintf(range, sizeof range, "%lld-%lld", (long long)low, (long long)(2 * low - 1));
+    else
+        snprintf(range, sizeof range, "%lld+", (long long)low);
+    fprintf(page->out, "  %*s  %*lld\n", width_of(&columns[0]), range, width_of(&columns[1]),
+            (long long)row->updates);
+}
+
 /* Print one row of a table. */
 static fast_err on_row(void *ctx, const void *row)
 {
@@ -124,6 +152,10 @@ static fast_err on_row(void *ctx, const void *row)
     }
     if (named)
         put_names(rows->page, columns, count);
+    if (rows->table == FAST_STORE_STALENESS) {
+        put_bucket(rows->page, columns, row);
+        return FAST_OK;
+    }
     for (int64_t i = 0; i < count; i++) {
         char text[CLI_SAFE_MAX];
         fprintf(rows->page->out, "  %*s", width_of(&columns[i]),
@@ -141,6 +173,17 @@ static fast_err on_tag(void *ctx, const void *row)
     char text[CLI_SAFE_MAX];
     fprintf(rows->page->out, "%s%s",
             rows->count++ ? ", " : "\nTags: ", cli_text_safe(tag->tag, 64, text));
+    return FAST_OK;
+}
+
+/* Print the note of a run; its lines become one. */
+static fast_err on_note(void *ctx, const void *row)
+{
+    const cli_page *page = ctx;
+    char text[CLI_SAFE_MAX];
+
+    fprintf(page->out, "\nNote: %s\n",
+            cli_text_safe(((const fast_stored_note *)row)->text, CLI_SAFE_MAX, text));
     return FAST_OK;
 }
 
@@ -200,7 +243,7 @@ static fast_err put_run(cli_page *page, fast_store *store, const fast_stored_run
     if (!err)
         err = fast_store_read(store, FAST_STORE_TAGS, run->id, -1, on_tag, &tags);
     fputs(tags.count ? "\n" : "", page->out);
-    return err;
+    return err ? err : fast_store_read(store, FAST_STORE_NOTES, run->id, -1, on_note, page);
 }
 
 int cli_runs_show(fast_store *store, int64_t id, bool json)
@@ -300,6 +343,61 @@ static void put_results(cli_page *page, const fast_stored_run *runs, int count)
     }
 }
 
+/* Print where the time of a step went, which is part of the result: measured and predicted, and the
+ * actor that workers waited for most. */
+static void put_steps(cli_page *page, const fast_stored_run *runs, int count)
+{
+    static const char *const names[] = { "step_s", "predicted_step_s", "wait_s", "waited_for" };
+    static char texts[RUNS_MAX][CLI_VALUE_MAX];
+    json_t *results[RUNS_MAX];
+
+    for (int i = 0; i < count; i++)
+        results[i] = runs[i].result ? json_loads(runs[i].result, 0, NULL) : NULL;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        const char *cells[RUNS_MAX];
+        bool any = false;
+
+        for (int i = 0; i < count; i++) {
+            const json_t *value = json_object_get(results[i], names[k]);
+
+            if (json_is_number(value))
+                snprintf(texts[i], sizeof texts[i], "%.3g ms", 1e3 * json_number_value(value));
+            else
+                snprintf(texts[i], sizeof texts[i], "%.40s",
+                         json_is_string(value) ? json_string_value(value) : "-");
+            cells[i] = texts[i];
+            any = any || json_is_number(value) || json_is_string(value);
+        }
+        if (any)
+            put_cells(page, names[k], cells, count);
+    }
+    for (int i = 0; i < count; i++)
+        json_decref(results[i]);
+}
+
+/* Warn where the batches differ: such runs differ in more than their way of training. */
+static void put_batches(cli_page *page, const fast_stored_run *runs, int count)
+{
+    int few = 0, many = 0;
+    char text[256];
+
+    for (int i = 1; i < count; i++) {
+        if (runs[i].batch < runs[few].batch)
+            few = i;
+        if (runs[i].batch > runs[many].batch)
+            many = i;
+    }
+    if (runs[few].batch < 1 || runs[few].batch == runs[many].batch)
+        return;
+    snprintf(text, sizeof text,
+             "The batches differ: run %lld takes %lld samples a worker and step, run %lld %lld, so "
+             "they differ in more than their way of training.",
+             (long long)runs[few].id, (long long)runs[few].batch, (long long)runs[many].id,
+             (long long)runs[many].batch);
+    fputc('\n', page->out);
+    cli_page_text(page, 0, text);
+}
+
 /* Print several runs side by side: who they are, their options, their results. */
 static void put_comparison(const fast_stored_run *runs, int count)
 {
@@ -322,6 +420,8 @@ static void put_comparison(const fast_stored_run *runs, int count)
     put_cells(&page, "name", cells[3], count);
     put_options(&page, runs, count);
     put_results(&page, runs, count);
+    put_steps(&page, runs, count);
+    put_batches(&page, runs, count);
 }
 
 int cli_runs_compare(fast_store *store, const int64_t *ids, int count, bool json)

@@ -10,10 +10,11 @@
  * Order of events, for L lines, T combinations of the tuned values and S seeds:
  *
  *   open    expand the sweep, take out the options that belong to the comparison (seed, holdout,
- *           name, store), write the commands of the L * T trials; without trials (T = 0) those of
+ *           name, store), open a search for each line; without trials (T = 0) write the commands of
  *           the runs
- *   run     the trials of a line, seed 1000, with --holdout; after the last one choose, which
- *           writes the commands of the line's S runs, seeds seed .. seed + S - 1, no --holdout
+ *   run     the trials of a line, seed 1000, with --holdout, as its searcher proposes them; after
+ *           the last one choose, which writes the commands of the line's S runs, seeds seed ..
+ *           seed + S - 1, no --holdout
  *   rank    spreads over the S runs, places, the verdict
  *
  * The standard comparison has L = 8, T = 7 and S = 3: 8 * (7 + 3) = 80 processes.
@@ -124,7 +125,7 @@ static fast_err add_own_flags(fast_compare *compare, fast_compare_task *task)
 
     FAST_TRY(add_flag(argv, "log=/dev/stdout"));
     if (strcmp(store, "none") != 0) {
-        const char *line = compare->lines[task->line].name;
+        const char *line = compare->sweep.lines[task->line].name; /* lines are sorted later */
 
         FAST_TRY(fast__words_add(argv, "--batch-of"));
         FAST_TRY(fast__words_add(argv, compare->name));
@@ -144,6 +145,8 @@ static fast_err add_own_flags(fast_compare *compare, fast_compare_task *task)
     if (strcmp(store, "none") != 0)
         FAST_TRY(quote(argv, &task->key));
     FAST_TRY(fast__words_add(argv, "--quiet"));
+    if (task->trial)
+        FAST_TRY(fast__words_add(argv, "--lockstep"));
     return fast__words_add(argv, "--json");
 }
 
@@ -210,6 +213,12 @@ static bool trial_beats(const fast_budget *budget, const fast_compared_run *a,
     return isfinite(x->test_loss) && !(x->test_loss >= y->test_loss);
 }
 
+/* The first trial of a line. */
+static fast_compare_task *first_trial(fast_compare *compare, int64_t line)
+{
+    return compare->tasks + line * compare->trial_count;
+}
+
 /* The first task of a line that is no trial. */
 static fast_compare_task *first_run(fast_compare *compare, int64_t line)
 {
@@ -229,12 +238,12 @@ fast_err fast__compare_choose(fast_compare *compare, int64_t line)
     if (best >= 0)
         l->tuned = l->trials[best].tuned;
     for (int64_t i = 0; i < compare->seed_count; i++) {
-        const char *reason = l->trials[0].error;
+        const char *reason = l->trial_count > 0 ? l->trials[0].error : NULL;
 
         if (best >= 0) {
             run[i].steps = compare->steps ? compare->steps[line] : 0;
-            FAST_TRY(
-                fast__task_make(compare, &run[i], &compare->sweep.trials[best], run[i].view->seed));
+            FAST_TRY(fast__task_make(compare, &run[i], &first_trial(compare, line)[best].settings,
+                                     run[i].view->seed));
             continue;
         }
         run[i].view->status = "failed";
@@ -288,20 +297,30 @@ static fast_err read_name(fast_compare *compare)
     struct tm date = { 0 };
 
     gmtime_r(&now, &date);
-    strftime(standard, sizeof standard, "compare-%Y%m%d-%H%M%S", &date);
+    strftime(standard, sizeof standard,
+             compare->sweep.trials_only ? "search-%Y%m%d-%H%M%S" : "compare-%Y%m%d-%H%M%S", &date);
     FAST_TRY(take_text(&compare->sweep.job, "name", "", compare->name, sizeof compare->name));
     compare->named = compare->name[0] != '\0';
     if (!compare->named)
         snprintf(compare->name, sizeof compare->name, "%.40s-%d", standard, (int)getpid());
     if (strchr(compare->name, ','))
         return fast__fail(FAST_EINVAL, "name=%s: a comparison's name has no comma", compare->name);
-    return take_text(&compare->sweep.job, "store", "auto", compare->store, sizeof compare->store);
+    FAST_TRY(
+        take_text(&compare->sweep.job, "store", "auto", compare->store, sizeof compare->store));
+    if (strcmp(compare->store, "no") == 0)
+        return fast__fail(FAST_EINVAL, "store=no would be a file of that name; write none to store "
+                                       "nothing, or ./no for the file");
+    return FAST_OK;
 }
 
 /* True if all lines run on sim. */
 static bool is_simulated(const fast_sweep *sweep)
 {
     const char *job = fast__words_value(&sweep->job, "transport");
+
+    for (int64_t i = 0; i < sweep->space.count; i++)
+        if (strcmp(sweep->space.options[i].name, "transport") == 0)
+            return false;
 
     for (int64_t i = 0; i < sweep->line_count; i++) {
         const char *own = fast__words_value(&sweep->lines[i].options, "transport");
@@ -348,12 +367,13 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
     compare->target = target;
     FAST_TRY(fast__budget_read(config->budget ? config->budget : "", &compare->budget));
     compare->line_count = sweep->line_count;
-    compare->trial_count = sweep->trial_count;
-    compare->seed_count = config->seeds > 0 ? config->seeds : 3;
+    compare->seed_count = sweep->trials_only ? 1 : config->seeds > 0 ? config->seeds : 3;
     compare->trial_seed = FAST_COMPARE_TRIAL_SEED;
     if ((double)compare->trial_seed >= seed &&
         (double)compare->trial_seed < seed + (double)compare->seed_count)
         compare->trial_seed = (int64_t)seed + compare->seed_count;
+    compare->seed = (int64_t)seed;
+    FAST_TRY(fast__trials_open(compare, config->searcher));
     /* The bound is divided by the lines: lines * each could overflow for a large --seeds. */
     const int64_t each = compare->trial_count + compare->seed_count;
     if (config->seeds < 0 || each > FAST_COMPARE_RUNS_MAX / compare->line_count)
@@ -364,7 +384,6 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
                           (long long)compare->seed_count, FAST_COMPARE_RUNS_MAX);
     if (seed + (double)compare->seed_count > 9007199254740992.0)
         return fast__fail(FAST_EINVAL, "seed=%.0f leaves no room for more", seed);
-    compare->seed = (int64_t)seed;
     compare->task_count = compare->line_count * each;
     compare->changes.asked = config->changes;
     compare->jobs = config->jobs > 0 ? config->jobs : fast__cpu_count();
@@ -372,13 +391,15 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
         compare->jobs = FAST_COMPARE_JOBS_MAX;
     /* Simulated runs measure virtual time, which other processes cannot change; all others would
        share cores and caches and slow each other down. */
-    if (!is_simulated(sweep))
+    sweep->simulated = is_simulated(sweep);
+    if (!sweep->simulated)
         compare->jobs = 1;
     return FAST_OK;
 }
 
-/* Lines, their trials and their runs. Commands of trials are written at once, or with a budget when
- * the steps of their line are known; those of runs when something was chosen. */
+/* Lines, their trials and their runs. Commands of trials are written when a searcher proposes them,
+ * those of runs when something was chosen; where nothing is tuned at once, or with a budget when
+ * the steps of their line are known. */
 static fast_err make_bouts(fast_compare *compare)
 {
     const int64_t trials = compare->trial_count;
@@ -409,7 +430,7 @@ static fast_err make_bouts(fast_compare *compare)
 
         line->tuned = "";
         line->trials = compare->views + i * trials;
-        line->trial_count = trials;
+        line->trial_count = compare->searches ? trials : 0;
         line->runs = compare->views + lines * trials + i * seeds;
         line->run_count = seeds;
     }
@@ -418,17 +439,13 @@ static fast_err make_bouts(fast_compare *compare)
 
 fast_err fast__compare_make_tasks(fast_compare *compare)
 {
-    const int64_t trials = compare->trial_count;
-    const int64_t count = compare->line_count * (trials > 0 ? trials : compare->seed_count);
-
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; !compare->searches && i < compare->task_count; i++) {
         fast_compare_task *task = &compare->tasks[i];
-        const fast_words *tuned = trials > 0 ? &compare->sweep.trials[i % trials] : NULL;
 
         if (strcmp(task->view->status, "waiting") != 0) /* its line could not be fitted */
             continue;
         task->steps = compare->steps ? compare->steps[task->line] : 0;
-        FAST_TRY(fast__task_make(compare, task, tuned, task->view->seed));
+        FAST_TRY(fast__task_make(compare, task, NULL, task->view->seed));
     }
     return FAST_OK;
 }
@@ -461,8 +478,7 @@ fast_err fast_compare_open(const fast_compare_config *config, fast_compare **out
 
 void fast_compare_watch(fast_compare *compare, fast_compare_fn *watch, void *ctx)
 {
-    compare->watch = watch;
-    compare->watch_ctx = ctx;
+    compare->watcher = (fast_compare_watcher){ watch, ctx };
 }
 
 fast_err fast_compare_run(fast_compare *compare)
@@ -470,11 +486,14 @@ fast_err fast_compare_run(fast_compare *compare)
     fast_err err = fast__budget_fit(compare);
 
     if (!err)
-        err = fast__pool_run(compare, compare->tasks, compare->task_count);
+        err = fast__pool_run(compare, compare->tasks,
+                             compare->task_count - (compare->sweep.trials_only ? 1 : 0));
     /* A stopped comparison is ranked by the runs that ended; the verdict says so. Other errors
        (FAST_ENOMEM, a broken pipe) return before anything is ranked. */
     if (err && err != FAST_ECANCELED)
         return err;
+    if (compare->sweep.trials_only) /* a search has no runs to rank */
+        return err ? fast__fail(err, "the search was stopped") : FAST_OK;
     FAST_TRY(fast__compare_rank(compare));
     if (!err) {
         err = fast__compare_changes(compare);
@@ -562,6 +581,8 @@ fast_err fast_compare_report(const fast_compare *compare, const char *path, cons
 void fast__task_fini(fast_compare_task *task)
 {
     fast__words_fini(&task->argv);
+    fast__words_fini(&task->settings);
+    fast__child_free(task->child);
     fast__free(task->tuned);
     fast__free(task->command);
     fast__free(task->key);
@@ -581,6 +602,7 @@ void fast_compare_close(fast_compare *compare)
     fast__free(compare->program);
     fast__free(compare->command);
     fast__free(compare->steps);
+    fast__trials_close(compare);
     free(compare->verdict); /* of open_memstream() */
     fast__sweep_close(&compare->sweep);
     fast__free(compare);

@@ -5,6 +5,8 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "fast/lab.h"
+#include "lab/search.h"
+#include "lab/words.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -14,6 +16,7 @@
  *
  *   sweep.c           options of a user -> axes, and their combinations: the lines
  *   compare.c         lines -> trials and runs, each with its command; the public calls
+ *   compare_trials.c  proposals of searchers -> trials, their points -> observations
  *   compare_pool.c    runs -> processes, their output -> measures and points
  *   compare_budget.c a budget -> steps of each line; spent amounts, limits in words
  *   compare_stored.c  runs that the store has from an earlier call
@@ -32,20 +35,6 @@ enum {
     FAST_COMPARE_TRIAL_SEED = 1000 /* of trials, and never of a run that is reported */
 };
 
-/* A list of texts that it owns; `items` ends with NULL. */
-typedef struct fast_words {
-    char **items;  /* the texts, ended by NULL */
-    int64_t count; /* number of texts */
-    int64_t size;  /* places of `items` */
-} fast_words;
-
-fast_err fast__words_add(fast_words *words, const char *text);
-fast_err fast__words_format(fast_words *words, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-void fast__words_fini(fast_words *words);
-/* The value of the last "name=value", or NULL. */
-const char *fast__words_value(const fast_words *words, const char *name);
-
 /* Append the values that a text stands for to `out`: a list at its commas, ranges spelled out.
  * `option` says whether its values may hold commas of their own. FAST_EINVAL. */
 fast_err fast__sweep_values(const fast_option *option, const char *text, fast_words *out);
@@ -56,13 +45,14 @@ typedef struct fast_sweep_line {
     fast_words options; /* "name=value" of the axes alone */
 } fast_sweep_line;
 
-/* The lines and trials that a user's options stand for. */
+/* The lines and tuned options that a user's options stand for. */
 typedef struct fast_sweep {
-    fast_words job;         /* "name=value": what all lines have in common */
-    fast_sweep_line *lines; /* at least one */
-    int64_t line_count;     /* number of lines */
-    fast_words *trials;     /* each: "name=value" of the tuned options */
-    int64_t trial_count;    /* number of trials of a line */
+    fast_words job;          /* "name=value": what all lines have in common */
+    fast_sweep_line *lines;  /* at least one */
+    int64_t line_count;      /* number of lines */
+    fast_search_space space; /* of the tuned options; without an option nothing is tuned */
+    bool simulated;          /* every run is on sim: its times are virtual */
+    bool trials_only;        /* a search: the run of its line gets a command and is not started */
 } fast_sweep;
 
 fast_err fast__sweep_open(const fast_compare_config *config, fast_sweep *out);
@@ -95,6 +85,7 @@ typedef struct fast_compare_task {
     bool unstored;              /* not in the run store: a probe or a forecast */
     const fast_words *changes;  /* "name=value" in place of the job's and the line's; or NULL */
     fast_words argv;            /* of the process */
+    fast_words settings;        /* of a trial: "name=value" of the tuned options */
     char *tuned;                /* "lr=0.1" */
     char *command;              /* for people */
     char *key;                  /* the command as the store has it; NULL if runs are not stored */
@@ -103,6 +94,10 @@ typedef struct fast_compare_task {
     int64_t thinned;            /* every 2^thinned-th evaluation is a point */
     int64_t seen;               /* evaluations */
     const char *outcome;        /* outcome in its result: "done", ...; NULL before */
+    fast_child *child;          /* its process while it is held; NULL */
+    bool ending;                /* a trial that its searcher ends early */
+    bool restarts;              /* a held trial whose process ends: it starts again later */
+    double spent_before[2];     /* samples and seconds of processes before the last one */
 } fast_compare_task;
 
 /* An answer to "what if": the line that the cost model expects to be first, verified by simulation
@@ -124,6 +119,12 @@ typedef struct fast_compare_changes {
     int64_t count;                                       /* number of answers */
 } fast_compare_changes;
 
+/* Who is told how far it is. */
+typedef struct fast_compare_watcher {
+    fast_compare_fn *tell; /* NULL: nobody is */
+    void *ctx;             /* argument */
+} fast_compare_watcher;
+
 struct fast_compare {
     fast_sweep sweep;               /* the expanded options */
     fast_compared *lines;           /* the lines that callers see */
@@ -131,7 +132,7 @@ struct fast_compare {
     fast_compare_task *tasks;       /* trials of all lines, then runs of all lines */
     int64_t task_count;             /* number of trials and runs */
     fast_compared_run *views;       /* in the same order: what callers see of them */
-    int64_t trial_count;            /* of a line */
+    int64_t trial_count;            /* of a line, at most */
     int64_t seed_count;             /* runs of a line */
     int64_t seed;                   /* the first */
     int64_t trial_seed;             /* of trials */
@@ -147,14 +148,24 @@ struct fast_compare {
     fast_compare_changes changes;   /* of the answer, by a slower network or more workers */
     char *command;                  /* the user's command line; or NULL */
     char *verdict;                  /* the paragraph; NULL before it ran */
-    fast_compare_fn *watch;         /* NULL: nobody does */
-    void *watch_ctx;                /* argument of the watcher */
+    fast_compare_watcher watcher;   /* of the progress */
+    fast_search **searches;         /* [line_count], of trials; NULL if nothing is tuned */
     volatile sig_atomic_t canceled; /* set by any thread or a signal handler */
 };
 
 /* Make the command of a task, with what was tuned for its line. */
 fast_err fast__task_make(fast_compare *compare, fast_compare_task *task, const fast_words *tuned,
                          int64_t seed);
+/* Open a search for each line. FAST_EINVAL for a searcher that is unknown or does not fit. */
+fast_err fast__trials_open(fast_compare *compare, const char *searcher);
+void fast__trials_close(fast_compare *compare);
+/* Write the next trial that a line's searcher proposes, its command made; NULL: none for now.
+ * *over_out tells that the search of the line is over. */
+fast_err fast__trials_next(fast_compare *compare, int64_t line, fast_compare_task **out,
+                           bool *over_out);
+/* Tell the searcher the last point of a trial, or its end, and ask what becomes of it. */
+fast_err fast__trials_observe(fast_compare *compare, const fast_compare_task *task, bool ended,
+                              fast_trial_order *order_out);
 /* Choose for a line whose trials have all ended; its runs are made, or fail if no trial worked. */
 fast_err fast__compare_choose(fast_compare *compare, int64_t line);
 
@@ -200,7 +211,7 @@ bool fast__line_ties(const fast_compare *compare, const fast_compared *line);
 /* True if a line's runs ended without the target before the first line had reached it. */
 bool fast__line_is_open(const fast_compare *compare, const fast_compared *line);
 /* True if the trials chose the first or the last value of an option: "lr=0.8". */
-bool fast__line_edge(const fast_compared *line, char text[64]);
+bool fast__line_edge(const fast_compare *compare, const fast_compared *line, char text[64]);
 /* Write the limit of a line's runs: "10 s" of a budget, "3 epochs (4.19 s)", "9 steps (1.2 s)". */
 void fast__line_limit(const fast_compare *compare, const fast_compared *line, char text[96]);
 /* Spreads, order and places of all lines; then the verdict. */

@@ -56,7 +56,7 @@ static const fast_words *chosen(const fast_compare *compare, const fast_compared
 {
     for (int64_t i = 0; i < line->trial_count; i++)
         if (line->tuned == line->trials[i].tuned)
-            return &compare->sweep.trials[i];
+            return &compare->tasks[line_number(compare, line) * compare->trial_count + i].settings;
     return NULL;
 }
 

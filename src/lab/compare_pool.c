@@ -2,11 +2,11 @@
 /*
  * Runs of a comparison as processes, a few at a time.
  *
- * Trials of all lines come first; the runs of a line wait until its trials have ended and something
- * was chosen. A process prints a line of JSON for each evaluation (--log /dev/stdout) and one for
- * the result; what it says on standard error last is the reason where it fails. When points of a
- * run fill their room every other one is dropped, and from then on every other evaluation is left
- * out: curves have their shape in bounded memory.
+ * Trials of all lines come first, as their searchers propose them; the runs of a line wait until
+ * its search is over and something was chosen. A process prints a line of JSON for each evaluation
+ * (--log /dev/stdout) and one for the result; what it says on standard error last is the reason
+ * where it fails. When points of a run fill their room every other one is dropped, and from then on
+ * every other evaluation is left out: curves have their shape in bounded memory.
  *
  *   fast compare                        a place of the pool
  *     start_some()   a process -------> fast train ... --log /dev/stdout --quiet --json
@@ -20,7 +20,8 @@
  * end is delivered after its last line, so a result is never lost to an early exit.
  *
  * A task is first "waiting", then "running" in a place, then as its result says: done, target,
- * diverged or canceled; "failed" if its process ended without one. A task that failed does not end
+ * diverged or canceled; a trial may be "held" in between, and is "stopped" if its searcher ends it;
+ * a task is "failed" if its process ended without one. A task that failed does not end
  * the comparison: the reason stands in its line. FAST_ENOMEM and an error of the pipes do end it.
  *
  * The time that is left is estimated from the mean m of the tasks that ran here and have ended;
@@ -40,6 +41,7 @@
 
 #define TELL_NS  INT64_C(100000000)  /* between two looks at the progress */
 #define GRACE_NS INT64_C(5000000000) /* for a process that is asked to end */
+enum { HELD_MAX = 64 };              /* processes of trials that are held */
 
 /* The processes and what they run. */
 typedef struct compare_pool {
@@ -55,6 +57,8 @@ typedef struct compare_pool {
     int64_t sum_ns;                                  /* of their times */
     fast_compare_stored *stored; /* runs of an earlier comparison of this name; or NULL */
     int64_t told_ns;             /* when the watcher was told last */
+    bool searches;               /* trials are among the tasks */
+    int64_t held;                /* processes of held trials, which wait for an answer */
 } compare_pool;
 
 /* True for a task that has neither started nor ended. */
@@ -71,33 +75,36 @@ static void tell(compare_pool *p, const fast_compare_task *ended)
     const double left = (double)(p->count - p->done) - 0.5 * (double)p->running;
 
     p->told_ns = fast__clock_ns();
-    if (!compare->watch)
+    if (!compare->watcher.tell)
         return;
-    compare->watch(compare->watch_ctx, &(fast_compare_progress){
-                                           .runs_done = p->done,
-                                           .runs_count = p->count,
-                                           .running = p->running,
-                                           .seconds_left = mean * left / (double)compare->jobs,
-                                           .line = ended ? compare->lines[ended->line].name : NULL,
-                                           .run = ended ? ended->view : NULL,
-                                           .trial = ended && ended->trial,
-                                       });
+    compare->watcher.tell(compare->watcher.ctx,
+                          &(fast_compare_progress){
+                              .runs_done = p->done,
+                              .runs_count = p->count,
+                              .running = p->running,
+                              .seconds_left = mean * left / (double)compare->jobs,
+                              .phase = p->list == compare->tasks ? "runs"
+                                       : p->list->changes        ? "changes"
+                                                                 : "budget",
+                              .line = ended ? compare->sweep.lines[ended->line].name : NULL,
+                              .run = ended ? ended->view : NULL,
+                              .trial = ended && ended->trial,
+                          });
 }
 
-/* After the last trial of a line: choose. Choosing gives each run of the line a command, or marks
- * all of them as failed if no trial has a result; failed ones count as ended here. */
-static fast_err look_at_trials(compare_pool *p, int64_t line)
+/* The search of a line is over: choose. Choosing gives each run of the line a command, or marks all
+ * of them as failed if no trial has a result; failed ones count as ended here, and so do trials
+ * that the searcher did not need. Trials that are held end. */
+static fast_err end_search(compare_pool *p, int64_t line)
 {
     fast_compare *compare = p->compare;
+    fast_compare_task *trials = compare->tasks + line * compare->trial_count;
 
-    for (int64_t i = 0; i < p->count; i++) {
-        const fast_compare_task *b = &p->list[i];
-        const char *status = b->view->status;
-
-        if (b->line == line && b->trial &&
-            (strcmp(status, "waiting") == 0 || strcmp(status, "running") == 0))
-            return FAST_OK;
-    }
+    compare->lines[line].trial_count = compare->searches[line]->count;
+    p->done += compare->trial_count - compare->searches[line]->count;
+    for (int64_t i = 0; i < compare->searches[line]->count; i++)
+        if (strcmp(trials[i].view->status, "held") == 0)
+            trials[i].ending = true;
     FAST_TRY(fast__compare_choose(compare, line));
     for (int64_t i = 0; i < p->count; i++) {
         const fast_compare_task *b = &p->list[i];
@@ -116,56 +123,136 @@ static fast_err end(compare_pool *p, fast_compare_task *task, const char *status
     task->view->status = status;
     task->view->error = task->error[0] ? task->error : NULL;
     p->done++;
-    tell(p, task);
-    return task->trial && !p->compare->canceled ? look_at_trials(p, task->line) : FAST_OK;
-}
+    if (p->searches && task->trial && !p->compare->canceled) {
+        fast_trial_order order;
 
-/* The next task that can run, or NULL. A run has no command before its line's trials have ended;
- * trials come first in the array, so that all lines are tuned before the first run starts, as long
- * as trials are waiting. */
-static fast_compare_task *next_task(const compare_pool *p)
-{
-    for (int64_t i = 0; i < p->count; i++) {
-        fast_compare_task *b = &p->list[i];
-
-        if (is_waiting(b) && b->argv.count > 0)
-            return b;
+        FAST_TRY(fast__trials_observe(p->compare, task, true, &order));
     }
-    return NULL;
+    tell(p, task);
+    return FAST_OK;
 }
 
-/* Start waiting tasks while there are free places. A task whose result the store has ends at once
- * and takes no place. One that cannot be started, say because the program is missing, has failed
- * with the reason; FAST_ENOMEM alone is returned, since every further start would fail with it. */
-static fast_err start_some(compare_pool *p)
+/* Write the next trial that a searcher proposes, line by line, or NULL. A held trial whose search
+ * is over comes first: its process ends in a place of the pool, as all others. */
+static fast_err next_trial(compare_pool *p, fast_compare_task **out)
 {
     fast_compare *compare = p->compare;
 
-    for (int64_t i = 0; i < compare->jobs && !compare->canceled; i++) {
-        fast_compare_task *task = p->children[i] ? NULL : next_task(p);
-
-        bool found = false;
-        if (!task)
-            continue;
-        FAST_TRY(fast__compare_stored_read(p->stored, task, &found));
-        if (found) {
-            FAST_TRY(end(p, task, task->outcome));
-            i--; /* the place is still free */
-            continue;
+    *out = NULL;
+    for (int64_t i = 0; i < compare->line_count * compare->trial_count; i++)
+        if (compare->tasks[i].ending && strcmp(compare->tasks[i].view->status, "held") == 0) {
+            *out = &compare->tasks[i];
+            return FAST_OK;
         }
-        const fast_child_options options = { .argv = (const char *const *)task->argv.items };
+    for (int64_t i = 0; i < compare->line_count; i++) {
+        bool over = compare->searches[i]->over; /* and its runs are made */
+
+        if (over || (compare->steps && compare->steps[i] == 0))
+            continue;
+        FAST_TRY(fast__trials_next(compare, i, out, &over));
+        if (over)
+            FAST_TRY(end_search(p, i));
+        if (*out)
+            return FAST_OK;
+    }
+    return FAST_OK;
+}
+
+/* Write the next task that can run, or NULL. Trials come first, so that all lines are tuned before
+ * the first run starts, as long as a searcher has a proposal. */
+static fast_err next_task(compare_pool *p, fast_compare_task **out)
+{
+    *out = NULL;
+    if (p->searches)
+        FAST_TRY(next_trial(p, out));
+    for (int64_t i = 0; !*out && i < p->count; i++) {
+        fast_compare_task *b = &p->list[i];
+
+        if (is_waiting(b) && b->argv.count > 0 && !(p->searches && b->trial))
+            *out = b;
+    }
+    return FAST_OK;
+}
+
+/* Put the process of a held trial into a place: it trains on, or it ends. */
+static void continue_child(compare_pool *p, int64_t i, fast_compare_task *task)
+{
+    p->children[i] = task->child;
+    task->child = NULL;
+    p->held--;
+    if (task->ending)
+        fast__child_end_input(p->children[i]);
+    else
+        fast__child_answer(p->children[i]);
+}
+
+/* Count what a trial has spent in a process that ended when it was held, and forget the rest: the
+ * next process starts from the beginning. */
+static void start_again(fast_compare_task *task)
+{
+    fast_compare_measures *m = &task->view->measures;
+
+    task->spent_before[0] += isfinite(m->samples) ? m->samples : 0;
+    task->spent_before[1] += isfinite(m->time_s) ? m->time_s : 0;
+    fast__read_measures(NULL, m);
+    task->view->point_count = 0;
+    task->seen = task->thinned = 0;
+}
+
+/* Start a task in a place, or end it: with its result in the store, or because it cannot be
+ * started, say because the program is missing. *started_out tells. FAST_ENOMEM. */
+static fast_err start(compare_pool *p, int64_t i, fast_compare_task *task, bool *started_out)
+{
+    const fast_child_options options = { .argv = (const char *const *)task->argv.items,
+                                         .input = p->searches && task->trial };
+    bool found = false;
+
+    *started_out = false;
+    if (!task->child && task->ending) /* its process has ended when it was held */
+        return end(p, task, "stopped");
+    if (task->child) {
+        continue_child(p, i, task);
+    } else {
+        if (strcmp(task->view->status, "held") == 0)
+            start_again(task);
+        /* Searchers that end trials decide by curves, whose progress is not stored. */
+        if (!task->trial || !p->searches ||
+            p->compare->searches[task->line]->searcher->plan == fast__grid_plan)
+            FAST_TRY(fast__compare_stored_read(p->stored, task, &found));
+        if (found)
+            return end(p, task, task->outcome);
         const fast_err err = fast__child_start(&options, &p->children[i]);
         if (err == FAST_ENOMEM)
             return err;
         if (err) {
             snprintf(task->error, sizeof task->error, "%.255s", fast_error_detail());
-            FAST_TRY(end(p, task, "failed"));
-            continue;
+            return end(p, task, "failed");
         }
-        task->view->status = "running";
-        p->tasks[i] = task;
-        p->begun_ns[i] = fast__clock_ns();
-        p->running++;
+    }
+    task->view->status = "running";
+    p->tasks[i] = task;
+    p->begun_ns[i] = fast__clock_ns();
+    p->running++;
+    *started_out = true;
+    return FAST_OK;
+}
+
+/* Start tasks while there are free places. A task that ends at once takes no place. */
+static fast_err start_some(compare_pool *p)
+{
+    fast_compare *compare = p->compare;
+
+    for (int64_t i = 0; i < compare->jobs && !compare->canceled;) {
+        fast_compare_task *task = NULL;
+        bool started = true;
+
+        if (!p->children[i]) {
+            FAST_TRY(next_task(p, &task));
+            if (!task)
+                return FAST_OK;
+            FAST_TRY(start(p, i, task, &started));
+        }
+        i += started;
     }
     return FAST_OK;
 }
@@ -220,6 +307,11 @@ static void take_result(fast_compare_task *task, const json_t *object, const cha
        workers that have not noticed: its curve ends at the target. */
     if (isfinite(view->measures.time_to_target_s))
         point.time_s = view->measures.time_to_target_s;
+    if (view->point_count > 0) {
+        const fast_compare_point *last = &task->points[view->point_count - 1];
+
+        point.progress = fmin(1, last->progress * point.samples / last->samples);
+    }
     if (view->point_count > 0 && task->points[view->point_count - 1].samples < point.samples &&
         (isfinite(point.test_accuracy) || isfinite(point.test_loss)))
         task->points[view->point_count++] = point;
@@ -253,6 +345,16 @@ static void read_trouble(fast_compare_task *task, const char *line)
                  strncmp(line, "fast: ", 6) == 0 ? line + 6 : line);
 }
 
+/* A process of a trial has ended because it was held where processes do not wait: it starts again
+ * when the trial is continued. What it measured stays, for a trial that is not. */
+static void end_held(fast_compare_task *task)
+{
+    task->view->status = "held";
+    task->outcome = NULL;
+    task->error[0] = '\0';
+    task->restarts = false;
+}
+
 /* A process has ended: read its last words, and mark its task. */
 static fast_err end_child(compare_pool *p, int64_t i, const fast_child_event *event)
 {
@@ -262,13 +364,19 @@ static fast_err end_child(compare_pool *p, int64_t i, const fast_child_event *ev
     fast__child_free(p->children[i]);
     p->children[i] = NULL;
     p->running--;
+    if (task->restarts && !p->compare->canceled) {
+        end_held(task);
+        return FAST_OK;
+    }
     p->timed++;
     p->sum_ns += fast__clock_ns() - p->begun_ns[i];
+    if (task->ending) /* whether it was done in the meantime depends on the machine */
+        status = "stopped";
     if (p->compare->canceled && strcmp(status, "failed") == 0)
         status = "canceled";
     /* Whatever a run that worked said on standard error was a warning, not a reason. */
     if (strcmp(status, "done") == 0 || strcmp(status, "target") == 0 ||
-        strcmp(status, "patience") == 0)
+        strcmp(status, "patience") == 0 || strcmp(status, "stopped") == 0)
         task->error[0] = '\0';
     else if (!task->error[0] && event->signal)
         snprintf(task->error, sizeof task->error, "ended by signal %d (%s)", event->signal,
@@ -276,6 +384,38 @@ static fast_err end_child(compare_pool *p, int64_t i, const fast_child_event *ev
     else if (!task->error[0])
         snprintf(task->error, sizeof task->error, "ended with code %d and no result", event->code);
     return end(p, task, status);
+}
+
+/*
+ * A trial has printed an evaluation and waits: ask its searcher, and answer. A trial that is held
+ * gets no answer, and its place is free. On transports other than sim times are those of the
+ * machine, and too many processes that wait would fill its memory: there its process ends, and
+ * starts again from the beginning when it is continued.
+ */
+static fast_err look_at_trial(compare_pool *p, int64_t i)
+{
+    fast_compare_task *task = p->tasks[i];
+    fast_child *child = p->children[i];
+    fast_trial_order order;
+
+    if (!p->searches || !task->trial || task->ending || task->restarts || task->outcome)
+        return FAST_OK;
+    FAST_TRY(fast__trials_observe(p->compare, task, false, &order));
+    if (order == FAST_TRIAL_GO) {
+        fast__child_answer(child);
+    } else if (order == FAST_TRIAL_HOLD && p->compare->sweep.simulated && p->held < HELD_MAX) {
+        task->child = child;
+        task->view->status = "held";
+        p->children[i] = NULL;
+        p->running--;
+        p->held++;
+        tell(p, NULL);
+    } else {
+        task->ending = order == FAST_TRIAL_END;
+        task->restarts = order == FAST_TRIAL_HOLD;
+        fast__child_end_input(child);
+    }
+    return FAST_OK;
 }
 
 /* Ask all children to end, and wait for them; what has not ended then was canceled. All are asked
@@ -294,10 +434,26 @@ static void stop_all(compare_pool *p)
         p->children[i] = NULL;
         p->tasks[i]->view->status = "canceled";
     }
-    for (int64_t i = 0; i < p->count; i++)
-        if (is_waiting(&p->list[i]))
-            p->list[i].view->status = "canceled";
+    for (int64_t i = 0; i < p->count; i++) {
+        fast_compare_task *task = &p->list[i];
+
+        if (task->child)
+            fast__child_stop(task->child, GRACE_NS);
+        fast__child_free(task->child);
+        task->child = NULL;
+        if (is_waiting(task) || strcmp(task->view->status, "held") == 0)
+            task->view->status = "canceled";
+    }
     p->running = 0;
+}
+
+/* True if a line's search is not over. */
+static bool is_searching(const compare_pool *p)
+{
+    for (int64_t i = 0; p->searches && i < p->compare->line_count; i++)
+        if (!p->compare->searches[i]->over && !(p->compare->steps && p->compare->steps[i] == 0))
+            return true;
+    return false;
 }
 
 fast_err fast__pool_run(fast_compare *compare, fast_compare_task *tasks, int64_t count)
@@ -310,24 +466,26 @@ fast_err fast__pool_run(fast_compare *compare, fast_compare_task *tasks, int64_t
     p->compare = compare;
     p->list = tasks;
     p->count = count;
+    p->searches = compare->searches && tasks == compare->tasks;
     for (int64_t i = 0; i < count; i++) /* lines that could not be fitted have ended already */
         p->done += !is_waiting(&tasks[i]);
     err = fast__compare_stored_open(compare, &p->stored);
     tell(p, NULL);
-    while (!err && !compare->canceled && p->done < count) {
+    while (!err && !compare->canceled && (p->done < count || is_searching(p))) {
         fast_child_event event;
 
         /* If nothing runs after start_some(), it has ended tasks (stored ones, or failed starts)
-           and the loop looks again. It cannot spin: while a task waits, some waiting task has a
-           command. Trials have theirs from the start, and a run without one belongs to a line
-           whose trials have not all ended. */
+           and the loop looks again. It cannot spin: a searcher waits only for trials that run, and
+           a run without a command belongs to a line whose search is not over. */
         err = start_some(p);
         if (err || p->running == 0)
             continue;
         const fast_err got = fast__child_next(p->children, compare->jobs, TELL_NS, &which, &event);
-        if (got == FAST_OK && event.kind == FAST_CHILD_OUT)
+        if (got == FAST_OK && event.kind == FAST_CHILD_OUT) {
             err = fast__task_read(p->tasks[which], event.line);
-        else if (got == FAST_OK && event.kind == FAST_CHILD_ERR)
+            if (!err)
+                err = look_at_trial(p, which);
+        } else if (got == FAST_OK && event.kind == FAST_CHILD_ERR)
             read_trouble(p->tasks[which], event.line);
         else if (got == FAST_OK)
             err = end_child(p, which, &event);

@@ -41,7 +41,7 @@ _Static_assert(sizeof measures / sizeof *measures == sizeof(fast_compare_measure
 
 static const read_field points[] = {
     POINT(time_s),    POINT(samples),    POINT(bytes_sent),     POINT(test_accuracy),
-    POINT(test_loss), POINT(divergence), POINT(staleness_mean),
+    POINT(test_loss), POINT(divergence), POINT(staleness_mean), POINT(progress),
 };
 _Static_assert(sizeof points / sizeof *points == sizeof(fast_compare_point) / sizeof(double),
                "every number of a point is read");

@@ -4,7 +4,7 @@
  * through fast__html_text(), which leaves no character that HTML knows. Colours are those of Okabe
  * and Ito, made darker for white and lighter for black paper, so that people who see colours
  * otherwise can distinguish them; names stand beside what they name. Widths are parts of the page,
- * so that it reads on a phone.
+ * so that it reads on a phone; tables use the whole window and scroll with a shadow at the edge.
  *
  * The page, from the answer to the details, each part a function of this file:
  *
@@ -15,7 +15,7 @@
  *   time_split   a bar a line: compute, codec, exchange and wait of a worker's time
  *   amounts      bytes sent, staleness, and the divergence of replicas over time
  *   model        forecast and measured time of a step; right means within a factor of 1.25
- *   tuning       a row a line, a column a trial, the chosen one marked
+ *   tuning       a row a line, a cell a trial with its setting, the chosen one marked
  *   commands     the command that repeats the first run of each line
  *
  * The content security policy forbids scripts, images and requests, so that a text that slipped
@@ -31,11 +31,13 @@
 static const char style[] =
     "<style>\n"
     ":root{color-scheme:light dark;--paper:#fff;--ink:#1b1f24;--soft:#5c6670;--rule:#d8dde3;"
-    "--box:#f3f6f9;--c0:#0072b2;--c1:#c4560a;--c2:#00845f;--c3:#b0508a;--c4:#9a6f00;--c5:#2f8fc4;"
+    "--box:#f3f6f9;--edge:#1b1f2455;--c0:#0072b2;--c1:#c4560a;--c2:#00845f;--c3:#b0508a;--c4:#"
+    "9a6f00;--c5:#2f8fc4;"
     "--c6:#3b3f45;--c7:#7a7a00;--compute:#0072b2;--codec:#cc79a7;--exchange:#e69f00;"
     "--wait:#a3abb3}\n"
     "@media(prefers-color-scheme:dark){:root{--paper:#14171a;--ink:#e8ebee;--soft:#a2adb8;"
-    "--rule:#343b43;--box:#1e2328;--c0:#56b4e9;--c1:#ff8a4c;--c2:#2ccb9b;--c3:#e79cc8;"
+    "--rule:#343b43;--box:#1e2328;--edge:#e8ebee55;--c0:#56b4e9;--c1:#ff8a4c;--c2:#2ccb9b;--c3:#"
+    "e79cc8;"
     "--c4:#f0b429;--c5:#8fb8ff;--c6:#dde1e6;--c7:#d9d24a;--compute:#3d8fc9;--codec:#d48db5;"
     "--exchange:#d9950a;--wait:#6b757f}}\n"
     "body{margin:0 auto;padding:1rem;max-width:60rem;background:var(--paper);color:var(--ink);"
@@ -45,6 +47,16 @@ static const char style[] =
     ".verdict{background:var(--box);border-left:4px solid var(--c0);padding:.8rem 1rem;"
     "font-size:1.05rem;overflow-wrap:anywhere}\n"
     ".wide,.fig{overflow-x:auto}\n"
+    /* Tables are wider than the text where the window has room; where they scroll, a shadow at the
+       edge tells that there is more. */
+    ".wide{margin:0 calc(50% - min(50vw - 1.5rem,44rem));background:"
+    "linear-gradient(90deg,var(--paper) 30%,transparent) left,"
+    "linear-gradient(270deg,var(--paper) 30%,transparent) right,"
+    "linear-gradient(90deg,var(--edge),transparent) left,"
+    "linear-gradient(270deg,var(--edge),transparent) right;background-repeat:no-repeat;"
+    "background-size:3rem 100%,3rem 100%,1rem 100%,1rem 100%;"
+    "background-attachment:local,local,scroll,scroll}\n"
+    ".wide table{margin:0 auto;min-width:min(60rem,100%)}\n"
     "table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}\n"
     "th,td{padding:.3rem .5rem;border-bottom:1px solid var(--rule);text-align:right;"
     "vertical-align:top}\n"
@@ -69,7 +81,7 @@ static const char style[] =
     "pre{background:var(--box);padding:.6rem .8rem;white-space:pre-wrap;overflow-wrap:anywhere;"
     "font-size:.85rem;margin:.3rem 0 1rem}\n"
     "@media(max-width:40rem){.row{grid-template-columns:1fr;gap:.1rem;margin:.6rem 0}}\n"
-    "@media print{body{max-width:none}}\n"
+    "@media print{body{max-width:none}.wide{margin:0}}\n"
     "</style>\n";
 
 /*
@@ -214,8 +226,20 @@ static void table(const fast_compare *compare, FILE *out)
             fputs("</td></tr>\n", out);
             continue;
         }
-        fprintf(out, "</td><td>%lld</td>", (long long)line->place);
-        time_cell(out, &line->time_to_target_s);
+        if (line->place > 0)
+            fprintf(out, "</td><td>%lld</td>", (long long)line->place);
+        else
+            fputs("</td><td>-</td>", out);
+        if (line->place == 0 && isinf(line->to_target.median)) {
+            char limit[96];
+
+            fast__line_limit(compare, line, limit);
+            fputs("<td>not within ", out);
+            fast__html_text(out, limit);
+            fputs("</td>", out);
+        } else {
+            time_cell(out, &line->time_to_target_s);
+        }
         fprintf(out, "<td>%lld of %lld</td>", (long long)line->reached_count,
                 (long long)line->run_count);
         real_cell(out, by_loss ? &line->test_loss : &line->accuracy, by_loss ? 1 : 100,
@@ -413,7 +437,9 @@ static void trial_cell(const fast_compared *line, const fast_compared_run *trial
     const bool chosen = line->tuned == trial->tuned && line->tuned[0];
     char time[32];
 
-    fprintf(out, "<td%s>", chosen ? " class=\"best\"" : "");
+    fprintf(out, "<td%s><small>", chosen ? " class=\"best\"" : "");
+    fast__html_text(out, trial->tuned);
+    fputs("</small><br>", out);
     if (!fast__run_is_whole(trial)) {
         fputs("<small>", out);
         fast__html_text(out, trial->status);
@@ -440,26 +466,26 @@ static void tuning(const fast_compare *compare, FILE *out)
               out);
         return;
     }
-    fprintf(
-        out,
-        "<p>Every line got the same %lld trials, one for each value, on %.4g%% of the training "
-        "set that was held out, with seed %lld, which no run below has. What reached the target "
-        "first, else what ended with the best accuracy, was then run with each seed on the test "
-        "set. Cells are times to the target, or the accuracy where it was not reached.</p>\n"
-        "<div class=\"wide\"><table><thead><tr><th>way</th>",
-        (long long)compare->trial_count, 100 * compare->holdout, (long long)compare->trial_seed);
-    for (int64_t k = 0; k < compare->trial_count; k++) {
-        fputs("<th>", out);
-        fast__html_text(out, compare->lines[0].trials[k].tuned);
-        fputs("</th>", out);
-    }
-    fputs("</tr></thead><tbody>\n", out);
+    double samples, seconds;
+
+    fast_compare_cost(compare, true, &samples, &seconds);
+    fprintf(out,
+            "<p>Trials were chosen by the searcher <code>%s</code>, at most %lld for each line, on "
+            "%.4g%% of the training set that was held out, with seed %lld, which no run below has. "
+            "What reached the target first, else what ended with the best accuracy, was then run "
+            "with each seed on the test set. Cells are times to the target, or the accuracy where "
+            "it was not reached; a trial that was stopped early has cost what it used. All trials "
+            "took %.0f samples.</p>\n<div class=\"wide\"><table>\n<tbody>\n",
+            compare->searches[0]->name, (long long)compare->trial_count, 100 * compare->holdout,
+            (long long)compare->trial_seed, samples);
     for (int64_t i = 0; i < compare->line_count; i++) {
+        const fast_compared *line = &compare->lines[i];
+
         fputs("<tr><td>", out);
-        fast__html_text(out, compare->lines[i].name);
+        fast__html_text(out, line->name);
         fputs("</td>", out);
-        for (int64_t k = 0; k < compare->trial_count; k++)
-            trial_cell(&compare->lines[i], &compare->lines[i].trials[k], out);
+        for (int64_t k = 0; k < line->trial_count; k++)
+            trial_cell(line, &line->trials[k], out);
         fputs("</tr>\n", out);
     }
     fputs("</tbody></table></div>\n", out);

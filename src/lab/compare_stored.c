@@ -89,7 +89,8 @@ static fast_err read_point(void *ctx, const void *row)
                                                         .test_accuracy = m->test_accuracy,
                                                         .test_loss = m->test_loss,
                                                         .divergence = m->divergence,
-                                                        .staleness_mean = m->staleness_mean });
+                                                        .staleness_mean = m->staleness_mean,
+                                                        .progress = NAN });
 }
 
 fast_err fast__compare_stored_read(fast_compare_stored *stored, fast_compare_task *task,

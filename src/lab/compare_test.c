@@ -40,6 +40,18 @@ static const char script[] =
     "  echo \"{\\\"time_to_target_s\\\": $t, \\\"virtual_time_s\\\": $t, \\\"step_s\\\": $p, "
     "\\\"predicted_step_s\\\": $p, \\\"workers\\\": 4, \\\"samples\\\": 9, \\\"time_s\\\": $t, "
     "\\\"stop\\\": \\\"target\\\"}\"; exit;; esac\n"
+    /* Ten evaluations, each waits for an answer; accuracy by learning rate; the end of the input
+       ends the run. */
+    "case \"$*\" in *curves*) i=0; a=1; case \"$*\" in *'--lr 0.2'*) a=4;; *'--lr 0.4'*) a=2;; "
+    "esac\n"
+    "  while [ $i -lt 10 ]; do i=$((i+1));\n"
+    "  echo \"{\\\"time_s\\\": $i, \\\"samples\\\": ${i}00, \\\"progress\\\": $((i/10)).$((i%10)), "
+    "\\\"test_accuracy\\\": 0.$a$((i%10))}\"\n"
+    "  case \"$*\" in *lockstep*) read answer || { echo \"{\\\"time_s\\\": $i, \\\"samples\\\": "
+    "${i}00, \\\"test_accuracy\\\": 0.$a$i, "
+    "\\\"stop\\\": \\\"canceled\\\"}\"; exit; };; esac; done\n"
+    "  echo \"{\\\"time_s\\\": 10, \\\"samples\\\": 1000, \\\"test_accuracy\\\": 0.${a}9, "
+    "\\\"stop\\\": \\\"done\\\"}\"; exit;; esac\n"
     "n=$(echo \"$*\" | sed -n 's/.*--steps \\([0-9]*\\).*/\\1/p')\n"
     "case \"$*\" in *slow*) [ $n -le 2000 ] && echo \"{\\\"time_s\\\": $n, \\\"steps\\\": $n, "
     "\\\"samples\\\": $n, \\\"bytes_sent\\\": $((n / 100 * 5000)), \\\"test_accuracy\\\": 0.5, "
@@ -340,6 +352,138 @@ static void budgets(void **state)
     }
 }
 
+/* Trials of a searcher: those behind are stopped at their rung and cost what they have used; the
+ * best is run with every seed. On a transport of real time held trials start again, which costs
+ * more. */
+static void searched(void **state)
+{
+    (void)state;
+    static const char *const transports[] = { "transport=sim", "transport=threads" };
+
+    for (int i = 0; i < 2; i++) {
+        const char *const options[] = { "system=bsp,d-psgd", "data=digits:curves", transports[i],
+                                        NULL };
+        const fast_compare_config config = { .program = program,
+                                             .options = options,
+                                             .tune = rates,
+                                             .searcher = "asha:first=0.3",
+                                             .seeds = 2,
+                                             .jobs = 2 };
+        fast_compare *compare = NULL;
+        double samples, seconds;
+
+        unlink(calls);
+        assert_int_equal(fast_compare_open(&config, &compare), FAST_OK);
+        assert_int_equal(fast_compare_run(compare), FAST_OK);
+        for (int64_t k = 0; k < 2; k++) {
+            const fast_compared *line = &compare->lines[k];
+
+            assert_string_equal(line->tuned, "lr=0.2");
+            assert_int_equal(line->trial_count, 3);
+            assert_string_equal(line->trials[0].status, "stopped");
+            assert_string_equal(line->trials[1].status, "done");
+            assert_string_equal(line->trials[2].status, "stopped");
+            assert_null(line->trials[0].error);
+            assert_true(line->trials[0].measures.samples == 300);
+            assert_true(line->trials[0].point_count > 0);
+            assert_string_equal(line->runs[0].status, "done");
+        }
+        /* Of each line 300 + 1000 + 300 samples, and the first 300 of the best again. */
+        fast_compare_cost(compare, true, &samples, &seconds);
+        assert_true(samples == 2 * (i == 0 ? 1600 : 1900));
+        assert_true(seconds == samples / 100);
+        assert_int_equal(count_calls("--holdout", "--lockstep"), i == 0 ? 6 : 8);
+        assert_int_equal(count_calls("--lockstep", ""), i == 0 ? 6 : 8);
+        fast_compare_close(compare);
+    }
+}
+
+/* Count the trials that were asked to wait or to end when the comparison is canceled. */
+static void cancel_when_held(void *ctx, const fast_compare_progress *progress)
+{
+    fast_compare *compare = ctx;
+
+    (void)progress;
+    for (int64_t i = 0; i < compare->trial_count; i++)
+        if (strcmp(compare->views[i].status, "held") == 0)
+            fast_compare_cancel(compare);
+}
+
+/* A search is the trials of one line, and the command of the run that it recommends. A cancel ends
+ * held trials too. */
+static void search_alone(void **state)
+{
+    (void)state;
+    const char *const options[] = { "system=bsp", "data=digits:curves", "transport=sim", NULL };
+    const char *const lists[] = { "system=bsp,ssp", "data=digits", NULL };
+    const char *const range[] = { "lr=0.1..0.4:log", NULL };
+    fast_compare_config config = { .program = program,
+                                   .options = options,
+                                   .tune = rates,
+                                   .searcher = "race:first=0.1",
+                                   .trials_only = true,
+                                   .jobs = 2 };
+    fast_compare *compare = NULL;
+
+    unlink(calls);
+    assert_int_equal(fast_compare_open(&config, &compare), FAST_OK);
+    assert_int_equal(fast_compare_run(compare), FAST_OK);
+    assert_int_equal(count_calls("", ""), 3);
+    assert_string_equal(compare->lines[0].tuned, "lr=0.2");
+    assert_string_equal(compare->lines[0].runs[0].command,
+                        "fast train --system bsp --data digits:curves --transport sim --lr 0.2 "
+                        "--seed 1");
+    fast_compare_close(compare);
+
+    assert_int_equal(fast_compare_open(&config, &compare), FAST_OK);
+    fast_compare_watch(compare, cancel_when_held, compare);
+    assert_int_equal(fast_compare_run(compare), FAST_ECANCELED);
+    for (int64_t i = 0; i < 3; i++)
+        assert_string_equal(compare->views[i].status, "canceled");
+    fast_compare_close(compare);
+
+    config.tune = range;
+    config.searcher = "grid";
+    assert_int_equal(fast_compare_open(&config, &compare), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "needs values, not a range"));
+    config.options = lists;
+    assert_int_equal(fast_compare_open(&config, &compare), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "search them with --tune system="));
+    config.options = options;
+    config.tune = NULL;
+    assert_int_equal(fast_compare_open(&config, &compare), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "nothing to search"));
+}
+
+/* A line without a place shows none in the report, and the limit of its runs in place of a time. */
+static void no_place(void **state)
+{
+    (void)state;
+    const char *const no[] = { "no", NULL };
+    fast_compare *compare = open_with("system=bsp,ssp", no, 1);
+
+    assert_int_equal(fast_compare_run(compare), FAST_OK);
+    for (int64_t i = 0; i < 2; i++) { /* the runs of the second line ended before the target */
+        fast_compared_run *run = compare->tasks[2 + i].view;
+
+        run->status = "done";
+        run->measures.time_to_target_s = NAN;
+    }
+    assert_int_equal(fast__compare_rank(compare), FAST_OK);
+    assert_int_equal(compare->lines[1].place, 0);
+    char *page = read_report(compare);
+    assert_non_null(strstr(page, "ssp</td><td>-</td><td>not within 8 epochs (1 s)</td>"));
+    assert_null(strstr(page, "<td>0</td>"));
+    assert_null(strstr(page, "<td>never"));
+    free(page);
+    fast_compare_close(compare);
+    const char *const stores[] = { "system=bsp", "data=digits", "store=no", NULL };
+    assert_int_equal(fast_compare_open(
+                         &(fast_compare_config){ .program = program, .options = stores }, &compare),
+                     FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "write none"));
+}
+
 /* The trials' seed differs from the runs'; only trials hold out; threads run one by one. */
 static void seeds(void **state)
 {
@@ -354,6 +498,7 @@ static void seeds(void **state)
     assert_int_equal(compare->trial_seed, 1002);
     assert_int_equal(compare->jobs, 1);
     assert_int_equal(compare->lines[0].runs[2].seed, 1001);
+    assert_int_equal(fast_compare_run(compare), FAST_OK);
     assert_non_null(strstr(compare->lines[0].trials[0].command, "--holdout 0.3 --seed 1002"));
     assert_null(fast__words_value(&compare->sweep.job, "holdout"));
     fast_compare_close(compare);
@@ -364,9 +509,12 @@ static void seeds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_trials), cmocka_unit_test(failing_arm),    cmocka_unit_test(cancel),
-        cmocka_unit_test(long_curves),  cmocka_unit_test(hostile_report), cmocka_unit_test(seeds),
-        cmocka_unit_test(budgets),      cmocka_unit_test(changes),
+        cmocka_unit_test(equal_trials),   cmocka_unit_test(failing_arm),
+        cmocka_unit_test(cancel),         cmocka_unit_test(long_curves),
+        cmocka_unit_test(hostile_report), cmocka_unit_test(seeds),
+        cmocka_unit_test(budgets),        cmocka_unit_test(changes),
+        cmocka_unit_test(searched),       cmocka_unit_test(search_alone),
+        cmocka_unit_test(no_place),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -22,15 +22,15 @@
  *   lines    "bsp, workers 2"   "bsp, workers 4"   "bsp, workers 8"
  *            "ssp, workers 2"   "ssp, workers 4"   "ssp, workers 8"
  *   job      batch=16  data=digits          options with one value, shared by all lines
- *   trials   lr=0.1    lr=0.2               for each line
+ *   space    lr=0.1    lr=0.2               for the trials of each line
  *
  * Order of events: read the options into axes, each value checked against the table of a run before
  * anything runs; add standards for options that were not given; combine the axes; read the trials,
  * which may not name an option that an axis has. Any error is FAST_EINVAL (or FAST_ENOMEM) and
  * leaves nothing to close.
  *
- * Bounds: 1024 values a list, 16 axes, 256 lines and 256 trials a line. Products are compared
- * with their bound after each factor, so they cannot overflow.
+ * Bounds: 1024 values a list, 16 axes, 256 lines and 256 settings of the tuned options. Products
+ * are compared with their bound after each factor, so they cannot overflow.
  */
 #include "lab/compare.h"
 
@@ -353,9 +353,9 @@ static fast_err read_option(sweep_reader *r, const char *text)
  *   that job, or --cluster or --faults     transport=sim: times repeat, and clusters and faults
  *                                          exist nowhere else
  *   no option with several values,         the eight standard systems, as there would be nothing
- *   and no --system or --strategy          to compare
+ *   and no --system or --strategy          to compare; not for a search
  */
-static fast_err read_standards(sweep_reader *r, bool budget)
+static fast_err read_standards(sweep_reader *r, bool budget, bool search)
 {
     const bool job = axis_find(r, "data") == NULL;
     const bool sim = job || axis_find(r, "cluster") || axis_find(r, "faults");
@@ -376,7 +376,7 @@ static fast_err read_standards(sweep_reader *r, bool budget)
     for (int64_t i = 0; i < r->count; i++)
         several = several ||
                   (r->axes[i].values.count > 1 && strcmp(r->axes[i].option->name, "phases") != 0);
-    if (several || axis_find(r, "system"))
+    if (search || several || axis_find(r, "system"))
         return FAST_OK;
     snprintf(systems, sizeof systems, "system=%s", standard_systems);
     return read_option(r, systems);
@@ -469,39 +469,58 @@ static fast_err combine(sweep_reader *r)
 
 /* Trials. */
 
-/* The values of what is tuned -> all their combinations, the last option fastest: lr=0.1,0.2 and
- * momentum=0,0.9 give (0.1, 0), (0.1, 0.9), (0.2, 0), (0.2, 0.9). Every line runs all of them, so a
- * second tuned option multiplies the cost of every line. */
-static fast_err cross(const fast_words *grid, int64_t count, fast_sweep *sweep)
+/*
+ * Read "0.001..1:log" or "0..0.9:linear", a range that is searched at any of its numbers;
+ * *found_out tells whether the text is one. FAST_EINVAL for a range without room, and for a
+ * logarithm of numbers that are not positive.
+ */
+static fast_err read_range(const fast_option *option, const char *text, fast_search_option *out,
+                           bool *found_out)
 {
-    int64_t product = 1;
+    const char *colon = strrchr(text, ':');
+    const bool log = colon && strcmp(colon, ":log") == 0;
+    sweep_range r;
 
-    for (int64_t i = 0; i < count; i++) {
-        product *= grid[i].count;
-        if (product > FAST_COMPARE_LINES_MAX)
-            return fast__fail(FAST_EINVAL, "more than %d trials a line; leave some values out",
-                              FAST_COMPARE_LINES_MAX);
-    }
-    FAST_TRY(fast__alloc("trials", product, sizeof *sweep->trials, &sweep->trials));
-    sweep->trial_count = product;
-    for (int64_t k = 0; k < product; k++) {
-        int64_t rest = k, part = product;
-
-        for (int64_t i = 0; i < count; i++) {
-            part /= grid[i].count;
-            FAST_TRY(fast__words_add(&sweep->trials[k], grid[i].items[rest / part]));
-            rest %= part;
-        }
-    }
+    *found_out = log || (colon && strcmp(colon, ":linear") == 0);
+    const bool listed = strstr(text, ":log,") || strstr(text, ":linear,");
+    if (!*found_out && !listed)
+        return FAST_OK;
+    if (listed || !range_find(text, &r) || r.begin != 0 || text + r.end != colon || r.times ||
+        r.step != 1)
+        return fast__fail(FAST_EINVAL, "%s=%.100s: write a range as 0.001..1:log or 0..0.9:linear",
+                          option->name, text);
+    if (!(r.to > r.from) || (log && !(r.from > 0)))
+        return fast__fail(FAST_EINVAL, "%s=%.100s: the range has no room; %s", option->name, text,
+                          log ? "write two numbers above 0, the smaller first"
+                              : "write the smaller number first");
+    out->low = r.from;
+    out->high = r.to;
+    out->log = log;
+    out->whole = option->type == FAST_OPTION_INT;
     return FAST_OK;
 }
 
-/* Read one option to tune into the grid of trials. */
-static fast_err read_tune(sweep_reader *r, const char *text, fast_words *grid)
+/* True if all values of an option are numbers. */
+static bool are_numbers(const fast_words *values)
+{
+    for (int64_t i = 0; i < values->count; i++) {
+        double number;
+        const char *text = strchr(values->items[i], '=') + 1;
+        const char *end = number_end(text, &number);
+
+        if (!end || *end)
+            return false;
+    }
+    return true;
+}
+
+/* Read one option to tune into the space. */
+static fast_err read_tune(sweep_reader *r, const char *text, fast_search_option *out)
 {
     const fast_option *option;
     const char *value;
     fast_words values = { 0 };
+    bool range;
 
     FAST_TRY(split(r, text, &option, &value));
     if (axis_find(r, option->name) || strcmp(option->name, "seed") == 0)
@@ -510,40 +529,77 @@ static fast_err read_tune(sweep_reader *r, const char *text, fast_words *grid)
     if (!*value)
         return fast__fail(FAST_EINVAL, "nothing to try for %s; write %s=0.1,0.2", option->name,
                           option->name);
-    fast_err err = fast__sweep_values(option, value, &values);
+    out->name = option->name;
+    FAST_TRY(read_range(option, value, out, &range));
+    fast_err err = range ? fast__words_format(&values, "%.12g", out->low)
+                         : fast__sweep_values(option, value, &values);
+    if (!err && range)
+        err = fast__words_format(&values, "%.12g", out->high);
     for (int64_t i = 0; !err && i < values.count; i++) {
         err = fast__options_set("compare", r->table, NULL, option->name, values.items[i]);
-        if (!err)
-            err = fast__words_format(grid, "%s=%s", option->name, values.items[i]);
+        if (!err && !range)
+            err = fast__words_format(&out->values, "%s=%s", option->name, values.items[i]);
     }
+    out->numbers = range || are_numbers(&out->values);
     fast__words_fini(&values);
     return err;
 }
 
-/* Make the trials of a line: the given grid, or the standard learning rates, seven from 0.0125 to
- * 0.8, each twice the one before. Those are for the standard job alone: for a user's data a grid
- * that fits is unknown, and without --tune nothing is tuned. --tune no switches the standard grid
+/* Refuse more settings than trials, and an option that is tuned twice. */
+static fast_err check_space(const fast_search_space *space)
+{
+    int64_t product = 1;
+
+    for (int64_t i = 0; i < space->count; i++) {
+        for (int64_t k = 0; k < i; k++)
+            if (strcmp(space->options[i].name, space->options[k].name) == 0)
+                return fast__fail(FAST_EINVAL, "%s is tuned twice; give all its values at once",
+                                  space->options[i].name);
+        product *= space->options[i].values.count;
+        if (product > FAST_COMPARE_LINES_MAX)
+            return fast__fail(FAST_EINVAL, "more than %d trials a line; leave some values out",
+                              FAST_COMPARE_LINES_MAX);
+    }
+    return FAST_OK;
+}
+
+/* Read the tuned options: those given, or the standard learning rates, seven from 0.0125 to 0.8,
+ * each twice the one before. Those are for the standard job alone: for a user's data a grid that
+ * fits is unknown, and without --tune nothing is tuned. --tune no switches the standard grid
  * off. */
-static fast_err read_trials(sweep_reader *r, const char *const *tune, bool standard)
+static fast_err read_space(sweep_reader *r, const char *const *tune, bool standard)
 {
     const char *const standards[] = { standard_tuning, NULL };
-    fast_words grid[AXES_MAX] = { 0 };
-    int64_t count = 0;
-    fast_err err = FAST_OK;
+    fast_search_space *space = &r->sweep->space;
 
     if (!tune && standard && !axis_find(r, "lr"))
         tune = standards;
     if (!tune || !tune[0] || strcmp(tune[0], "no") == 0)
         return FAST_OK;
-    for (; !err && tune[count]; count++)
-        err = count < AXES_MAX
-                  ? read_tune(r, tune[count], &grid[count])
-                  : fast__fail(FAST_EINVAL, "more than %d options are tuned", AXES_MAX);
-    if (!err)
-        err = cross(grid, count, r->sweep);
-    for (int64_t i = 0; i < AXES_MAX; i++)
-        fast__words_fini(&grid[i]);
-    return err;
+    for (; tune[space->count];) {
+        if (space->count == AXES_MAX)
+            return fast__fail(FAST_EINVAL, "more than %d options are tuned", AXES_MAX);
+        space->count++; /* before it is read: the caller closes it */
+        FAST_TRY(read_tune(r, tune[space->count - 1], &space->options[space->count - 1]));
+    }
+    return check_space(space);
+}
+
+/* A search has one line, and something to search. */
+static fast_err check_search(const sweep_reader *r)
+{
+    const fast_sweep *sweep = r->sweep;
+
+    if (sweep->line_count > 1) {
+        const char *first = sweep->lines[0].options.items[0];
+
+        return fast__fail(FAST_EINVAL, "%.*s has several values; search them with --tune %.*s=...",
+                          (int)strcspn(first, "="), first, (int)strcspn(first, "="), first);
+    }
+    if (sweep->space.count == 0)
+        return fast__fail(FAST_EINVAL, "nothing to search; write --tune lr=0.001..1:log or --tune "
+                                       "batch=8,16,32");
+    return FAST_OK;
 }
 
 fast_err fast__sweep_open(const fast_compare_config *config, fast_sweep *out)
@@ -564,11 +620,14 @@ fast_err fast__sweep_open(const fast_compare_config *config, fast_sweep *out)
         err = fast__fail(FAST_EINVAL, "a budget of %.40s is the end of every run; leave out %s",
                          config->budget, axis_find(r, "steps") ? "steps" : "epochs");
     if (!err)
-        err = read_standards(r, config->budget && config->budget[0]);
+        err = read_standards(r, config->budget && config->budget[0], config->trials_only);
     if (!err)
         err = combine(r);
     if (!err)
-        err = read_trials(r, config->tune, standard);
+        err = read_space(r, config->tune, standard);
+    out->trials_only = config->trials_only;
+    if (!err && out->trials_only)
+        err = check_search(r);
     for (int64_t i = 0; i < r->count; i++)
         fast__words_fini(&r->axes[i].values);
     fast__free(r);
@@ -584,9 +643,7 @@ void fast__sweep_close(fast_sweep *sweep)
         fast__free(sweep->lines[i].name);
         fast__words_fini(&sweep->lines[i].options);
     }
-    for (int64_t i = 0; i < sweep->trial_count; i++)
-        fast__words_fini(&sweep->trials[i]);
+    fast__search_space_fini(&sweep->space);
     fast__free(sweep->lines);
-    fast__free(sweep->trials);
     *sweep = (fast_sweep){ 0 };
 }

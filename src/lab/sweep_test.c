@@ -104,7 +104,7 @@ static void combinations(void **state)
     assert_string_equal(fast__words_value(&sweep.job, "data"), "digits");
     assert_string_equal(fast__words_value(&sweep.job, "transport"), "sim"); /* a cluster is */
     assert_null(fast__words_value(&sweep.job, "target")); /* not the standard job */
-    assert_int_equal(sweep.trial_count, 0);
+    assert_int_equal(sweep.space.count, 0);
     fast__sweep_close(&sweep);
 }
 
@@ -149,19 +149,19 @@ static void standards(void **state)
 
     open_sweep(&sweep, none, NULL);
     assert_int_equal(sweep.line_count, 8);
-    assert_int_equal(sweep.trial_count, 7);
-    assert_string_equal(sweep.trials[0].items[0], "lr=0.0125");
+    assert_int_equal(fast__search_space_count(&sweep.space), 7);
+    assert_string_equal(sweep.space.options[0].values.items[0], "lr=0.0125");
     assert_string_equal(fast__words_value(&sweep.job, "transport"), "sim");
     assert_non_null(fast__words_value(&sweep.job, "target"));
     fast__sweep_close(&sweep);
     open_sweep(&sweep, none, no);
-    assert_int_equal(sweep.trial_count, 0);
+    assert_int_equal(sweep.space.count, 0);
     fast__sweep_close(&sweep);
     open_sweep(&sweep, some, NULL);
     assert_int_equal(sweep.line_count, 2);
     assert_string_equal(sweep.lines[0].name, "no codec");
     assert_string_equal(fast__words_value(&sweep.job, "workers"), "2");
-    assert_int_equal(sweep.trial_count, 0); /* the rate is given */
+    assert_int_equal(sweep.space.count, 0); /* the rate is given */
     fast__sweep_close(&sweep);
 }
 
@@ -175,12 +175,49 @@ static void trials(void **state)
     open_sweep(&sweep, options, tune);
     assert_int_equal(sweep.line_count, 1);
     assert_string_equal(sweep.lines[0].name, "ssp");
-    assert_int_equal(sweep.trial_count, 6);
-    assert_string_equal(sweep.trials[5].items[0], "lr=0.4");
-    assert_string_equal(sweep.trials[5].items[1], "batch=16");
-    assert_string_equal(sweep.trials[2].items[0], "lr=0.2");
-    assert_string_equal(sweep.trials[2].items[1], "batch=8");
+    assert_int_equal(fast__search_space_count(&sweep.space), 6);
+    static const struct {
+        int64_t i;
+        const char *lr, *batch;
+    } cases[] = { { 5, "lr=0.4", "batch=16" }, { 2, "lr=0.2", "batch=8" } };
+    for (size_t i = 0; i < 2; i++) {
+        fast_words words = { 0 };
+        double at[FAST_SEARCH_OPTIONS_MAX];
+
+        fast__search_space_at(&sweep.space, cases[i].i, at);
+        assert_int_equal(fast__search_space_words(&sweep.space, at, &words), FAST_OK);
+        assert_string_equal(words.items[0], cases[i].lr);
+        assert_string_equal(words.items[1], cases[i].batch);
+        fast__words_fini(&words);
+    }
     fast__sweep_close(&sweep);
+}
+
+/* Ranges that are searched at any of their numbers. */
+static void ranges_to_search(void **state)
+{
+    (void)state;
+    const char *const options[] = { "data=digits", NULL };
+    const char *const tune[] = { "lr=0.001..1:log", "batch=4..64:linear", "system=bsp,ssp", NULL };
+    const char *const twice[] = { "lr=0.1,0.2", "lr=0.4", NULL };
+    fast_sweep sweep;
+
+    assert_int_equal(
+        fast__sweep_open(
+            &(fast_compare_config){ .options = options, .tune = tune, .trials_only = true },
+            &sweep),
+        FAST_OK);
+    assert_int_equal(sweep.line_count, 1); /* a search has no standard systems */
+    assert_int_equal(sweep.space.count, 3);
+    assert_int_equal(fast__search_space_count(&sweep.space), 0);
+    assert_true(sweep.space.options[0].log && !sweep.space.options[0].whole);
+    assert_true(sweep.space.options[0].low == 0.001 && sweep.space.options[0].high == 1);
+    assert_true(!sweep.space.options[1].log && sweep.space.options[1].whole);
+    assert_true(sweep.space.options[0].numbers && !sweep.space.options[2].numbers);
+    fast__sweep_close(&sweep);
+    assert_int_equal(
+        fast__sweep_open(&(fast_compare_config){ .options = options, .tune = twice }, &sweep),
+        FAST_EINVAL);
 }
 
 static void refused(void **state)
@@ -196,7 +233,22 @@ static void refused(void **state)
                                             { "rate=3", NULL },
                                             { "seed=1,2", NULL },
                                             { "epochs=1,2", NULL },
-                                            { "lr=", NULL } };
+                                            { "lr=", NULL },
+                                            { "lr=1..0.1:log", NULL },
+                                            { "lr=0..1:log", NULL },
+                                            { "lr=1..1:log", NULL },
+                                            { "lr=-1..1:log", NULL },
+                                            { "lr=..:log", NULL },
+                                            { "lr=:log", NULL },
+                                            { "lr=:linear", NULL },
+                                            { "lr=0.1..1x2:log", NULL },
+                                            { "lr=0.1..1+2:linear", NULL },
+                                            { "lr=0.1:log", NULL },
+                                            { "lr=x0.1..1:log", NULL },
+                                            { "lr=0.1..inf:log", NULL },
+                                            { "lr=0.1..1e999:log", NULL },
+                                            { "lr=0.1..1:log,2", NULL },
+                                            { "batch=0..4:linear", NULL } };
     const char *const given[] = { "data=digits", "epochs=3", NULL };
     fast_sweep sweep;
 
@@ -233,7 +285,8 @@ int main(void)
         cmocka_unit_test(lists_and_ranges), cmocka_unit_test(nonsense),
         cmocka_unit_test(combinations),     cmocka_unit_test(ways),
         cmocka_unit_test(standards),        cmocka_unit_test(trials),
-        cmocka_unit_test(refused),          cmocka_unit_test(no_memory),
+        cmocka_unit_test(ranges_to_search), cmocka_unit_test(refused),
+        cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,8 @@
 
 /* A prediction is called wrong when it is off by more than this factor. */
 #define MODEL_WRONG 1.25
+/* A value this close to the end of a range is at its edge, as a fraction of the range. */
+#define EDGE 0.02
 
 void fast__people_time(double seconds, char text[32])
 {
@@ -174,25 +176,35 @@ static const char *tuned_option(const char *tuned, int64_t number, size_t *lengt
 
 /* The values of each option are tried in their order, so the first and the last trial have its
  * ends. A range has two ends where they differ. */
-bool fast__line_edge(const fast_compared *line, char text[64])
+/* True if a value is the first or the last of a searched option. Names have no order. */
+static bool is_edge(const fast_search_option *o, const char *text, size_t size)
 {
-    const int64_t last = line->trial_count - 1;
+    const fast_words *v = &o->values;
+    const char *equals = memchr(text, '=', size);
 
-    for (int64_t k = 0; last > 0 && line->tuned[0] && line->shown; k++) {
-        size_t size, low_size, high_size;
-        const char *at = tuned_option(line->tuned, k, &size);
-        const char *low = tuned_option(line->trials[0].tuned, k, &low_size);
-        const char *high = tuned_option(line->trials[last].tuned, k, &high_size);
-
-        if (!at || !low || !high)
-            return false;
-        if (low_size == high_size && strncmp(low, high, low_size) == 0)
-            continue;
-        if ((size == low_size && strncmp(at, low, size) == 0) ||
-            (size == high_size && strncmp(at, high, size) == 0)) {
-            snprintf(text, 64, "%.*s", (int)size, at);
+    if (!o->numbers || !equals)
+        return false;
+    for (int64_t i = 0; v->count > 1 && i < v->count; i += v->count - 1)
+        if (strlen(v->items[i]) == size && strncmp(v->items[i], text, size) == 0)
             return true;
-        }
+    const double x = strtod(equals + 1, NULL);
+    const double u =
+        o->log ? log(x / o->low) / log(o->high / o->low) : (x - o->low) / (o->high - o->low);
+    return v->count == 0 && (u < EDGE || u > 1 - EDGE);
+}
+
+bool fast__line_edge(const fast_compare *compare, const fast_compared *line, char text[64])
+{
+    const fast_search_space *space = &compare->sweep.space;
+
+    for (int64_t k = 0; k < space->count && line->tuned[0] && line->shown; k++) {
+        size_t size;
+        const char *at = tuned_option(line->tuned, k, &size);
+
+        if (!at || !is_edge(&space->options[k], at, size))
+            continue;
+        snprintf(text, 64, "%.*s", (int)size, at);
+        return true;
     }
     return false;
 }
@@ -202,8 +214,7 @@ static bool chose_the_edge(const fast_compare *compare, const fast_compared *lin
 {
     char text[64];
 
-    (void)compare;
-    return fast__line_edge(line, text);
+    return fast__line_edge(compare, line, text);
 }
 
 /* The line that the first one is measured against: bsp if it is there and was beaten, else the last
@@ -400,7 +411,7 @@ static void say_edges(const fast_compare *compare, FILE *out)
         const fast_compared *line = &compare->lines[i];
         char value[64];
 
-        if (fast__line_edge(line, value))
+        if (fast__line_edge(compare, line, value))
             fprintf(out, "%s %s (%s)", said++ ? "," : "", line->name, value);
     }
     fputs(" chose the edge of what was tuned: a wider range may do more for them.", out);

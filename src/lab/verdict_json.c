@@ -93,7 +93,7 @@ static json_t *line_json(const fast_compare *compare, const fast_compared *line)
     fast__json_set(&o, "name", fast__json_text(line->name));
     fast__json_set(&o, "place", line->place > 0 ? json_integer(line->place) : json_null());
     fast__json_set(&o, "tuned", fast__json_text(line->tuned[0] ? line->tuned : NULL));
-    fast__json_set(&o, "edge", fast__json_text(fast__line_edge(line, edge) ? edge : NULL));
+    fast__json_set(&o, "edge", fast__json_text(fast__line_edge(compare, line, edge) ? edge : NULL));
     fast__json_set(&o, "reached", json_integer(line->reached_count));
     fast__json_set(&o, "failed", json_integer(line->failed_count));
     fast__json_set(&o, "error", fast__json_text(line->error));
@@ -141,17 +141,10 @@ static json_t *changes_json(const fast_compare *compare)
 /* Samples and seconds that a kind of runs has used, whole or not. */
 static json_t *cost_json(const fast_compare *compare, bool trials)
 {
-    double samples = 0, seconds = 0;
+    double samples, seconds;
     json_t *o = json_object();
 
-    for (int64_t i = 0; i < compare->task_count; i++) {
-        const fast_compare_measures *m = &compare->views[i].measures;
-
-        if (compare->tasks[i].trial != trials || !isfinite(m->samples))
-            continue;
-        samples += m->samples;
-        seconds += isfinite(m->time_s) ? m->time_s : 0;
-    }
+    fast_compare_cost(compare, trials, &samples, &seconds);
     fast__json_set(&o, "samples", fast__json_real(samples));
     fast__json_set(&o, "time_s", fast__json_real(seconds));
     return o;

@@ -67,9 +67,8 @@ static void fill_line(fast_compare *c, int64_t line, const line_figures *f)
         m->predicted_step_s = 0.01;
         m->step_s = 0.01 * (f->off > 0 ? f->off : 1);
     }
-    for (int64_t i = 0; f->tuned && i < c->trial_count; i++)
-        if (strcmp(c->lines[line].trials[i].tuned, f->tuned) == 0)
-            c->lines[line].tuned = c->lines[line].trials[i].tuned;
+    if (f->tuned)
+        c->lines[line].tuned = f->tuned;
 }
 
 static const situation situations[] = {

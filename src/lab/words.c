@@ -7,11 +7,12 @@
  * Invariant: size is 0, or count < size and items[count] is NULL. Adding counts a text only after
  * its copy exists, so a list that returned FAST_ENOMEM is still whole and can be freed.
  */
-#include "lab/compare.h"
+#include "lab/words.h"
 
 #include "base/memory.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { WORD_MAX = 8192 };

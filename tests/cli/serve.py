@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -22,8 +23,8 @@ SMALL = {"model": "mlp:hidden=8", "data": "digits:train=256,test=64", "workers":
 
 
 class Server:
-    def __init__(self):
-        self.process = subprocess.Popen([fast, "ui", "--store", home + "/runs.db"], env=env, text=True,
+    def __init__(self, *flags):
+        self.process = subprocess.Popen([fast, "ui", "--store", home + "/runs.db", *flags], env=env, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.base, self.token = self.process.stdout.readline().strip().split("/?token=")
 
@@ -54,7 +55,29 @@ class Server:
         assert "address" in said, said
 
 
+def check_tls():
+    """A host with a certificate answers by https alone, and its cookie is Secure."""
+    pem = home + "/server.pem"
+    made = subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", pem, "-out", pem, "-days", "2",
+                           "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"], capture_output=True)
+    if made.returncode:
+        return print("not tested: TLS, as openssl cannot make a certificate")
+    secure = Server("--cert", pem, "--key", pem, "--port", "0")
+    assert secure.base.startswith("https://127.0.0.1:"), secure.base
+    trust = ssl.create_default_context(cafile=pem)
+    page = urllib.request.Request(secure.base + "/api/login", json.dumps({"token": secure.token}).encode(),
+                                  {"Content-Type": "application/json"})
+    assert "; Secure" in urllib.request.urlopen(page, context=trust, timeout=120).headers["Set-Cookie"]
+    try:
+        urllib.request.urlopen(secure.base.replace("https", "http") + "/", timeout=120)
+        sys.exit("http is answered too")
+    except (urllib.error.URLError, OSError):
+        pass
+    secure.end()
+
+
 try:
+    check_tls()
     server = Server()
     number = json.loads(server.ask("/api/runs", {"options": dict(SMALL, steps=20), "tags": ["mine"]}))["id"]
     stream = server.ask(f"/api/runs/{number}/live")
