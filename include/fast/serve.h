@@ -3,7 +3,8 @@
 
 /*
  * serve.h - the dashboard's server, `fast ui`, and an exporter for Prometheus. The rules of fast.h
- * hold. Both listen on 127.0.0.1 alone; docs/ui.md describes the requests and who may send them.
+ * hold. Both listen on 127.0.0.1 unless told otherwise; docs/serve.md describes the requests and
+ * who may send them.
  */
 
 #include "fast/run.h"
@@ -29,15 +30,29 @@ typedef struct fast_server_options {
     const char *program;             /* the program `fast` that trains; NULL: starts no runs */
     bool open_metrics;               /* /metrics needs no token */
     const fast_option_group *groups; /* of the options of a run; borrowed; may be NULL */
+    bool free_port;                  /* take a free port if `port` is taken */
+    const char *host;                /* IPv4 address to listen on; NULL: 127.0.0.1 */
+    const char *origin;              /* address that browsers open, behind a proxy or by name:
+                                        "https://fast.example.org"; NULL: the host's */
+    const char *cert;                /* path of a PEM certificate, for https; NULL: http */
+    const char *key;                 /* path of its private key */
+    bool insecure;                   /* allow a host of the network without TLS */
+    bool read_only;                  /* start, stop, tag and delete nothing */
+    bool new_token;                  /* replace the token of the store */
 } fast_server_options;
 
 /* Listen, and open the store, which is created if it does not exist. FAST_EIO: the port is taken,
- * or the store cannot be opened. FAST_ENOTSUP: this build has no libmicrohttpd or no SQLite. */
+ * or the store or a file of PEM cannot be opened. FAST_EINVAL: a host of the network without TLS,
+ * or an origin that is no address. FAST_ENOTSUP: this build has no libmicrohttpd or no SQLite. */
 FAST_API FAST_MUST_CHECK fast_err fast_server_open(const fast_server_options *options,
                                                    fast_server **out);
 
-/* Return the address to open, with the token. Lent until close. */
+/* Return the address to open, with the token, which is stored in a file beside the store and stays
+ * the same. Lent until close. */
 FAST_API const char *fast_server_url(const fast_server *server);
+
+/* Return the port that it listens on. */
+FAST_API int64_t fast_server_port(const fast_server *server);
 
 /* Return true if this build has the dashboard's pages, which npm makes. */
 FAST_API bool fast_server_has_pages(void);

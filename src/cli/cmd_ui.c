@@ -2,9 +2,10 @@
 /*
  * `fast ui`: the dashboard. It serves the store on 127.0.0.1 until Ctrl-C, prints the address to
  * open, which has the token, and starts a browser only where it is asked to. The address goes to
- * standard output, one line, for programs too.
+ * standard output, one line, for programs too. It is the same at every start, unless its port is
+ * taken.
  *
- *   http://127.0.0.1:41371/?token=a4ec68b96b4513ab6a6062033af7e29d            (standard output)
+ *   http://127.0.0.1:8420/?token=a4ec68b96b4513ab6a6062033af7e29d             (standard output)
  *   open this address in a browser; Ctrl-C ends, and runs that were started continue
  *                                                                             (standard error)
  *
@@ -24,12 +25,12 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { PORT = 8420 }; /* the standard port, so that bookmarks last */
+
 /* One command line, read. */
 typedef struct ui_line {
-    const char *store; /* NULL: the user's */
-    long port;         /* 0: a free one */
-    bool open;         /* a browser */
-    bool open_metrics; /* /metrics without the token */
+    fast_server_options server; /* zero: the standard */
+    bool open;                  /* a browser */
 } ui_line;
 
 /* The server that a signal stops: a handler gets nothing else. */
@@ -50,25 +51,47 @@ static void on_signal(int number)
 static int set(void *ctx, const fast_option *option, const char *value)
 {
     ui_line *line = ctx;
+    fast_server_options *s = &line->server;
+    const struct {
+        const char *name;
+        const char **text;
+    } texts[] = { { "store", &s->store },
+                  { "host", &s->host },
+                  { "origin", &s->origin },
+                  { "cert", &s->cert },
+                  { "key", &s->key } };
+    const struct {
+        const char *name;
+        bool *flag;
+    } flags[] = { { "open", &line->open },
+                  { "insecure", &s->insecure },
+                  { "read_only", &s->read_only },
+                  { "new_token", &s->new_token } };
     char *end = NULL;
 
     if (!option)
         return cli_fail(CLI_USAGE, "\"%.60s\" is not an option; options begin with --", value);
-    if (strcmp(option->name, "store") == 0) {
-        line->store = value;
-    } else if (strcmp(option->name, "open") == 0) {
-        line->open = strcmp(value, "yes") == 0;
-    } else if (strcmp(option->name, "metrics") == 0) {
-        line->open_metrics = strcmp(value, "open") == 0;
-        if (!line->open_metrics && strcmp(value, "token") != 0)
-            return cli_fail(CLI_USAGE, "--metrics is token or open, not \"%.60s\"", value);
-    } else {
-        line->port = strtol(value, &end, 10);
-        if (end == value || *end || line->port < 0 || line->port > 65535)
-            return cli_fail(CLI_USAGE, "--port takes a number from 0 to 65535, not \"%.60s\"",
-                            value);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (strcmp(option->name, texts[i].name) == 0) {
+            *texts[i].text = value;
+            return CLI_DONE;
+        }
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (strcmp(option->name, flags[i].name) == 0) {
+            *flags[i].flag = strcmp(value, "yes") == 0;
+            return CLI_DONE;
+        }
+    if (strcmp(option->name, "metrics") == 0) {
+        s->open_metrics = strcmp(value, "open") == 0;
+        return s->open_metrics || strcmp(value, "token") == 0
+                   ? CLI_DONE
+                   : cli_fail(CLI_USAGE, "--metrics is token or open, not \"%.60s\"", value);
     }
-    return CLI_DONE;
+    s->port = strtol(value, &end, 10);
+    s->free_port = false;
+    return end == value || *end || s->port < 0 || s->port > 65535
+               ? cli_fail(CLI_USAGE, "--port takes a number from 0 to 65535, not \"%.60s\"", value)
+               : CLI_DONE;
 }
 
 /* Stop at Ctrl-C; a browser that leaves in the middle of an answer is no reason to end. */
@@ -102,7 +125,7 @@ static void open_browser(const char *url)
 /* Open the server, say its address and serve until a signal comes. The server gets the path of this
  * program, by which it starts the runs that the user asks for in the browser, and the groups of
  * options, from which the page builds its form. */
-static int serve(const ui_line *line)
+static int serve(ui_line *line)
 {
     char program[4096];
     const ssize_t got = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -110,15 +133,17 @@ static int serve(const ui_line *line)
     fast_err err;
 
     program[got > 0 ? got : 0] = '\0';
-    err = fast_server_open(&(fast_server_options){ .store = line->store,
-                                                   .port = line->port,
-                                                   .program = got > 0 ? program : NULL,
-                                                   .open_metrics = line->open_metrics,
-                                                   .groups = cli_groups },
-                           &server);
+    line->server.program = got > 0 ? program : NULL;
+    line->server.groups = cli_groups;
+    err = fast_server_open(&line->server, &server);
     if (err)
         return cli_fail_err(err);
     catch_signals(server);
+    if (line->server.free_port && fast_server_port(server) != line->server.port)
+        fprintf(stderr,
+                "port %lld is taken, perhaps by another fast ui: this one listens on port %lld; "
+                "--port chooses one\n",
+                (long long)line->server.port, (long long)fast_server_port(server));
     if (!fast_server_has_pages())
         fputs("this build has no pages, as npm was missing when it was made: install npm and "
               "configure again; /api and /metrics are served\n",
@@ -138,7 +163,7 @@ static int serve(const ui_line *line)
 /* The command `fast ui`. */
 int cli_ui(int argc, char **argv)
 {
-    ui_line line = { .store = NULL };
+    ui_line line = { .server = { .port = PORT, .free_port = true } };
     const int code = cli_flags_read(cli_command_find("ui"), argc, argv, set, &line);
 
     if (code != CLI_DONE)

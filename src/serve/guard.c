@@ -3,8 +3,9 @@
  * Who may ask what. The server listens on the loopback, where every user of the machine and every
  * page in the user's browser can send to it; so a request is answered only if all of this holds:
  *
- *   Host        is 127.0.0.1:PORT or localhost:PORT, or a name of a stranger's that leads here
- *               (DNS rebinding) would make us part of his site;
+ *   Host        is 127.0.0.1:PORT, localhost:PORT or that of the origin which the user gave,
+ *               or a name of a stranger's that leads here (DNS rebinding) would make us part of
+ *               his site;
  *   Origin      is ours where there is one, and is there when a browser asks for a change: pages of
  *               other sites, other ports included, are refused;
  *   Sec-Fetch-Site, which browsers send, says "same-origin", or "none" for what the user typed; the
@@ -41,18 +42,29 @@ void fast__guard_cookie(const fast_guard *guard, char name[FAST_GUARD_COOKIE_MAX
     snprintf(name, FAST_GUARD_COOKIE_MAX, "fast_ui_%lld", (long long)guard->port);
 }
 
-/* True if `text` is PREFIX, one of our two names, and the port. */
-static bool is_ours(const fast_guard *guard, const char *prefix, const char *text)
+/* The origin of our pages for a request to `host`; false for a host that is not ours. */
+static bool origin_of(const fast_guard *guard, const char *host, char out[FAST_HTTP_ORIGIN_MAX])
 {
     static const char *const names[] = { "127.0.0.1", "localhost" };
+    const char *after = strstr(guard->origin, "://");
     char ours[64];
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        snprintf(ours, sizeof ours, "%s%s:%lld", prefix, names[i], (long long)guard->port);
-        if (strcasecmp(ours, text) == 0)
+        snprintf(ours, sizeof ours, "%s:%lld", names[i], (long long)guard->port);
+        if (strcasecmp(ours, host) == 0) {
+            snprintf(out, FAST_HTTP_ORIGIN_MAX, "%s://%s", guard->tls ? "https" : "http", ours);
             return true;
+        }
     }
-    return false;
+    snprintf(out, FAST_HTTP_ORIGIN_MAX, "%s", guard->origin);
+    return after && strcasecmp(after + 3, host) == 0;
+}
+
+bool fast__guard_is_secure(const fast_guard *guard, const char *host)
+{
+    char ours[FAST_HTTP_ORIGIN_MAX];
+
+    return host && origin_of(guard, host, ours) && strncmp(ours, "https:", 6) == 0;
 }
 
 /* True if one of the cookies is ours, with the token. */
@@ -109,12 +121,14 @@ static bool is_json(const char *type)
 /* Where the request comes from: 0, or the status that refuses it. */
 static int check_sender(const fast_guard *guard, const fast_facts *facts, const char **why_out)
 {
-    if (!facts->host || !is_ours(guard, "", facts->host)) {
-        *why_out = "this server answers to 127.0.0.1 and localhost with its port alone";
+    char ours[FAST_HTTP_ORIGIN_MAX];
+
+    if (!facts->host || !origin_of(guard, facts->host, ours)) {
+        *why_out = "this server answers to 127.0.0.1 and localhost with its port alone; fast ui "
+                   "--origin names another address";
         return 403;
     }
-    if (facts->origin && (!is_ours(guard, "http://", facts->origin) ||
-                          strcasecmp(facts->origin + strlen("http://"), facts->host) != 0)) {
+    if (facts->origin && strcasecmp(facts->origin, ours) != 0) {
         *why_out = "pages of other origins are not answered";
         return 403;
     }

@@ -18,9 +18,10 @@ typedef struct fast_facts {
 
 /* The server's side of it. */
 typedef struct fast_guard {
-    int64_t port;                              /* that it listens on */
+    int64_t port;                      /* that it listens on */
+    bool tls;                          /* it speaks https itself */
+    char origin[FAST_HTTP_ORIGIN_MAX]; /* the address that browsers open: "https://a.org"; or "" */
     char token[2 * FAST_HTTP_TOKEN_BYTES + 1]; /* hexadecimal digits */
-    const char *open_path;                     /* needs no token; or NULL */
 } fast_guard;
 
 /* 0 if the request may be answered, with *access_out; else the status to refuse it with, and
@@ -30,6 +31,9 @@ int fast__guard_check(const fast_guard *guard, const fast_facts *facts,
 
 /* True if `text` is the token; takes the same time wherever it differs. */
 bool fast__guard_is_token(const fast_guard *guard, const char *text, size_t size);
+
+/* True if a browser reaches this host of ours by https, so that its cookie can be `Secure`. */
+bool fast__guard_is_secure(const fast_guard *guard, const char *host);
 
 /* The cookie's name, which has the port: cookies do not know ports. */
 enum { FAST_GUARD_COOKIE_MAX = 32 };

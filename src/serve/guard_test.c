@@ -85,7 +85,9 @@ static void test_token(void **state)
         assert_int_equal(ask_as(s, "GET", "/api/runs", wrong[i], NULL), 401);
         assert_error(s);
         assert_int_equal(ask_as(s, "GET", "/metrics", wrong[i], NULL), 401);
-        assert_int_equal(ask_as(s, "GET", "/", wrong[i], NULL), 401);
+        /* The pages, which hold no data, ask for the token; a wrong bearer gets nothing. */
+        assert_int_equal(ask_as(s, "GET", "/", wrong[i], NULL),
+                         fast_server_has_pages() && !strstr(wrong[i], "Authorization") ? 200 : 401);
         assert_int_equal(ask_as(s, "GET", "/nothing", wrong[i], NULL), 401);
     }
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++)
@@ -94,7 +96,8 @@ static void test_token(void **state)
     snprintf(target, sizeof target, "/api/runs?token=%s", s->token);
     assert_int_equal(ask_as(s, "GET", target, wrong[0], NULL), 401);
     assert_int_equal(ask_as(s, "GET", "/?token=0123456789abcdef0123456789abcdef", wrong[0], NULL),
-                     401);
+                     fast_server_has_pages() ? 200 : 401);
+    assert_false(replied(s, "Set-Cookie"));
     snprintf(target, sizeof target, "/?token=%s", s->token);
     assert_int_equal(ask_as(s, "GET", target, wrong[0], NULL), 303);
     assert_true(replied(s, "Location: /\r\n"));

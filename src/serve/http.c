@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HTTP on the loopback, by libmicrohttpd, without threads: its epoll runs inside fast__http_wait(),
+ * HTTP and HTTPS, by libmicrohttpd, without threads: its epoll runs inside fast__http_wait(),
  * so handlers, streams and the store's reader need no locks.
  *
  *     first call     headers: the guard; a refused request is answered before its body is read
@@ -268,9 +268,9 @@ static void begin(fast_http_request *request)
     else if (strcmp(facts.path, "/") == 0 && strcmp(facts.method, "GET") == 0 &&
              (token = fast__uri_arg(&request->uri, "token")) != NULL &&
              fast__guard_is_token(&http->guard, token, strlen(token)))
-        fast__reply_cookie(request);
+        fast__reply_cookie(request, false);
     else if (request->access == FAST_HTTP_STRANGER &&
-             !(http->guard.open_path && strcmp(facts.path, http->guard.open_path) == 0))
+             !(http->open && http->open(http->ctx, facts.method, facts.path)))
         fast__reply_error(request, 401,
                           "open the address that fast ui printed, which has the token, or send it "
                           "as Authorization: Bearer");
@@ -370,34 +370,86 @@ const char *fast__request_body(const fast_http_request *request, size_t *size_ou
     return request->body ? request->body : "";
 }
 
-/* Start libmicrohttpd on the loopback with all limits set. Port 0 lets the system choose; the guard
- * learns the number, because it is part of the names that it accepts. */
-static fast_err start(fast_http *http, int64_t port)
+/* Start libmicrohttpd with all limits set. Port 0 lets the system choose. */
+static struct MHD_Daemon *listen_at(fast_http *http, struct sockaddr_in *address,
+                                    const struct MHD_OptionItem *tls)
 {
-    struct sockaddr_in address = { .sin_family = AF_INET,
-                                   .sin_port = htons((uint16_t)port),
-                                   .sin_addr = { htonl(INADDR_LOOPBACK) } };
-    const union MHD_DaemonInfo *info;
+    const unsigned secure = tls[0].option != MHD_OPTION_END ? MHD_USE_TLS : 0;
 
-    http->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, http,
-        MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address, MHD_OPTION_CONNECTION_LIMIT,
+    errno = 0;
+    return MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | secure, 0, NULL, NULL, on_request, http,
+        MHD_OPTION_SOCK_ADDR, (struct sockaddr *)address, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)FAST_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)FAST_HTTP_MEMORY, MHD_OPTION_CONNECTION_TIMEOUT, 3u * FAST_HTTP_PATIENCE_S,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, on_target, http,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, http, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL, MHD_OPTION_END);
-    if (!http->daemon)
+        on_connection, http, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL, MHD_OPTION_ARRAY, tls,
+        MHD_OPTION_END);
+}
+
+/* The error of a server that could not be started. */
+static fast_err fail_start(const fast_http_options *options, const char *host)
+{
+    const int why = errno;
+
+    if (options->cert && why != EADDRINUSE && why != EACCES && why != EADDRNOTAVAIL)
         return fast__fail(FAST_EIO,
-                          "cannot listen on 127.0.0.1, port %lld: %s; choose another port",
-                          (long long)port, strerror(errno));
+                          "cannot serve https on %s, port %lld: the certificate and the "
+                          "key must be PEM files that belong together",
+                          host, (long long)options->port);
+    if (why == EADDRINUSE)
+        return fast__fail(
+            FAST_EIO, "port %lld of %s is taken; choose another port, --port 0 finds a free one",
+            (long long)options->port, host);
+    return fast__fail(FAST_EIO, "cannot listen on %s, port %lld: %s; choose another port", host,
+                      (long long)options->port, why ? strerror(why) : "the server did not start");
+}
+
+/* Listen, and tell the guard the port and the origin, which are part of the names that it
+ * accepts. */
+static fast_err start(fast_http *http, const fast_http_options *options)
+{
+    const char *host = options->host ? options->host : "127.0.0.1";
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)options->port) };
+    const struct MHD_OptionItem end = { MHD_OPTION_END, 0, NULL };
+    struct MHD_OptionItem tls[] = {
+        { MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)options->cert },
+        { MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)options->key },
+        end,
+    };
+    const union MHD_DaemonInfo *info;
+
+    if (inet_pton(AF_INET, host, &address.sin_addr) != 1)
+        return fast__fail(FAST_EINVAL,
+                          "\"%.60s\" is not an IPv4 address of this machine, like "
+                          "192.168.1.5 or 0.0.0.0",
+                          host);
+    if (options->cert && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+        return fast__fail(FAST_ENOTSUP, "this libmicrohttpd has no TLS; use a reverse proxy");
+    if (!options->cert)
+        tls[0] = end;
+    http->daemon = listen_at(http, &address, tls);
+    if (!http->daemon && errno == EADDRINUSE && options->free_port) {
+        address.sin_port = 0;
+        http->daemon = listen_at(http, &address, tls);
+    }
+    if (!http->daemon)
+        return fail_start(options, host);
     info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
     FAST_ASSERT(info);
     http->guard.port = info->port;
+    http->guard.tls = options->cert != NULL;
+    if (options->origin)
+        snprintf(http->guard.origin, sizeof http->guard.origin, "%s", options->origin);
+    else
+        snprintf(http->guard.origin, sizeof http->guard.origin, "%s://%s:%lld",
+                 http->guard.tls ? "https" : "http", host, (long long)http->guard.port);
     return FAST_OK;
 }
 
-/* The token comes from the system's random numbers and is never written to a file. */
+/* Without a token of the caller's it comes from the system's random numbers. */
 fast_err fast__http_open(const fast_http_options *options, fast_http **out)
 {
     unsigned char random[FAST_HTTP_TOKEN_BYTES];
@@ -412,14 +464,16 @@ fast_err fast__http_open(const fast_http_options *options, fast_http **out)
     FAST_TRY(fast__alloc("server", 1, sizeof *http, &http));
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(http->guard.token + 2 * i, 3, "%02x", random[i]);
-    /* The guard knows the port only after start(). */
-    http->guard.open_path = options->open_path;
+    if (options->token)
+        snprintf(http->guard.token, sizeof http->guard.token, "%s", options->token);
+    FAST_ASSERT(strlen(http->guard.token) == sizeof http->guard.token - 1);
+    http->open = options->open;
     http->handler = options->handler;
     http->ctx = options->ctx;
     http->patience =
         (int64_t)((options->patience_s > 0 ? options->patience_s : FAST_HTTP_PATIENCE_S) *
                   (double)second_ns);
-    err = start(http, options->port);
+    err = start(http, options);
     if (err) {
         fast__free(http);
         return err;
@@ -450,6 +504,16 @@ int64_t fast__http_port(const fast_http *http)
 const char *fast__http_token(const fast_http *http)
 {
     return http->guard.token;
+}
+
+bool fast__http_is_token(const fast_http *http, const char *text)
+{
+    return fast__guard_is_token(&http->guard, text, strlen(text));
+}
+
+void fast__http_origin(const fast_http *http, char out[FAST_HTTP_ORIGIN_MAX])
+{
+    snprintf(out, FAST_HTTP_ORIGIN_MAX, "%s", http->guard.origin);
 }
 
 /* End what takes too long, and notice who has left. */

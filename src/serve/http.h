@@ -6,9 +6,10 @@
 #include "serve/uri.h"
 
 /*
- * HTTP on the loopback, for one thread: whoever owns the server calls fast__http_wait() again and
- * again, and its handler is called in there. Every request has passed the guard (guard.c) before
- * the handler sees it. A handler answers once, at once or later (fast__request_later()).
+ * HTTP, on the loopback unless told otherwise, for one thread: whoever owns the server calls
+ * fast__http_wait() again and again, and its handler is called in there. Every request has passed
+ * the guard (guard.c) before the handler sees it. A handler answers once, at once or later
+ * (fast__request_later()).
  */
 typedef struct fast_http fast_http;
 typedef struct fast_http_request fast_http_request;
@@ -21,7 +22,9 @@ enum {
     FAST_HTTP_MEMORY = 32768,   /* bytes of a connection: the request line and the headers */
     FAST_HTTP_PATIENCE_S = 10,  /* until a request is whole, and between requests */
     FAST_HTTP_TICK_MS = 200,    /* fast__http_wait() returns at least that often */
-    FAST_HTTP_TOKEN_BYTES = 16  /* of randomness */
+    FAST_HTTP_TOKEN_BYTES = 16, /* of randomness */
+    FAST_HTTP_TOKEN_SIZE = 33,  /* bytes of a token: hexadecimal digits and a zero byte */
+    FAST_HTTP_ORIGIN_MAX = 256  /* bytes of an origin, its zero byte included */
 };
 
 /* Who may ask, as the guard found out. */
@@ -33,17 +36,26 @@ typedef enum fast_http_access {
 
 /* Calls fast__reply...() or fast__request_later() once. */
 typedef void fast_http_fn(void *ctx, fast_http_request *request);
+/* True if a request with this method and path is answered without the token too. */
+typedef bool fast_http_open_fn(void *ctx, const char *method, const char *path);
 
 /* Options of a server; zero means default. */
 typedef struct fast_http_options {
-    int64_t port;          /* 0: a free one */
-    double patience_s;     /* until a request is whole; 0: FAST_HTTP_PATIENCE_S */
-    const char *open_path; /* answered without the token too: "/metrics"; or NULL */
-    fast_http_fn *handler; /* answers requests that the guard lets in */
-    void *ctx;             /* of the handler */
+    int64_t port;            /* 0: a free one */
+    bool free_port;          /* take a free port if that one is taken */
+    const char *host;        /* IPv4 address to listen on; NULL: 127.0.0.1 */
+    const char *origin;      /* address that browsers open, "https://a.org"; NULL: of the host */
+    const char *cert;        /* certificate for https, PEM; NULL: http */
+    const char *key;         /* its private key, PEM */
+    const char *token;       /* 32 hexadecimal digits; NULL: new ones */
+    double patience_s;       /* until a request is whole; 0: FAST_HTTP_PATIENCE_S */
+    fast_http_open_fn *open; /* tells which requests need no token; NULL: none */
+    fast_http_fn *handler;   /* answers requests that the guard lets in */
+    void *ctx;               /* of the handler and of `open` */
 } fast_http_options;
 
-/* Listen on 127.0.0.1. FAST_EIO if the port is taken, FAST_ENOMEM. */
+/* Listen. FAST_EIO if the port is taken or the certificate is refused, FAST_EINVAL for a host that
+ * is no address, FAST_ENOTSUP if libmicrohttpd has no TLS, FAST_ENOMEM. */
 fast_err fast__http_open(const fast_http_options *options, fast_http **out);
 /* Close all connections; answers break off. NULL is allowed. */
 void fast__http_close(fast_http *http);
@@ -52,6 +64,10 @@ void fast__http_close(fast_http *http);
 int64_t fast__http_port(const fast_http *http);
 /* The token: 32 hexadecimal digits, lent as long as the server is open. */
 const char *fast__http_token(const fast_http *http);
+/* True if `text` is the token; takes the same time wherever it differs. */
+bool fast__http_is_token(const fast_http *http, const char *text);
+/* The origin of its pages, "http://127.0.0.1:8420". */
+void fast__http_origin(const fast_http *http, char out[FAST_HTTP_ORIGIN_MAX]);
 
 /* Answer requests for a while, at most FAST_HTTP_TICK_MS if no request arrives. */
 fast_err fast__http_wait(fast_http *http);
@@ -89,8 +105,8 @@ typedef struct fast_asset {
 /* Answer with a file of the program, or with 304 where the browser has it already. */
 void fast__reply_asset(fast_http_request *request, const fast_asset *asset);
 
-/* Go to "/", with the token in a cookie. */
-void fast__reply_cookie(fast_http_request *request);
+/* Go to "/", with the token in a cookie; with `stay` the answer is {} and the browser stays. */
+void fast__reply_cookie(fast_http_request *request, bool stay);
 
 /*
  * An answer in pieces. `next` is called when the connection has room: it appends to `text`, which

@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "base/option.h"
 #include "serve/serve_body.h"
+#include "serve/serve_words.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +31,6 @@
 #include <unistd.h>
 
 enum {
-    WORDS_MAX = 80,  /* of a command line */
     TAGS_MAX = 16,   /* of a new run */
     TAG_SIZE = 65,   /* bytes of a tag, its end included */
     SAID_MAX = 4096, /* bytes of a process's last words */
@@ -41,8 +41,7 @@ static const int64_t patience_ns = 60 * (int64_t)1000000000;
 struct serve_launch {
     struct serve_launch *next;     /* of the server's list */
     fast_http_request *request;    /* that waits; NULL once it was answered */
-    char *words[WORDS_MAX];        /* the command line; ends with NULL */
-    int word_count;                /* number of words */
+    serve_words words;             /* the command line */
     char tags[TAGS_MAX][TAG_SIZE]; /* for the new run */
     int tag_count;                 /* number of tags */
     pid_t pid;                     /* of the process */
@@ -54,8 +53,7 @@ struct serve_launch {
 /* Free a launch. Its process is not touched: the run goes its own way and is in the store. */
 static void free_launch(serve_launch *launch)
 {
-    for (int i = 0; i < launch->word_count; i++)
-        fast__free(launch->words[i]);
+    fast__serve_words_free(&launch->words);
     if (launch->said >= 0)
         close(launch->said);
     fast__free(launch);
@@ -67,58 +65,17 @@ static void on_gone(void *ctx)
     ((serve_launch *)ctx)->request = NULL;
 }
 
-/* Append a word to the command line. `format` has two %s. Nothing is parsed by a shell: words go to
- * the process as they are. */
-static fast_err add_word(serve_launch *launch, const char *format, const char *a, const char *b)
-{
-    const size_t size = strlen(format) + strlen(a) + strlen(b) + 1;
-    char *word;
-
-    if (launch->word_count >= WORDS_MAX - 1)
-        return fast__fail(FAST_EINVAL, "a run takes at most %d options", WORDS_MAX - 6);
-    FAST_TRY(fast__alloc("command line", (int64_t)size, 1, &word));
-    snprintf(word, size, format, a, b);
-    launch->words[launch->word_count++] = word;
-    return FAST_OK;
-}
-
-/* Whether an option is the name of a file, or a value has one inside: data=csv:file=PATH,
- * model=file:PATH, a cluster or faults from a file. Names of parts and their numbers have no slash,
- * so that a slash makes it a path; a cluster or faults may be any file of this folder too. */
-static bool names_file(const fast_option *option, const char *value)
-{
-    static const char *const readers[] = { "file", "csv", "idx", "npy", "npz", "text" };
-    const size_t size = strcspn(value, ":");
-
-    if (strcmp(option->name, "name") == 0 || option->type != FAST_OPTION_TEXT)
-        return false;
-    if (option->choices && strcmp(option->choices, "file") == 0)
-        return true;
-    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++)
-        if (strlen(readers[i]) == size && strncmp(readers[i], value, size) == 0)
-            return true;
-    const bool any = strcmp(option->name, "cluster") == 0 || strcmp(option->name, "faults") == 0;
-    return strchr(value, '/') != NULL || (any && access(value, F_OK) == 0);
-}
-
 /* An option of the body, as a word of the command line. */
 static fast_err on_option(void *ctx, const char *name, const char *value)
 {
     int64_t count = 0;
     const fast_part *train = fast_part_list("train", &count);
-    char flag[64];
 
     FAST_ASSERT(count == 1);
     FAST_TRY(fast__options_set("fast train", train->options, NULL, name, value));
     const fast_option *option = fast__options_find(train->options, name);
     FAST_ASSERT(option != NULL);
-    if (names_file(option, value))
-        return fast__fail(FAST_EINVAL, "%s names a file; give it on the command line", name);
-    snprintf(flag, sizeof flag, "%s", name);
-    for (char *c = flag; *c; c++)
-        if (*c == '_')
-            *c = '-';
-    return add_word(ctx, "--%s=%s", flag, value);
+    return fast__serve_words_option(&((serve_launch *)ctx)->words, option, value);
 }
 
 /* A tag of the body, stored until the run has a number. */
@@ -158,12 +115,13 @@ static fast_err spawn(serve_launch *launch)
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    failed =
-        posix_spawn(&launch->pid, launch->words[0], &actions, &attributes, launch->words, environ);
+    failed = posix_spawn(&launch->pid, launch->words.items[0], &actions, &attributes,
+                         launch->words.items, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     if (failed)
-        return fast__fail(FAST_EIO, "cannot start %s: %s", launch->words[0], strerror(failed));
+        return fast__fail(FAST_EIO, "cannot start %s: %s", launch->words.items[0],
+                          strerror(failed));
     return FAST_OK;
 }
 
@@ -180,10 +138,10 @@ static fast_err begin(fast_server *server, fast_http_request *request, serve_lau
     size_t size;
     const char *body = fast__request_body(request, &size);
 
-    FAST_TRY(add_word(launch, "%s%s", server->program, ""));
-    FAST_TRY(add_word(launch, "%s%s", "train", ""));
-    FAST_TRY(add_word(launch, "%s%s", "--quiet", ""));
-    FAST_TRY(add_word(launch, "--%s=%s", "store", server->path));
+    FAST_TRY(fast__serve_words_add(&launch->words, "%s%s", server->program, ""));
+    FAST_TRY(fast__serve_words_add(&launch->words, "%s%s", "train", ""));
+    FAST_TRY(fast__serve_words_add(&launch->words, "%s%s", "--quiet", ""));
+    FAST_TRY(fast__serve_words_add(&launch->words, "--%s=%s", "store", server->path));
     FAST_TRY(fast__body_launch(body, size, on_option, on_tag, launch));
     /* The new run is known by a higher number and by the number of its process. */
     FAST_TRY(fast_store_list(server->store, &(fast_store_query){ .sort = "-id", .limit = 1 },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A run as it happens, as Server-Sent Events: metrics, event, run, staleness, workers, links,
- * spans, and end, which is the last one.
+ * spans, usage, and end, which is the last one.
  *
  * The store is asked for its count of changes a few times a second; where it has changed, streams
  * wake and read what is new to them. Metrics and events are sent once, by their numbers; what is
@@ -29,7 +29,7 @@ enum {
 };
 
 /* Tables that are sent whole when they differ. */
-enum { WHOLE_RUN, WHOLE_STALENESS, WHOLE_WORKERS, WHOLE_LINKS, WHOLE_SPANS, WHOLES };
+enum { WHOLE_RUN, WHOLE_STALENESS, WHOLE_WORKERS, WHOLE_LINKS, WHOLE_SPANS, WHOLE_USAGE, WHOLES };
 static const struct {
     const char *name;       /* of the event */
     fast_store_table table; /* whose rows it has */
@@ -40,6 +40,7 @@ static const struct {
     { "workers", FAST_STORE_WORKERS, 1000000000 },
     { "links", FAST_STORE_LINKS, 1000000000 },
     { "spans", FAST_STORE_SPANS, 2000000000 },
+    { "usage", FAST_STORE_USAGE, 2000000000 },
 };
 
 typedef struct run_live {
@@ -217,6 +218,8 @@ static fast_err say_whole(run_live *r, fast_page *text, int which)
         err = fast_store_find(server->store, r->run, take_run, &row);
     else if (which == WHOLE_SPANS)
         row.object = fast__serve_span_rows(server, r->run, SPANS_MAX);
+    else if (which == WHOLE_USAGE)
+        row.object = fast__serve_usage(server, r->run);
     else
         row.object = fast__serve_rows(server, wholes[which].table, r->run);
     if (!err)

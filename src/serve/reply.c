@@ -142,20 +142,26 @@ void fast__reply_asset(fast_http_request *request, const fast_asset *asset)
 
 /* Exchange the token in the address for a cookie, and send the browser to an address without it:
  * addresses end up in histories. */
-void fast__reply_cookie(fast_http_request *request)
+void fast__reply_cookie(fast_http_request *request, bool stay)
 {
     const fast_guard *guard = &request->http->guard;
-    char name[FAST_GUARD_COOKIE_MAX], cookie[160];
-    struct MHD_Response *response = from_constant("");
+    const char *host = fast__request_header(request, MHD_HTTP_HEADER_HOST);
+    char name[FAST_GUARD_COOKIE_MAX], cookie[200];
+    struct MHD_Response *response = from_constant(stay ? "{}" : "");
 
+    /* It lasts a month, as the token lasts longer than the server. */
     fast__guard_cookie(guard, name);
-    snprintf(cookie, sizeof cookie, "%s=%s; Path=/; HttpOnly; SameSite=Strict", name, guard->token);
+    snprintf(cookie, sizeof cookie, "%s=%s; Path=/; Max-Age=2592000; HttpOnly; SameSite=Strict%s",
+             name, guard->token, fast__guard_is_secure(guard, host) ? "; Secure" : "");
     if (response) {
         MHD_add_response_header(response, MHD_HTTP_HEADER_SET_COOKIE, cookie);
-        MHD_add_response_header(response, MHD_HTTP_HEADER_LOCATION, "/");
+        if (stay)
+            MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+        else
+            MHD_add_response_header(response, MHD_HTTP_HEADER_LOCATION, "/");
         MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     }
-    answer(request, 303, response);
+    answer(request, stay ? 200 : 303, response);
 }
 
 /* libmicrohttpd asks for bytes of a stream. */

@@ -50,7 +50,7 @@ static inline void *stage_serve(void *ctx)
 }
 
 /* Open a store and a server on it, in a thread of its own. */
-static inline void stage_open(stage *s, const char *program, bool open_metrics)
+static inline void stage_open_with(stage *s, fast_server_options options)
 {
     memset(s, 0, sizeof *s);
     snprintf(s->folder, sizeof s->folder, "/tmp/fast-serve-XXXXXX");
@@ -59,15 +59,19 @@ static inline void stage_open(stage *s, const char *program, bool open_metrics)
     assert_ok(fast_store_open(s->path, true, &s->store));
     s->reply = malloc(REPLY_MAX);
     assert_non_null(s->reply);
-    assert_ok(fast_server_open(&(fast_server_options){ .store = s->path,
-                                                       .program = program,
-                                                       .open_metrics = open_metrics },
-                               &s->server));
+    options.store = s->path;
+    assert_ok(fast_server_open(&options, &s->server));
+    s->port = (int)fast_server_port(s->server);
     assert_int_equal(
-        sscanf(fast_server_url(s->server), "http://127.0.0.1:%d/?token=%32s", &s->port, s->token),
-        2);
+        sscanf(strstr(fast_server_url(s->server), "/?token="), "/?token=%32s", s->token), 1);
     assert_int_equal(strlen(s->token), 32);
     assert_ok(fast__thread_start(&s->thread, stage_serve, s));
+}
+
+/* The same for most tests. */
+static inline void stage_open(stage *s, const char *program, bool open_metrics)
+{
+    stage_open_with(s, (fast_server_options){ .program = program, .open_metrics = open_metrics });
 }
 
 /* Stop the server, and delete the store. */

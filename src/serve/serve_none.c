@@ -28,6 +28,11 @@ const char *fast_server_url(const fast_server *server)
     return "";
 }
 
+int64_t fast_server_port(const fast_server *server)
+{
+    return 0;
+}
+
 bool fast_server_has_pages(void)
 {
     return false;

@@ -22,6 +22,7 @@ typedef struct http_peer {
 struct fast_http {
     struct MHD_Daemon *daemon;   /* libmicrohttpd's server */
     fast_guard guard;            /* the token and the port */
+    fast_http_open_fn *open;     /* requests without the token; or NULL */
     fast_http_fn *handler;       /* answers */
     void *ctx;                   /* of the handler */
     int64_t patience;            /* nanoseconds until a request is whole */

@@ -83,11 +83,20 @@ json_t *fast__serve_rows(fast_server *server, fast_store_table table, int64_t ru
     return NULL;
 }
 
+/* Add the note of a run to its row; a run without one has no such member. */
+static fast_err add_note(void *ctx, const void *row)
+{
+    fast__json_set(ctx, "note", fast__json_text(((const fast_stored_note *)row)->text));
+    return FAST_OK;
+}
+
 json_t *fast__serve_run_row(fast_server *server, const fast_stored_run *run)
 {
     json_t *row = fast__serve_row(FAST_STORE_RUNS, run);
 
     fast__json_set(&row, "tags", fast__serve_rows(server, FAST_STORE_TAGS, run->id));
+    if (row)
+        (void)!fast_store_read(server->store, FAST_STORE_NOTES, run->id, -1, add_note, &row);
     return row;
 }
 
@@ -111,18 +120,26 @@ static const char *argument(fast_http_request *request, const char *name)
     return value && *value ? value : NULL;
 }
 
+void fast__serve_query(fast_http_request *request, fast_store_query *query)
+{
+    *query = (fast_store_query){ .search = argument(request, "q"),
+                                 .where = argument(request, "where"),
+                                 .status = argument(request, "status"),
+                                 .tag = argument(request, "tag"),
+                                 .ids = argument(request, "ids"),
+                                 .sort = argument(request, "sort") };
+}
+
 /* GET /api/runs: a page of the list, and the number of all runs that fit the conditions. */
 void fast__serve_runs(fast_server *server, fast_http_request *request, int64_t id)
 {
     const fast_uri *uri = fast__request_uri(request);
     row_list list = { server, FAST_STORE_RUNS, json_array() };
     json_t *answer = json_object();
-    fast_store_query query = { .search = argument(request, "q"),
-                               .where = argument(request, "where"),
-                               .status = argument(request, "status"),
-                               .tag = argument(request, "tag"),
-                               .sort = argument(request, "sort") };
+    fast_store_query query;
     int64_t total = 0;
+
+    fast__serve_query(request, &query);
     fast_err err = fast__uri_count(uri, "limit", SERVE_LIST_STANDARD, SERVE_LIST_MAX, &query.limit);
 
     (void)id;
@@ -176,6 +193,8 @@ void fast__serve_run(fast_server *server, fast_http_request *request, int64_t id
 
     for (size_t i = 0; !err && i < sizeof parts / sizeof parts[0]; i++)
         fast__json_set(&answer.object, parts[i].key, fast__serve_rows(server, parts[i].table, id));
+    if (!err)
+        fast__json_set(&answer.object, "usage", fast__serve_usage(server, id));
     finish(request, err, &answer.object);
 }
 
@@ -217,6 +236,20 @@ static fast_err add_span(void *ctx, const void *row)
     return FAST_OK;
 }
 
+/* Append the whole timeline of an actor in one world. */
+static fast_err add_activity(void *ctx, const void *row)
+{
+    const fast_stored_activity *activity = row;
+    json_t **array = ctx, *object = fast__serve_row(FAST_STORE_ACTIVITY, activity);
+    json_t *bins = activity->bins ? json_loads(activity->bins, 0, NULL) : NULL;
+
+    fast__json_set(&object, "bins", json_is_array(bins) ? bins : json_array());
+    if (!json_is_array(bins))
+        json_decref(bins);
+    fast__json_append(array, object);
+    return *array ? FAST_OK : fast__fail(FAST_ENOMEM, "out of memory");
+}
+
 /* Append names for the actors up to `rank` that the store has no name for. */
 static void number_actors(json_t **names, int64_t rank)
 {
@@ -246,7 +279,7 @@ static fast_err add_actor(void *ctx, const void *row)
 json_t *fast__serve_span_rows(fast_server *server, int64_t run, int64_t max)
 {
     span_list spans = { .array = json_array() };
-    json_t *names = json_array(), *object = json_object();
+    json_t *names = json_array(), *object = json_object(), *activity = json_array();
     fast_err err = fast_store_read(server->store, FAST_STORE_SPANS, run, -1, count_span, &spans);
 
     if (!err)
@@ -257,6 +290,9 @@ json_t *fast__serve_span_rows(fast_server *server, int64_t run, int64_t max)
         err = fast_store_read(server->store, FAST_STORE_SPANS, run, -1, add_span, &spans);
     fast__json_set(&object, "actors", names);
     fast__json_set(&object, "spans", spans.array);
+    if (!err)
+        err = fast_store_read(server->store, FAST_STORE_ACTIVITY, run, -1, add_activity, &activity);
+    fast__json_set(&object, "activity", activity);
     if (!err)
         return object;
     json_decref(object);

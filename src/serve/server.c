@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "serve/token.h"
 #include "store/store.h"
 
 #include <stdio.h>
@@ -29,15 +30,25 @@ static const struct {
     { "GET", "/api/runs/#/metrics", fast__serve_metrics },
     { "GET", "/api/runs/#/spans", fast__serve_spans },
     { "GET", "/api/runs/#/live", fast__serve_live },
+    { "GET", "/api/runs/#/trace", fast__serve_trace },
+    { "GET", "/api/groups", fast__serve_groups },
+    { "GET", "/api/views", fast__serve_views },
     { "GET", "/api/live", fast__serve_watch },
     { "GET", "/api/comparisons", fast__serve_comparisons },
+    { "GET", "/api/comparisons/current", fast__serve_comparing },
+    { "GET", "/api/server", fast__serve_server },
     { "GET", "/api/systems", fast__serve_systems },
     { "GET", "/api/options", fast__serve_options },
     { "GET", "/api/clusters", fast__serve_clusters },
     { "GET", "/metrics", fast__serve_scrape },
     { "POST", "/api/runs", fast__serve_launch },
+    { "POST", "/api/login", fast__serve_login },
+    { "POST", "/api/comparisons", fast__serve_compare },
+    { "POST", "/api/comparisons/stop", fast__serve_compare_stop },
     { "POST", "/api/runs/#/stop", fast__serve_stop },
     { "POST", "/api/runs/#/tags", fast__serve_tags },
+    { "POST", "/api/runs/#/note", fast__serve_note },
+    { "POST", "/api/views", fast__serve_view },
     { "DELETE", "/api/runs/#", fast__serve_delete },
 };
 
@@ -74,6 +85,11 @@ static void handle(void *ctx, fast_http_request *request)
             continue;
         known = true;
         if (strcmp(routes[i].method, method) == 0) {
+            if (server->read_only && strcmp(method, "GET") != 0 &&
+                routes[i].answer != fast__serve_login) {
+                fast__reply_error(request, 403, "this server is read-only: it changes nothing");
+                return;
+            }
             routes[i].answer(server, request, id);
             return;
         }
@@ -88,6 +104,17 @@ static void handle(void *ctx, fast_http_request *request)
                           "this build has no pages: install npm and configure again; /api answers");
     else
         fast__reply_error(request, 404, "there is nothing at this address");
+}
+
+/* The pages hold no data and ask for the token; /metrics is open where the user said so. */
+static bool is_open(void *ctx, const char *method, const char *path)
+{
+    const fast_server *server = ctx;
+
+    if (strcmp(method, "POST") == 0)
+        return strcmp(path, "/api/login") == 0;
+    return strcmp(method, "GET") == 0 &&
+           (fast__asset_find(path) || (server->open_metrics && strcmp(path, "/metrics") == 0));
 }
 
 /* Open the store for reading; create it first if it does not exist. */
@@ -105,6 +132,80 @@ static fast_err open_store(fast_server *server, const char *path)
     return fast_store_open(server->path, false, &server->store);
 }
 
+/* FAST_EINVAL for an address of the network without TLS that the user did not ask for, and for an
+ * origin that is no address of a site. */
+static fast_err check_host(const fast_server_options *o)
+{
+    const char *host = o->host && strcmp(o->host, "localhost") != 0 ? o->host : "127.0.0.1";
+    const bool local = strncmp(host, "127.", 4) == 0;
+    const char *name = o->origin && strncmp(o->origin, "https://", 8) == 0  ? o->origin + 8
+                       : o->origin && strncmp(o->origin, "http://", 7) == 0 ? o->origin + 7
+                                                                            : NULL;
+
+    if (!o->cert != !o->key)
+        return fast__fail(FAST_EINVAL, "https needs both files, --cert and --key");
+    if (!local && !o->cert && !o->insecure)
+        return fast__fail(FAST_EINVAL,
+                          "--host %.60s without TLS shows the token and the runs to the network: "
+                          "give --cert and --key, or --insecure, or use a reverse proxy "
+                          "(docs/serve.md)",
+                          host);
+    if (strcmp(host, "0.0.0.0") == 0 && !o->origin)
+        return fast__fail(FAST_EINVAL, "--host 0.0.0.0 needs --origin, the address that browsers "
+                                       "open, like https://fast.example.org:8420");
+    if (o->origin && (!name || !*name || strpbrk(name, "/?#@ \t\r\n") ||
+                      strlen(o->origin) >= FAST_HTTP_ORIGIN_MAX))
+        return fast__fail(FAST_EINVAL, "--origin \"%.60s\" is not like https://fast.example.org",
+                          o->origin);
+    return FAST_OK;
+}
+
+/* Read the certificate and the key; the caller frees both. */
+static fast_err read_pem(const fast_server_options *o, char **cert_out, char **key_out)
+{
+    enum { PEM_MAX = 1 << 20 };
+    size_t size;
+
+    *cert_out = *key_out = NULL;
+    if (!o->cert)
+        return FAST_OK;
+    FAST_TRY(fast__file_read(o->cert, PEM_MAX, cert_out, &size));
+    const fast_err err = fast__file_read(o->key, PEM_MAX, key_out, &size);
+    if (err) {
+        fast__free(*cert_out);
+        *cert_out = NULL;
+    }
+    return err;
+}
+
+/* Listen with the store's token. */
+static fast_err open_http(fast_server *server, const fast_server_options *o)
+{
+    const bool standard = !o->host || strcmp(o->host, "localhost") == 0;
+    char token[FAST_HTTP_TOKEN_SIZE], origin[FAST_HTTP_ORIGIN_MAX], *cert, *key;
+
+    FAST_TRY(fast__token_load(server->path, o->new_token, token));
+    FAST_TRY(read_pem(o, &cert, &key));
+    const fast_err err = fast__http_open(&(fast_http_options){ .port = o->port,
+                                                               .free_port = o->free_port,
+                                                               .host = standard ? NULL : o->host,
+                                                               .origin = o->origin,
+                                                               .cert = cert,
+                                                               .key = key,
+                                                               .token = token,
+                                                               .open = is_open,
+                                                               .handler = handle,
+                                                               .ctx = server },
+                                         &server->http);
+    fast__free(cert);
+    fast__free(key);
+    if (err)
+        return err;
+    fast__http_origin(server->http, origin);
+    snprintf(server->url, sizeof server->url, "%s/?token=%s", origin, token);
+    return FAST_OK;
+}
+
 /* The store is created where it is missing, so that the dashboard can be opened before the first
  * run. */
 fast_err fast_server_open(const fast_server_options *options, fast_server **out)
@@ -115,21 +216,19 @@ fast_err fast_server_open(const fast_server_options *options, fast_server **out)
     fast_err err;
 
     FAST_TRY(fast__check_size("fast_server_options", o->size, sizeof *o));
+    FAST_TRY(check_host(o));
     FAST_TRY(fast__alloc("server", 1, sizeof *server, &server));
     server->groups = o->groups;
-    snprintf(server->program, sizeof server->program, "%s", o->program ? o->program : "");
+    server->read_only = o->read_only;
+    server->open_metrics = o->open_metrics;
+    snprintf(server->program, sizeof server->program, "%s",
+             o->program && !o->read_only ? o->program : "");
     err = open_store(server, o->store);
     if (err)
         goto undo_server;
-    err = fast__http_open(&(fast_http_options){ .port = o->port,
-                                                .open_path = o->open_metrics ? "/metrics" : NULL,
-                                                .handler = handle,
-                                                .ctx = server },
-                          &server->http);
+    err = open_http(server, o);
     if (err)
         goto undo_store;
-    snprintf(server->url, sizeof server->url, "http://127.0.0.1:%lld/?token=%s",
-             (long long)fast__http_port(server->http), fast__http_token(server->http));
     *out = server;
     return FAST_OK;
 
@@ -143,6 +242,11 @@ undo_server:
 const char *fast_server_url(const fast_server *server)
 {
     return server->url;
+}
+
+int64_t fast_server_port(const fast_server *server)
+{
+    return fast__http_port(server->http);
 }
 
 /* Only sets a flag: safe in a signal handler. */
@@ -178,6 +282,7 @@ static void tick(fast_server *server)
     if (fast_store_changes(server->store, &changes) == FAST_OK)
         server->changes = changes;
     fast__launch_tick(server, now);
+    fast__compare_tick(server);
     fast__halt_tick(server, now);
     fast__live_tick(server, now);
 }
@@ -199,6 +304,7 @@ void fast_server_close(fast_server *server)
         return;
     fast__http_close(server->http);
     fast__launch_fini(server);
+    fast__compare_fini(server);
     fast__halt_fini(server);
     FAST_ASSERT(!server->lives);
     fast_store_close(server->store);

@@ -231,11 +231,20 @@ static void test_spans(void **state)
     char target[64];
 
     assert_ok(fast__store_put(s->store, FAST_STORE_WORKERS, run, &worker));
+    const fast_stored_activity activity = { 1, 2, 0.5, 0.25, "[1000,0,0,0,0,0,0,500]" };
+    const fast_stored_activity broken = { 2, 2, 0.5, 0.25, "x" };
+
     assert_ok(fast__store_put(s->store, FAST_STORE_SPANS, run, &span));
+    assert_ok(fast__store_put(s->store, FAST_STORE_ACTIVITY, run, &activity));
+    assert_ok(fast__store_put(s->store, FAST_STORE_ACTIVITY, run, &broken));
     snprintf(target, sizeof target, "/api/runs/%lld/spans", (long long)run);
     assert_int_equal(ask(s, "GET", target, NULL), 200);
     assert_string_equal(body_of(s), "{\"actors\":[\"actor 0\",\"server\",\"actor 2\"],"
-                                    "\"spans\":[[2,\"wait\",1,2.5]]}");
+                                    "\"spans\":[[2,\"wait\",1,2.5]],\"activity\":["
+                                    "{\"world\":1,\"actor\":2,\"start_s\":0.5,\"bin_s\":0.25,"
+                                    "\"bins\":[1000,0,0,0,0,0,0,500]},"
+                                    "{\"world\":2,\"actor\":2,\"start_s\":0.5,\"bin_s\":0.25,"
+                                    "\"bins\":[]}]}");
     end_run(s->store, run, "done");
 }
 

@@ -51,6 +51,7 @@ export interface Run {
     trace: string | null; /* path */
     dropped: number | null; /* metric rows that the store's queue had no room for */
     tags?: string[];
+    note?: string;
 }
 
 export interface RunList {
@@ -75,9 +76,10 @@ export interface Link {
     receiver: number;
     messages: number;
     bytes: number;
+    wait_s: number | null; /* that the receiver was blocked for the sender */
 }
 
-/* What happened: start, note, fault, phase (the strategy changes), save, evaluate, stop. */
+/* What happened: start, note, fault, join, phase (the strategy changes), save, evaluate, stop. */
 export interface Event {
     seq?: number;
     time_s: number | null;
@@ -104,7 +106,11 @@ export interface RunDetail {
     links: Link[];
     staleness: StalenessBucket[];
     tags: string[];
+    usage: Usage;
 }
+
+/* Processor, memory and network over time, by column. */
+export type Usage = Record<"wall_s" | "cpu" | "machine_cpu" | "memory" | "received_per_s" | "sent_per_s", (number | null)[]>;
 
 /* Measured over time, by column; all have the length of seq. */
 export const METRICS = ["seq", "step", "epoch", "time_s", "wall_s", "samples", "bytes", "loss", "train_accuracy",
@@ -115,9 +121,21 @@ export type Metrics = Record<Metric, (number | null)[]>;
 
 export const SPAN_KINDS = ["compute", "codec", "send", "receive", "wait", "fault"] as const;
 export type SpanKind = (typeof SPAN_KINDS)[number];
+export type Span = [actor: number, kind: SpanKind, start_s: number, end_s: number];
 export interface Spans {
     actors: (string | { actor: number; name: string })[]; /* names, by number */
-    spans: [actor: number, kind: SpanKind, start_s: number, end_s: number][];
+    spans: Span[]; /* the newest */
+    activity?: Activity[]; /* the whole timeline */
+}
+
+/* The whole timeline of an actor in bins: thousandths of each in each kind, bin by bin. */
+export const ACTIVITY_KINDS = ["compute", "codec", "send", "wait"] as const;
+export interface Activity {
+    world: number;
+    actor: number;
+    start_s: number;
+    bin_s: number;
+    bins: number[];
 }
 
 export interface System {
@@ -161,6 +179,14 @@ export interface Tables {
     parts: Record<string, Part[]>;
 }
 
+/* The server itself: which commands and buttons work. */
+export interface ServerInfo {
+    version: string;
+    store: string | null; /* its path; null: the one that commands use without --store */
+    starts_runs: boolean;
+    read_only: boolean;
+}
+
 /* A refusal, with the server's sentence. */
 export class ApiError extends Error {
     constructor(readonly status: number, message: string) {
@@ -195,7 +221,24 @@ export function post<T>(path: string, body: unknown = {}): Promise<T> {
 export const stopRun = (id: number) => post(`/api/runs/${id}/stop`);
 export const deleteRun = (id: number) => ask(`/api/runs/${id}`, { method: "DELETE" });
 export const tagRun = (id: number, add: string[], remove: string[]) => post(`/api/runs/${id}/tags`, { add, remove });
+export const noteRun = (id: number, text: string) => post<{ note: string }>(`/api/runs/${id}/note`, { text });
 export const startRun = (options: Record<string, string>) => post<{ id: number }>("/api/runs", { options });
+
+export const startComparison = (options: Record<string, string>) => post<{ name: string }>("/api/comparisons", { options });
+export const stopComparison = () => post("/api/comparisons/stop");
+export const login = (token: string) => post("/api/login", { token });
+
+/* Asked once; again after a failure, which may be a missing token. */
+export async function serverInfo(): Promise<ServerInfo> {
+    known ??= ask<ServerInfo>("/api/server");
+    try {
+        return await known;
+    } catch (error) {
+        known = null;
+        throw error;
+    }
+}
+let known: Promise<ServerInfo> | null = null;
 
 /* Listens to a stream of Server-Sent Events until the signal; the browser reconnects by itself, and a
    page that is not seen lets go of its connection, of which a browser has six. `path` is asked at

@@ -15,6 +15,13 @@ export interface Line {
     index: number; /* of its colour and dashes */
     x: number[];
     y: (number | null)[];
+    faint?: boolean; /* behind its smooth line: without a name */
+}
+
+/* Which axes are logarithmic. */
+export interface Logs {
+    x?: boolean;
+    y?: boolean;
 }
 
 export interface Mark {
@@ -23,7 +30,7 @@ export interface Mark {
     text: string;
 }
 
-const SIGNS: Record<string, string> = { fault: "✕", phase: "⇄", save: "▾", best: "★", stop: "■" };
+export const SIGNS: Record<string, string> = { fault: "✕", join: "+", phase: "⇄", save: "▾", best: "★", stop: "■", evaluate: "◇" };
 const HEIGHT = 230;
 const MANY = 4; /* of more lines only the one near the pointer is told */
 const FEW = 60; /* so few values are also drawn as points, where others lie between them */
@@ -36,6 +43,7 @@ export class Chart {
     private lines: Line[] = [];
     private marks: Mark[] = [];
     private axis: Axis | null = null;
+    private logs: Logs = {};
     private shape = "";
     private focused = 0; /* series near the pointer, counted from 1; 0: none */
 
@@ -53,18 +61,20 @@ export class Chart {
         });
     }
 
-    draw(lines: Line[], axis: Axis, marks: Mark[] = []): void {
+    draw(lines: Line[], axis: Axis, marks: Mark[] = [], logs: Logs = {}): void {
         this.lines = lines;
         this.marks = marks;
         this.axis = axis;
+        this.logs = logs;
         const shared = lines.every((line) => line.x === lines[0]?.x);
         const data = (shared ? [lines[0]?.x ?? [], ...lines.map((line) => line.y)]
             : uPlot.join(lines.map((line) => [line.x, line.y] as uPlot.AlignedData))) as uPlot.AlignedData;
-        const shape = [axis.name, axis.label, ...lines.map((line) => `${line.label}${line.index}`)].join("|");
+        const shape = [axis.name, axis.label, logs.x, logs.y,
+            ...lines.map((line) => `${line.label}${line.index}${line.faint}`)].join("|");
         if (shape !== this.shape || !this.plot) {
             this.shape = shape;
             this.plot?.destroy();
-            this.plot = new uPlot(this.describe(lines, axis), data, this.box);
+            this.plot = new uPlot(this.describe(lines, axis, logs), data, this.box);
         } else if (this.zoomed()) {
             this.plot.setData(data, false);
             this.plot.redraw(false);
@@ -82,11 +92,12 @@ export class Chart {
 
     /* A text for screen readers: each line's last value. */
     private summary(): string {
-        const last = this.lines.map((line) => {
+        const last = this.lines.filter((line) => !line.faint).map((line) => {
             const value = line.y.findLast((y) => y !== null);
             return `${line.label} ${value === undefined || value === null ? "not measured" : this.format(value)}`;
         });
-        return `${this.title} over ${this.axis!.label.toLowerCase()}: ${last.join(", ")}`;
+        const logs = [this.logs.x && "x", this.logs.y && "y"].filter(Boolean).join(" and ");
+        return `${this.title} over ${this.axis!.label.toLowerCase()}: ${last.join(", ")}${logs && `; ${logs} logarithmic`}`;
     }
 
     private get width(): number {
@@ -99,14 +110,15 @@ export class Chart {
     }
 
     /* Room at the right for the lines' names; one alone is named by the title. */
-    private margin(lines: Line[]): number {
+    private margin(all: Line[]): number {
+        const lines = all.filter((line) => !line.faint);
         if (lines.length < 2)
             return 24;
         const longest = Math.max(0, ...lines.map((line) => line.label.length));
         return Math.min(longest * 7 + 24, this.width * 0.28);
     }
 
-    private describe(lines: Line[], axis: Axis): uPlot.Options {
+    private describe(lines: Line[], axis: Axis, logs: Logs): uPlot.Options {
         const grid = { stroke: () => color("border"), width: 1 };
         const common = { stroke: () => color("dim"), font: "12px system-ui, sans-serif", grid, ticks: { show: false } };
         return {
@@ -119,18 +131,22 @@ export class Chart {
             },
             focus: { alpha: lines.length > MANY ? 0.2 : 1 },
             padding: [14, this.margin(lines), 0, 0],
-            scales: { x: { time: false }, y: { range: bounds } },
+            scales: {
+                x: logs.x ? { time: false, distr: 3, range: decades } : { time: false },
+                y: logs.y ? { distr: 3, range: decades } : { range: bounds },
+            },
             axes: [
-                { ...common, values: ticks(axis.format), space: 70, size: 30, gap: 4, grid: { show: false } },
-                { ...common, values: ticks(this.format), size: 58, space: 34 },
+                { ...common, values: ticks(axis.format), filter: logs.x ? powers : undefined, space: 70, size: 30, gap: 4, grid: { show: false } },
+                { ...common, values: ticks(this.format), filter: logs.y ? powers : undefined, size: 58, space: 34 },
             ],
             series: [{}, ...lines.map((line): uPlot.Series => ({
                 label: line.label,
                 stroke: () => lineColor(line.index),
-                width: 1.6,
+                width: line.faint ? 1 : 1.6,
+                alpha: line.faint ? 0.28 : 1,
                 dash: lineDash(line.index),
                 spanGaps: true,
-                points: { show: sparse(line.y), size: 5, fill: () => lineColor(line.index) },
+                points: { show: !line.faint && sparse(line.y), size: 5, fill: () => lineColor(line.index) },
             }))],
             hooks: {
                 draw: [(plot) => this.paint(plot)],
@@ -172,7 +188,7 @@ export class Chart {
 
     /* Each name beside its line's end; pushed apart where lines end close together. */
     private paintNames(plot: uPlot, ctx: CanvasRenderingContext2D, scale: number): void {
-        if (this.lines.length < 2)
+        if (this.lines.filter((line) => !line.faint).length < 2)
             return;
         const { left, top, width, height } = plot.bbox;
         const names = this.lines.flatMap((line, i) => {
@@ -180,7 +196,7 @@ export class Chart {
             let last = column.length - 1;
             while (last >= 0 && (column[last] === null || column[last] === undefined))
                 last--;
-            return last < 0 ? [] : [{ line, y: plot.valToPos(column[last]!, "y", true) }];
+            return last < 0 || line.faint ? [] : [{ line, y: plot.valToPos(column[last]!, "y", true) }];
         }).sort((a, b) => a.y - b.y);
         const ys = spread(names.map(({ y }) => y), 13.5 * scale, top + 4 * scale, top + height);
         ctx.textAlign = "left";
@@ -204,7 +220,7 @@ export class Chart {
         this.lines.forEach((line, i) => {
             const at = plot.cursor.idxs?.[i + 1];
             const value = at === null || at === undefined ? null : plot.data[i + 1]![at];
-            if (value !== null && value !== undefined && (this.lines.length <= MANY || i + 1 === this.focused))
+            if (!line.faint && value !== null && value !== undefined && (this.lines.length <= MANY || i + 1 === this.focused))
                 parts.push(h("span", { style: { color: lineColor(line.index) } }, ` ${line.label} ${this.format(value)}`));
         });
         const near = this.marks.find((mark) => Math.abs(plot.valToPos(mark.x, "x") - (plot.cursor.left ?? -99)) < 8);
@@ -226,6 +242,23 @@ function bounds(_: uPlot, low: number | null, high: number | null): uPlot.Range.
     if (low === high)
         return low === 0 ? [0, 1] : [low - Math.abs(low) / 2, low + Math.abs(low) / 2];
     return uPlot.rangeNum(low, high, 0.1, true) as uPlot.Range.MinMax;
+}
+
+/* What a logarithmic axis shows: from a little below the smallest value to above the largest. */
+function decades(_: uPlot, low: number | null, high: number | null): uPlot.Range.MinMax {
+    if (low === null || high === null || !(low > 0))
+        return [1, 10];
+    return low === high ? [low / 2, low * 2] : [low * (low / high) ** 0.05, high * (high / low) ** 0.05];
+}
+
+/* Texts of a logarithmic axis: at 1, 2 and 5 where there are few decades, else at powers of ten. */
+function powers(_: uPlot, splits: number[]): (number | null)[] {
+    const shown = splits.filter((value) => value > 0);
+    const wide = shown.length > 1 && shown.at(-1)! / shown[0]! > 300;
+    return splits.map((value) => {
+        const digit = Math.round(value / 10 ** Math.floor(Math.log10(value) + 1e-9));
+        return digit === 1 || (!wide && (digit === 2 || digit === 5)) ? value : null;
+    });
 }
 
 /* The row with a value that is nearest to this one. */

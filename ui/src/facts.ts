@@ -5,21 +5,22 @@ import { h, refill } from "./dom.ts";
 import { bytes, count, number, percent, plain, seconds, short } from "./format.ts";
 import { progressOf } from "./status.ts";
 
-const ALWAYS = 5; /* figures that are shown even before they are known */
+const ALWAYS = 5; /* first figures, that are shown even before they are known */
 
 /* The figures that matter, large. */
 export function showFigures(element: HTMLElement, run: Run): void {
     const simulated = run.transport === "sim";
+    const left = remaining(run);
     const figures: [string, string, string?][] = [
         ["Test accuracy", percent(run.test_accuracy), `test loss ${number(run.test_loss)}`],
         ["Loss", number(run.loss), `train accuracy ${percent(run.train_accuracy)}`],
         ["Step", count(run.steps), `of ${count(run.step_count)}, epoch ${number(run.epoch)}`],
-        ["Samples/s", short(run.samples_per_s), `${count(run.samples)} seen`],
-        [simulated ? "Virtual time" : "Time", seconds(run.time_s), remaining(run) ??
-            (simulated ? `${seconds(run.wall_time_s)} wall time` : undefined)],
+        [simulated ? "Samples/s, virtual" : "Samples/s", short(run.samples_per_s), `${count(run.samples)} seen`],
+        [simulated ? "Virtual time" : "Time", seconds(run.time_s), simulated ? "of the simulated cluster" : left],
+        ["Wall time", simulated ? seconds(run.wall_time_s) : "–", left ?? "of this machine"],
         ["To target", seconds(run.time_to_target_s)],
         ["Sent", bytes(run.bytes_sent)],
-        ["Staleness", number(run.staleness_mean), "mean, in updates"],
+        ["Staleness", number(run.staleness_mean), "mean of the run, in updates"],
         ["Divergence", number(run.divergence), "of the replicas"],
     ];
     const known = figures.filter(([, value], i) => i < ALWAYS || value !== "–");
@@ -27,13 +28,13 @@ export function showFigures(element: HTMLElement, run: Run): void {
         h("div", null, h("dt", null, label), h("dd", null, value, more && value !== "–" && h("small", null, more)))));
 }
 
-/* How long it will still take, by the steps so far. */
+/* How much wall time it will still take, by the steps so far. */
 function remaining(run: Run): string | undefined {
     const part = progressOf(run);
     const wall = run.wall_time_s ?? run.time_s;
     if (!part || part < 0.02 || !wall)
         return undefined;
-    return `about ${seconds((wall * (1 - part)) / part)} left`;
+    return `about ${seconds((wall * (1 - part)) / part)} of wall time left`;
 }
 
 export function showWorkers(element: HTMLElement, workers: Worker[]): void {

@@ -2,9 +2,12 @@
 /* The shell: a bar with the pages, and the page that the address names. Addresses are hashes
    (#/run/12), because the server serves no files by name. A page is a function that fills <main>; its
    signal aborts when it is left. */
+import { ApiError, serverInfo } from "./api.ts";
 import { add, h, notice, put } from "./dom.ts";
 import { showKeys, startKeys, useKeys } from "./keys.ts";
+import { askPage } from "./pages/ask.ts";
 import { comparePage } from "./pages/compare.ts";
+import { loginPage } from "./pages/login.ts";
 import { runPage } from "./pages/run.ts";
 import { runsPage } from "./pages/runs.ts";
 import { simulatorPage } from "./pages/simulator.ts";
@@ -13,12 +16,14 @@ import type { Page } from "./page.ts";
 import { themeName, themeNext, themeStart } from "./theme.ts";
 
 const pages: Record<string, Page> = {
-    runs: runsPage, run: runPage, compare: comparePage, systems: systemsPage, simulator: simulatorPage,
+    runs: runsPage, run: runPage, compare: comparePage, systems: systemsPage, simulator: simulatorPage, ask: askPage,
 };
-const tabs = [["runs", "Runs"], ["systems", "Systems"], ["simulator", "Simulator"]] as const;
+const tabs = [["runs", "Runs"], ["ask", "Which strategy?"], ["systems", "Systems"], ["simulator", "Simulator"]] as const;
 
 const main = h("main", { id: "main", tabindex: -1 });
-const links = tabs.map(([name, text]) => h("a", { href: `#/${name}`, "data-page": name }, text));
+/* A phone has no room for the first word of a question. */
+const links = tabs.map(([name, text]) => h("a", { href: `#/${name}`, "data-page": name },
+    ...text.split(/(?<=^Which )/).map((word, i, words) => i < words.length - 1 ? h("span", { class: "wide" }, word) : word)));
 
 let leave = new AbortController();
 
@@ -28,7 +33,7 @@ async function show(): Promise<void> {
     const { signal } = leave;
     const [path = "", query = ""] = location.hash.replace(/^#\/?/, "").split("?");
     const [name = "", ...rest] = (path || "runs").split("/");
-    const tab = name === "run" || name === "compare" ? "runs" : name;
+    const tab = rest[0]?.startsWith("batch:") ? "ask" : name === "run" || name === "compare" ? "runs" : name;
     for (const link of links)
         link.dataset.page === tab ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
     put(main);
@@ -40,9 +45,14 @@ async function show(): Promise<void> {
         return;
     }
     try {
+        await serverInfo();
+        if (signal.aborted) /* another page was opened meanwhile */
+            return;
         await page(main, { path: decodeURIComponent(rest.join("/")), query: new URLSearchParams(query), signal });
     } catch (error) {
-        if (!signal.aborted)
+        if (!signal.aborted && error instanceof ApiError && error.status === 401)
+            loginPage(main, show);
+        else if (!signal.aborted)
             put(main, notice("This page could not be loaded.", (error as Error).message));
     }
 }

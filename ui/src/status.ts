@@ -22,6 +22,11 @@ export function statusPill(run: Pick<Run, "status" | "steps" | "step_count">): H
         part !== null && h("small", null, ` ${Math.floor(part * 100)}%`));
 }
 
+/* It came to an end of its own: its measures are those of a whole run. */
+export function isWhole({ status }: Pick<Run, "status">): boolean {
+    return status === "done" || status === "target" || status === "patience";
+}
+
 /* The part of its steps that a running run has taken; null where nobody knows. */
 export function progressOf(run: Pick<Run, "status" | "steps" | "step_count">): number | null {
     if (run.status !== "running" || !run.step_count || run.steps === null)

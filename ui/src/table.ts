@@ -15,6 +15,7 @@ export interface Column<Row> {
     width: string; /* CSS */
     number?: boolean; /* aligned to the right */
     rank?: 1 | 2 | 3 | 4; /* the higher, the sooner it is left out on narrow screens */
+    fixed?: boolean; /* rows cannot be sorted by it */
     cell: (row: Row) => Child;
     title?: (row: Row) => string;
 }
@@ -41,21 +42,31 @@ export class VirtualTable<Row> {
     private rows = new Map<string | number, HTMLTableRowElement>();
     private generation = 0;
 
-    constructor(label: string, private readonly columns: Column<Row>[], private readonly source: Source<Row>,
+    constructor(label: string, private columns: Column<Row>[], private readonly source: Source<Row>,
                 signal: AbortSignal, private readonly failed: (error: Error) => void) {
         this.head = h("tr", { "aria-rowindex": 1 });
-        if (source.first)
-            this.head.append(h("th", { class: "first", scope: "col" }, h("span", { class: "hidden" }, "Choose")));
-        for (const column of columns)
-            this.head.append(h("th", {
-                scope: "col", class: this.classOf(column), style: { width: column.width }, "data-key": column.key,
-            }, h("button", { onclick: () => source.sort(column.key) }, column.label)));
         this.element = h("div", { class: "virtual", tabindex: 0, role: "region", "aria-label": label },
             h("table", { "aria-label": label }, h("thead", null, this.head), this.body));
+        this.setColumns(columns);
         this.element.addEventListener("scroll", () => this.render(), { passive: true });
         const observer = new ResizeObserver(() => this.render());
         observer.observe(this.element);
         signal.addEventListener("abort", () => observer.disconnect());
+    }
+
+    /* Shows other columns; rows that are there are made anew. */
+    setColumns(columns: Column<Row>[]): void {
+        this.columns = columns;
+        this.rows.clear();
+        this.head.replaceChildren();
+        if (this.source.first)
+            this.head.append(h("th", { class: "first", scope: "col" }, h("span", { class: "hidden" }, "Choose")));
+        for (const column of columns)
+            this.head.append(h("th", {
+                scope: "col", class: this.classOf(column), style: { width: column.width }, "data-key": column.key,
+            }, column.fixed ? column.label : h("button", { onclick: () => this.source.sort(column.key) }, column.label)));
+        if (this.total > 0)
+            this.render();
     }
 
     private classOf(column: Column<Row>): string {

@@ -206,6 +206,7 @@ test("an empty store says what to do", async () => {
     const empty = await open(DESK, "light", url);
     await empty.getByText("There are no runs yet.").waitFor();
     await empty.getByText("fast train --data digits", { exact: false }).waitFor();
+    match(await empty.locator(".command").textContent(), /--store \S*empty\.db/);
     await empty.context().close();
 });
 

@@ -3,6 +3,7 @@
    node alone; the pages need a program with pages in it and Chromium. What cannot be tested here is
    said, and the exit code is 77. */
 import { spawnSync } from "node:child_process";
+import { readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { houseRules } from "./house.mjs";
@@ -26,6 +27,7 @@ if (!program)
     skip("the pages need a program: node tests/run.mjs PROGRAM");
 if (!findBrowser())
     skip("the pages need Chromium (tools/packages test installs it)");
-const { status } = spawnSync(process.execPath, ["--test", "--test-reporter=spec", join(here, "pages.test.mjs")],
+const { status } = spawnSync(process.execPath, ["--test", "--test-concurrency=1", "--test-reporter=spec",
+    ...readdirSync(here).filter((name) => name.endsWith(".test.mjs")).map((name) => join(here, name))],
     { stdio: "inherit", env: { ...process.env, FAST_PROGRAM: program } });
 process.exit(status ?? 1);

@@ -35,8 +35,8 @@ export class Stage {
     }
 
     /* Begins to serve a store; resolves to the address with its token. */
-    async serve(store = this.store) {
-        const server = spawn(this.program, ["ui", "--store", store], { env: this.environment, stdio: ["ignore", "pipe", "inherit"] });
+    async serve(store = this.store, ...flags) {
+        const server = spawn(this.program, ["ui", "--port", "0", "--store", store, ...flags], { env: this.environment, stdio: ["ignore", "pipe", "inherit"] });
         this.servers = [...this.servers ?? [], server];
         for await (const line of createInterface({ input: server.stdout }))
             return line.trim();

@@ -2,20 +2,25 @@
 /* One run, live: what the store holds is asked for once, then a stream of events brings what is new.
    The page repaints four times a second at most, however much comes. */
 import { ask, listen, type Event, type Link, type Metrics, type Run, type RunDetail, type Spans,
-         type StalenessBucket, type Worker } from "../api.ts";
+         type StalenessBucket, type Usage, type Worker } from "../api.ts";
 import { appendMetrics, emptyMetrics } from "../axis.ts";
 import { showSplit, showStaleness } from "../bars.ts";
 import { Curves } from "../curves.ts";
 import { command, h, notice, put, refill, toast, type Child } from "../dom.ts";
 import { showEvaluation } from "../evaluation.ts";
 import { showEvents, showFigures, showWorkers, values } from "../facts.ts";
+import { showForecast } from "../forecast.ts";
 import { count, runTitle } from "../format.ts";
 import { Gantt } from "../gantt.ts";
 import { Graph } from "../graph.ts";
 import { useKeys } from "../keys.ts";
+import { momentsOf } from "../moments.ts";
+import { NoteBox } from "../note.ts";
 import { setTitle, type Page } from "../page.ts";
 import { RunHead } from "../runhead.ts";
-import { progressOf } from "../status.ts";
+import { isWhole, progressOf } from "../status.ts";
+import { UsageCharts } from "../usage.ts";
+import { showWaits } from "../waits.ts";
 
 const ROWS_MAX = 20000; /* metric rows to ask for */
 const PAINT_MS = 250;
@@ -59,6 +64,7 @@ function follow(detail: RunDetail, metrics: Metrics, view: View, signal: AbortSi
         staleness: take((buckets: StalenessBucket[]) => { detail.staleness = buckets; }),
         workers: take((workers: Worker[]) => { detail.workers = workers; }),
         links: take((links: Link[]) => { detail.links = links; }),
+        usage: take((usage: Usage) => { detail.usage = usage; }),
         spans: (spans: Spans) => view.showSpans(spans),
         end: () => {
             /* The last word: result and status are final now. */
@@ -84,6 +90,10 @@ class View {
     private readonly progress = h("progress", { max: 1, "aria-label": "Progress" });
     private readonly banner = h("div");
     private readonly figures = h("dl", { class: "figures" });
+    private readonly forecast = h("section", { class: "panel", hidden: true });
+    private readonly note: NoteBox;
+    private readonly waits = h("section", { class: "panel", hidden: true });
+    private readonly usage: UsageCharts;
     private readonly curves: Curves;
     private readonly gantt: Gantt;
     private readonly timeline = h("section", { class: "panel" });
@@ -95,16 +105,19 @@ class View {
     private readonly evaluation = h("section", { class: "panel", hidden: true });
     private readonly more = h("div", { class: "stack" });
     private hasSpans: boolean | null = null; /* null: nobody knows yet */
+    private spans: Spans = { actors: [], spans: [] };
 
     constructor(private readonly detail: RunDetail, private readonly metrics: Metrics, signal: AbortSignal) {
         const { run } = detail;
         this.head = new RunHead(detail);
         this.curves = new Curves(run.transport === "sim", signal);
         this.gantt = new Gantt(signal);
-        this.element = h("div", { class: "stack" }, this.head.element, this.progress, this.banner, this.figures,
-            this.curves.element, this.evaluation, this.timeline,
-            h("div", { class: "two" }, this.graph.element, h("div", { class: "stack" }, this.split, this.staleness)),
-            h("div", { class: "two" }, this.workers, this.events),
+        this.note = new NoteBox(run);
+        this.usage = new UsageCharts(signal);
+        this.element = h("div", { class: "stack" }, this.head.element, this.note.element, this.progress, this.banner, this.figures,
+            this.forecast, this.curves.element, this.evaluation, this.timeline,
+            h("div", { class: "two" }, this.graph.element, h("div", { class: "stack" }, this.split, this.waits, this.staleness)),
+            h("div", { class: "two" }, this.workers, this.events), this.usage.element,
             h("section", { class: "panel" }, h("h2", null, "Repeat it"), command(run.command), traceHint(run)),
             this.more);
         useKeys([{ keys: ["Escape"], what: "all runs", press: () => { location.hash = "#/runs"; } }], signal);
@@ -119,9 +132,13 @@ class View {
         this.progress.value = progressOf(run) ?? 0;
         refill(this.banner, ...warnings(run));
         showFigures(this.figures, run);
+        const names = workers.map((worker) => worker.name ?? `worker ${worker.rank}`);
+        showForecast(this.forecast, this.detail.result, isWhole(run), workers, names, links);
         this.curves.draw(this.metrics, [...events, ...bestOf(this.detail)]);
         showEvaluation(this.evaluation, this.detail.result);
-        this.graph.show(workers.map((worker) => worker.name ?? `worker ${worker.rank}`), links);
+        this.graph.show(names, links);
+        showWaits(this.waits, names, links);
+        this.usage.draw(this.detail.usage);
         showStaleness(this.staleness, staleness, run.staleness_mean);
         showSplit(this.split, workers);
         showWorkers(this.workers, workers);
@@ -130,18 +147,25 @@ class View {
 
     /* Show the parts that do not change while the run trains. */
     finish(): void {
+        this.showTimeline();
         const { options, result, machine } = this.detail;
         const { figures: _, ...rest } = result; /* shown above */
         put(this.more, values("Options", options), values("Result", rest), values("Machine", machine));
     }
 
     showSpans(spans: Spans): void {
-        const has = spans.spans.length > 0;
+        const has = spans.spans.length > 0 || (spans.activity?.length ?? 0) > 0;
         if (this.hasSpans !== has)
             put(this.timeline, has ? this.gantt.element
-                : notice("No timeline.", "Runs with several workers keep what each worker did last."));
+                : notice("No timeline.", "Runs with several workers record the activities of each."));
         this.hasSpans = has;
-        this.gantt.show(spans);
+        this.spans = spans;
+        this.showTimeline();
+    }
+
+    private showTimeline(): void {
+        if (this.hasSpans)
+            this.gantt.show(this.spans, momentsOf(this.detail.events), new Set(this.detail.workers.map(({ rank }) => rank)));
     }
 
     lost(isLost: boolean): void {
@@ -169,7 +193,8 @@ function warnings(run: Run): Child[] {
 /* Where to see every message. */
 function traceHint(run: Run): HTMLElement {
     return run.trace
-        ? h("p", { class: "dim" }, "Every message is in ", h("code", null, run.trace), "; open it in ",
-            h("a", { href: "https://ui.perfetto.dev", target: "_blank", rel: "noreferrer" }, "Perfetto"), ".")
+        ? h("p", { class: "dim" }, "Every message is in ", h("code", null, run.trace), ": ",
+            h("a", { class: "button", href: `/api/runs/${run.id}/trace`, download: `run-${run.id}.trace.json` }, "Save the trace"),
+            " and open it in ", h("a", { href: "https://ui.perfetto.dev", target: "_blank", rel: "noreferrer" }, "Perfetto"), ".")
         : h("p", { class: "dim" }, "With ", h("code", null, "--trace FILE"), " it also writes every message, for Perfetto.");
 }

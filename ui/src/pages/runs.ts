@@ -1,47 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All runs: search, filter, sort, choose up to 20 to compare, delete. The server sorts and filters;
-   the table holds what is in sight. The question is in the address, so that going back finds it. */
+/* All runs: search, filter, sort, group, choose up to 20 to compare, delete. The server sorts, filters
+   and groups; the table holds what is in sight. The question is in the address, so that going back
+   finds it; one that is saved under a name is a view. */
 import { ask, deleteRun, listen, STATUSES, tagRun, type Run, type RunList, type System } from "../api.ts";
 import { choose, chosenRuns, CHOSEN_MAX } from "../chosen.ts";
-import { askWord, command, confirm, h, notice, put, toast } from "../dom.ts";
-import { ago, bytes, count, date, number, percent, runTitle, seconds, short } from "../format.ts";
+import { askWord, confirm, h, notice, put, toast } from "../dom.ts";
+import { commandHere } from "../here.ts";
+import { count, runTitle } from "../format.ts";
+import { GroupTable, GROUPINGS, type Group, type Grouping } from "../groups.ts";
 import { useKeys } from "../keys.ts";
 import { DELETED, setPlace, setTitle, type Page } from "../page.ts";
-import { statusPill } from "../status.ts";
+import { columnPicker, columnsOf, findColumn } from "../runcolumns.ts";
 import { VirtualTable, type Column } from "../table.ts";
-
-const where = (run: Run): string =>
-    [run.transport, run.cluster?.split(":")[0]].filter(Boolean).join(" · ") || "–";
-
-/* The name, and on a phone a second line with what the missing columns would say. */
-function nameCell(run: Run): Node {
-    const workers = `${count(run.workers)} ${run.workers === 1 ? "worker" : "workers"}`;
-    return h("span", null, h("a", { href: `#/run/${run.id}` }, runTitle(run)),
-        ...(run.tags ?? []).map((tag) => h("span", { class: "tag" }, tag)),
-        h("small", { class: "phone" }, statusPill(run), ` · ${workers} · ${ago(run.created)}`));
-}
-
-const columns: Column<Run>[] = [
-    { key: "id", label: "#", width: "4.2rem", number: true, rank: 2, cell: (run) => String(run.id) },
-    { key: "name", label: "Run", width: "auto", cell: nameCell, title: (run) => run.command },
-    { key: "status", label: "Status", width: "8.2rem", rank: 2, cell: statusPill },
-    { key: "system", label: "System", width: "8.5rem", rank: 3, cell: (run) => run.system ?? "–" },
-    { key: "workers", label: "Workers", width: "5.4rem", number: true, rank: 3, cell: (run) => count(run.workers) },
-    { key: "transport", label: "Where", width: "8rem", rank: 3, cell: where },
-    { key: "codec", label: "Codec", width: "7.5rem", rank: 4, cell: (run) => run.codec ?? "–" },
-    { key: "test_accuracy", label: "Test acc", width: "6rem", number: true, cell: (run) => percent(run.test_accuracy) },
-    { key: "loss", label: "Loss", width: "5.8rem", number: true, rank: 2, cell: (run) => number(run.loss) },
-    { key: "time_to_target_s", label: "To target", width: "6.6rem", number: true, rank: 3,
-      cell: (run) => seconds(run.time_to_target_s) },
-    { key: "time_s", label: "Time", width: "6.6rem", number: true, rank: 2, cell: (run) => seconds(run.time_s) },
-    { key: "samples_per_s", label: "Samples/s", width: "6.2rem", number: true, rank: 4,
-      cell: (run) => short(run.samples_per_s) },
-    { key: "bytes_sent", label: "Sent", width: "5.8rem", number: true, rank: 4, cell: (run) => bytes(run.bytes_sent) },
-    { key: "staleness_mean", label: "Staleness", width: "6.2rem", number: true, rank: 4,
-      cell: (run) => number(run.staleness_mean) },
-    { key: "created", label: "Began", width: "8.8rem", number: true, rank: 2,
-      cell: (run) => ago(run.created), title: (run) => date(run.created) },
-];
+import { Views } from "../views.ts";
 
 /* What is asked for, in the words of the address. */
 class Question {
@@ -50,6 +21,10 @@ class Question {
     system: string;
     tag: string;
     sort: string;
+    group: Grouping;
+    comparison: string;
+    ids: string; /* "3,5,8" */
+    columns: string; /* keys; "": those at first */
 
     constructor(query: URLSearchParams) {
         const word = (name: string) => query.get(name) ?? "";
@@ -58,18 +33,24 @@ class Question {
         this.system = word("system");
         this.tag = word("tag");
         this.sort = word("sort") || "-created";
+        this.group = (GROUPINGS.find(([name]) => name === word("group"))?.[0]) ?? "";
+        this.comparison = word("comparison");
+        this.ids = word("ids");
+        this.columns = word("columns");
     }
 
     address(): URLSearchParams {
         return new URLSearchParams(Object.entries(this).filter(([, value]) => value !== ""));
     }
 
-    /* The server takes the system as a condition of the store's: system~ssp. */
+    /* The server takes system and comparison as conditions of the store's: system~ssp. */
     request(): URLSearchParams {
         const words = this.address();
-        words.delete("system");
-        if (this.system)
-            words.set("where", `system~${this.system.replaceAll(",", "")}`);
+        for (const own of ["system", "group", "comparison", "columns"])
+            words.delete(own);
+        const where = [this.system && `system~${this.system.replaceAll(",", "")}`, this.comparison && `batch_of=${this.comparison}`];
+        if (where.some(Boolean))
+            words.set("where", where.filter(Boolean).join(","));
         return words;
     }
 
@@ -80,7 +61,20 @@ class Question {
     }
 
     get filters(): boolean {
-        return !!(this.q || this.status || this.system || this.tag);
+        return !!(this.q || this.status || this.system || this.tag || this.comparison || this.ids);
+    }
+
+    /* Only the runs of a group. A group of more runs than an address names is found by its key. */
+    narrow(group: Group): void {
+        if (this.group === "tag" && group.key)
+            this.tag = group.key;
+        else if (this.group === "comparison" && group.key && !group.key.includes(","))
+            this.comparison = group.key;
+        else if (group.runs > group.ids.length && this.group === "system")
+            this.system = group.key;
+        else
+            this.ids = group.ids.join(",");
+        this.group = "";
     }
 }
 
@@ -90,12 +84,17 @@ export const runsPage: Page = async (root, { query, signal }) => {
     view.show(root);
     listen(() => "/api/live", { runs: () => view.refreshSoon() }, signal);
     await view.change();
-    await view.nameSystems();
+    await Promise.all([view.nameSystems(), view.views.load()]);
 };
 
 class RunsView {
     private readonly chosen = chosenRuns();
     private readonly table: VirtualTable<Run>;
+    private readonly place = h("div"); /* of the table of runs or of groups */
+    private readonly only = h("div", { class: "row only" });
+    private groups: GroupTable | null = null;
+    private grouped: Grouping = ""; /* that `groups` was made for */
+    readonly views: Views;
     private readonly status = h("p", { class: "dim", role: "status" });
     private readonly empty = h("div");
     private readonly tray = h("div", { class: "tray", hidden: true });
@@ -105,7 +104,8 @@ class RunsView {
     private waiting = false; /* for the next refresh */
 
     constructor(private readonly question: Question, private readonly signal: AbortSignal) {
-        this.table = new VirtualTable<Run>("Runs", columns, {
+        this.views = new Views(() => question.address().toString(), signal);
+        this.table = new VirtualTable<Run>("Runs", columnsOf(question.columns), {
             key: (run) => run.id,
             load: async (offset, limit) => {
                 const path = `/api/runs?${question.request()}&limit=${limit}&offset=${offset}`;
@@ -114,18 +114,26 @@ class RunsView {
             },
             open: (run) => { location.hash = `#/run/${run.id}`; },
             sort: (key) => {
-                question.sortBy(columns.find((column) => column.key === key)!);
+                question.sortBy(findColumn(key));
                 void this.change();
             },
             first: (run) => this.box(run),
-        }, signal, (error) => {
-            if (!signal.aborted)
-                put(this.empty, notice("The runs could not be listed.", error.message));
-        });
+        }, signal, (error) => this.fail(error));
         this.search = this.field("q", "Search runs", { class: "grow" });
     }
 
+    private fail(error: Error): void {
+        if (!this.signal.aborted)
+            put(this.empty, notice("The runs could not be listed.", error.message));
+    }
+
     show(root: HTMLElement): void {
+        const group = h("select", {
+            "aria-label": "Groups", onchange: () => {
+                this.question.group = group.value as Grouping;
+                void this.change();
+            },
+        }, ...GROUPINGS.map(([name, text]) => h("option", { value: name, selected: name === this.question.group }, text)));
         const status = h("select", {
             "aria-label": "Status", onchange: () => {
                 this.question.status = status.value;
@@ -135,8 +143,11 @@ class RunsView {
             ...STATUSES.map((name) => h("option", { value: name, selected: name === this.question.status }, name)));
         put(root, h("div", { class: "tools" }, h("h1", null, "Runs"), this.search, status,
             this.field("system", "System", { list: "systems", class: "narrow" }), this.systems,
-            this.field("tag", "Tag", { class: "narrow" }), this.status),
-            this.table.element, this.empty, this.tray);
+            this.field("tag", "Tag", { class: "narrow" }), group, columnPicker(this.question.columns, (keys) => {
+                this.question.columns = keys;
+                this.table.setColumns(columnsOf(keys));
+                void this.change();
+            }), this.views.element, this.status), this.only, this.place, this.empty, this.tray);
         this.showTray();
         this.useKeys();
     }
@@ -156,15 +167,19 @@ class RunsView {
     private useKeys(): void {
         const { table, chosen } = this;
         const current = (act: (run: Run) => void) => () => {
-            const run = table.current();
+            const run = this.question.group ? undefined : table.current();
             if (run)
                 act(run);
         };
+        const open = () => {
+            const group = this.question.group ? this.groups?.table.current() : undefined;
+            group ? this.openGroup(group) : current((run) => { location.hash = `#/run/${run.id}`; })();
+        };
         useKeys([
             { keys: ["/"], what: "search", press: () => this.search.focus() },
-            { keys: ["j", "ArrowDown"], what: "next run", press: () => table.move(1) },
-            { keys: ["k", "ArrowUp"], what: "previous run", press: () => table.move(-1) },
-            { keys: ["Enter"], what: "open the run", press: current((run) => { location.hash = `#/run/${run.id}`; }) },
+            { keys: ["j", "ArrowDown"], what: "next run", press: () => this.shown().move(1) },
+            { keys: ["k", "ArrowUp"], what: "previous run", press: () => this.shown().move(-1) },
+            { keys: ["Enter"], what: "open the run", press: open },
             { keys: ["x", " "], what: "choose the run to compare",
               press: current((run) => this.pick(run.id, !chosen.has(run.id))) },
             { keys: ["c"], what: "compare the chosen runs",
@@ -174,18 +189,56 @@ class RunsView {
 
     /* The question has changed: into the address, and asked. */
     async change(): Promise<void> {
+        clearTimeout(this.typed); /* what was typed is part of this question */
+        if (this.signal.aborted)
+            return;
         setPlace(`#/runs?${this.question.address()}`);
+        this.views.showCurrent();
+        this.showOnly();
         this.table.showSort(this.question.sort.replace(/^-/, ""), this.question.sort.startsWith("-"));
-        await this.table.reset();
+        const shown = this.shown();
+        put(this.place, shown.element);
+        await shown.reset();
         this.showCount();
+    }
+
+    /* The table of the question: of runs, or of groups. */
+    private shown(): VirtualTable<Run> | VirtualTable<Group> {
+        const { question } = this;
+        if (question.group && question.group !== this.grouped)
+            this.groups = new GroupTable(question.group, () => question.request().toString(), (group) => this.openGroup(group),
+                this.signal, (error) => this.fail(error));
+        this.grouped = question.group;
+        return question.group ? this.groups!.table : this.table;
+    }
+
+    private openGroup(group: Group): void {
+        this.question.narrow(group);
+        location.hash = `#/runs?${this.question.address()}`;
+    }
+
+    /* A condition that no field shows: which one, and a button that ends it. */
+    private showOnly(): void {
+        const { question } = this;
+        const chip = (text: string, clear: () => void) => h("span", { class: "tag" }, text,
+            h("button", { "aria-label": `All runs, not only ${text}`, onclick: () => {
+                clear();
+                void this.change();
+            } }, "×"));
+        const ids = question.ids ? question.ids.split(",").length : 0;
+        put(this.only, !!question.comparison && chip(`comparison ${question.comparison}`, () => { question.comparison = ""; }),
+            !!question.comparison && h("a", { class: "button", href: `#/compare/batch:${encodeURIComponent(question.comparison)}` }, "Its verdict"),
+            ids > 0 && chip(`${ids} ${ids === 1 ? "run" : "runs"} of a group`, () => { question.ids = ""; }),
+            ids > 1 && ids <= CHOSEN_MAX && h("a", { class: "button", href: `#/compare/${question.ids}` }, "Compare them"));
+        this.only.hidden = !this.only.firstChild;
     }
 
     private async refresh(): Promise<void> {
-        await this.table.refresh();
+        await this.shown().refresh();
         this.showCount();
     }
 
-    /* Once a second at most. */
+    /* Once a second at most; groups are of all runs, and less often made anew. */
     refreshSoon(): void {
         if (this.waiting)
             return;
@@ -194,7 +247,7 @@ class RunsView {
             this.waiting = false;
             if (!this.signal.aborted)
                 void this.refresh();
-        }, 1000);
+        }, this.question.group ? 5000 : 1000);
     }
 
     async nameSystems(): Promise<void> {
@@ -203,10 +256,11 @@ class RunsView {
     }
 
     private showCount(): void {
-        const { total } = this.table;
-        const { filters } = this.question;
-        this.status.textContent = `${count(total)} ${total === 1 ? "run" : "runs"}${filters ? " found" : ""}`;
-        this.table.element.hidden = total === 0;
+        const { total } = this.shown();
+        const { filters, group } = this.question;
+        const runs = group ? this.groups!.runs : total;
+        this.status.textContent = `${group ? `${count(total)} groups of ` : ""}${count(runs)} ${runs === 1 ? "run" : "runs"}${filters ? " found" : ""}`;
+        this.shown().element.hidden = total === 0;
         put(this.empty, total === 0 && (filters ? nothingFound() : nothingYet()));
     }
 
@@ -279,5 +333,5 @@ function nothingYet(): HTMLElement {
         notice("There are no runs yet.", "Every run of ", h("code", null, "fast train"),
             " is stored and shows up here. Start one in a terminal, or in the ",
             h("a", { href: "#/simulator" }, "simulator"), "."),
-        command("fast train --data digits --model mlp --workers 2"));
+        commandHere("fast train --data digits --model mlp --workers 2"));
 }
