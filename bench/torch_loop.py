@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Question: what does fast.wrap() cost, and how fast are two processes beside DDP over gloo?
 
-    fast run -n 1 bench/torch_loop.py      a step of lenet and of a tiny model, alone and wrapped
-    fast run -n 2 bench/torch_loop.py      samples/s of an mlp, DDP and wrapped, one after the other
+    fast run -n 1 bench/torch_loop.py      a call of optimizer.step(); a step of lenet, alone and wrapped
+    fast run -n 2 bench/torch_loop.py      steps of an mlp and of lenet, DDP and wrapped
 
-Expected: a wrapped step hands over to FAST's thread and back, tens of microseconds; FAST's sum is that of a
-process that shares memory, gloo's goes through a socket. Bound: the step without any exchange. Contenders
-alternate; medians of ROUNDS.
+A call is optimizer.step() of a model with one parameter: all that the wrapper, FAST and its update rule do but for
+arithmetic. Expected: two jumps and a call by ctypes, some microseconds. Of two processes FAST's sum goes through
+shared memory, gloo's through a socket. Bound: the step without any exchange.
+
+All contenders of a table are alive in the same processes and alternate every BLOCK steps, so that a busy machine
+slows all of them; medians over all steps, by the wall clock and by this process's processor time. One thread each.
 """
 import os
 import statistics
@@ -21,7 +24,7 @@ from torch import nn
 
 import fast
 
-ROUNDS, STEPS = 7, 40
+ROUNDS, BLOCK, BATCH = 20, 8, 64
 
 
 def lenet():
@@ -33,48 +36,77 @@ def mlp():
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
 
 
-def tiny():
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+class Contender:
+    """A model that trains: plain, ddp or fast."""
+
+    def __init__(self, how, make, batch):
+        torch.manual_seed(1)
+        self.x, self.y = torch.randn(batch, 1, 28, 28), torch.randint(10, (batch,))
+        self.model = nn.parallel.DistributedDataParallel(make()) if how == "ddp" else make()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+        if how == "fast":
+            fast.wrap(self.model, self.optimizer, strategy="allreduce" if fast.size() > 1 else None)
+        self.wall, self.cpu = [], []
+
+    def steps(self, count, measured=True):
+        for _ in range(count):
+            begin = time.perf_counter(), time.process_time()
+            self.optimizer.zero_grad()
+            nn.functional.cross_entropy(self.model(self.x), self.y).backward()
+            self.optimizer.step()
+            if measured:
+                self.wall.append(1e3 * (time.perf_counter() - begin[0]))
+                self.cpu.append(1e3 * (time.process_time() - begin[1]))
 
 
-def seconds(make, batch, how):
-    """Seconds of one step: plain, ddp or wrapped."""
-    torch.manual_seed(1)
-    x, y = torch.randn(batch, 1, 28, 28), torch.randint(10, (batch,))
-    model = make()
-    model = nn.parallel.DistributedDataParallel(model) if how == "ddp" else model
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    if how == "fast":
-        model, optimizer = fast.wrap(model, optimizer, strategy="allreduce" if fast.size() > 1 else None)
-    for i in range(STEPS + 5):
-        if i == 5:
-            begin = time.perf_counter()
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
-        optimizer.step()
-    taken = (time.perf_counter() - begin) / STEPS
-    fast.finish(optimizer)
-    return taken
-
-
-def compare(name, make, batch, contenders):
-    times = {how: [] for how in contenders}
+def compare(name, make, batch, names):
+    contenders = {how: Contender(how, make, batch) for how in names}
+    for one in contenders.values():
+        one.steps(5, measured=False)
     for _ in range(ROUNDS):
-        for how in contenders:
-            times[how].append(seconds(make, batch, how))
+        for one in contenders.values():
+            if fast.size() > 1:
+                dist.barrier()
+            one.steps(BLOCK)
+    for how, one in contenders.items():
+        fast.finish(one.optimizer)
+        if fast.rank() == 0:
+            wall, cpu = statistics.median(one.wall), statistics.median(one.cpu)
+            print(f"{name},{batch},{how},{wall:.3f},{cpu:.3f},{1e3 * fast.size() * batch / wall:.0f}", flush=True)
+
+
+def call(wrapped, count=2000):
+    """Microseconds of optimizer.step() of a model with one parameter."""
+    model = nn.Linear(1, 1, bias=False)
+    model.weight.grad = torch.ones(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    if wrapped:
+        fast.wrap(model, optimizer)
+    optimizer.step()
+    taken = []
+    for _ in range(count):
+        begin = time.perf_counter()
+        optimizer.step()
+        taken.append(1e6 * (time.perf_counter() - begin))
+    fast.finish(optimizer)
+    return statistics.median(taken)
+
+
+def main():
+    torch.set_num_threads(1)
+    if fast.size() == 1:
+        print(f"a call of step(): PyTorch {call(False):.1f} us, wrapped {call(True):.1f} us")
     if fast.rank() == 0:
-        medians = {how: statistics.median(t) for how, t in times.items()}
-        print(name, "batch", batch, *(f"{how} {1e3 * t:.3f} ms" for how, t in medians.items()),
-              f"ratio {medians[contenders[0]] / medians['fast']:.3f}", flush=True)
-
-
-torch.set_num_threads(1)
-if fast.size() == 1:
-    compare("lenet", lenet, 64, ["plain", "fast"])
-    compare("tiny", tiny, 1, ["plain", "fast"])
-else:
+        print("model,batch,contender,wall ms,processor ms,samples/s", flush=True)
+    if fast.size() == 1:
+        compare("lenet", lenet, BATCH, ["plain", "fast"])
+        return
     store = sys.argv[1] if len(sys.argv) > 1 else os.path.join(tempfile.gettempdir(), f"fast-bench-{os.getppid()}")
     dist.init_process_group("gloo", init_method="file://" + store, rank=fast.rank(), world_size=fast.size())
-    compare("mlp", mlp, 64, ["ddp", "fast"])
-    compare("lenet", lenet, 64, ["ddp", "fast"])
+    for batch in (BATCH, BATCH // 2):
+        compare("mlp", mlp, batch, ["plain", "ddp", "fast"])
+    compare("lenet", lenet, BATCH, ["plain", "ddp", "fast"])
     dist.destroy_process_group()
+
+
+main()

@@ -16,16 +16,17 @@ from ._library import (Error, FormatError, InvalidError, MissingError, PeerError
                        UnsupportedError, lib)
 from ._plugins import Answer, Batch, Filter, Learner, Operator, Strategy, Trainer
 from .predict import Model
+from .reports import Plot, export_wandb, plot
 from .run import Data, Event, Network, Result, Run, progress, train
 from .tables import Comparison, compare, metrics, parts, runs, systems
 
 __version__ = lib.fast_version().decode()
 # Parts that need another package, imported when they are used.
 _LATER = {"Classifier": "estimators", "Regressor": "estimators", "wrap": "torch", "shard": "torch", "finish": "torch",
-          "rank": "torch", "size": "torch", "comm_hook": "torch", "Codec": "torch"}
+          "rank": "torch", "size": "torch", "loss": "torch", "comm_hook": "torch", "Codec": "torch"}
 __all__ = ["Answer", "Batch", "Comparison", "Data", "Error", "Event", "Filter", "FormatError", "InvalidError",
-           "Learner", "MissingError", "Model", "Network", "Operator", "PeerError", "Result", "Run", "Strategy",
-           "TimeoutError", "Trainer", "UnsupportedError", "compare", "metrics", "parts", "progress", "runs",
+           "Learner", "MissingError", "Model", "Network", "Operator", "PeerError", "Plot", "Result", "Run", "Strategy",
+           "TimeoutError", "Trainer", "UnsupportedError", "compare", "export_wandb", "metrics", "parts", "plot", "progress", "runs",
            "systems", "train", *_LATER]
 
 

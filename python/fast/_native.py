@@ -54,12 +54,16 @@ FAST_STORE_LINKS = 4
 FAST_STORE_STALENESS = 5
 FAST_STORE_SPANS = 6
 FAST_STORE_TAGS = 7
-FAST_STORE_TABLES = 8
+FAST_STORE_ACTIVITY = 8
+FAST_STORE_USAGE = 9
+FAST_STORE_NOTES = 10
+FAST_STORE_TABLES = 11
 FAST_COLUMN_INT = 0
 FAST_COLUMN_REAL = 1
 FAST_COLUMN_TEXT = 2
 FAST_COLUMN_JSON = 3
 FAST_STORE_METRIC_COLUMNS = 20
+FAST_STORE_NOTE_MAX = 4096
 
 ERRORS = {  # code: (name, text)
     -1: ("ENOMEM", "out of memory"),
@@ -442,12 +446,28 @@ class fast_stored_span(Structure):
     """struct fast_stored_span."""
 
 
+class fast_stored_activity(Structure):
+    """struct fast_stored_activity."""
+
+
+class fast_stored_usage(Structure):
+    """struct fast_stored_usage."""
+
+
+class fast_stored_note(Structure):
+    """struct fast_stored_note."""
+
+
 class fast_stored_tag(Structure):
     """struct fast_stored_tag."""
 
 
 class fast_stored_comparison(Structure):
     """struct fast_stored_comparison."""
+
+
+class fast_stored_view(Structure):
+    """struct fast_stored_view."""
 
 
 class fast_column(Structure):
@@ -509,8 +529,8 @@ fast_work._fields_ = [("run", CFUNCTYPE(c_int, POINTER(fast_work))), ("report", 
 fast_sparse._fields_ = [("size", c_int64), ("count", c_int64), ("space", c_int64), ("index", c_void_p),
     ("value", c_void_p)]
 fast_compare_config._fields_ = [("size", c_size_t), ("program", c_char_p), ("options", POINTER(c_char_p)),
-    ("tune", POINTER(c_char_p)), ("seeds", c_int64), ("jobs", c_int64), ("budget", c_char_p), ("changes", c_bool),
-    ("command", c_char_p)]
+    ("tune", POINTER(c_char_p)), ("seeds", c_int64), ("jobs", c_int64), ("budget", c_char_p), ("searcher", c_char_p),
+    ("trials_only", c_bool), ("changes", c_bool), ("command", c_char_p)]
 fast_compare_measures._fields_ = [("test_accuracy", c_double), ("test_loss", c_double),
     ("time_to_target_s", c_double), ("time_s", c_double), ("virtual_time_s", c_double), ("wall_time_s", c_double),
     ("steps", c_double), ("samples", c_double), ("samples_per_s", c_double), ("bytes_sent", c_double),
@@ -519,7 +539,8 @@ fast_compare_measures._fields_ = [("test_accuracy", c_double), ("test_loss", c_d
     ("completeness", c_double), ("step_s", c_double), ("predicted_step_s", c_double), ("lr", c_double),
     ("workers", c_double), ("batch", c_double)]
 fast_compare_point._fields_ = [("time_s", c_double), ("samples", c_double), ("bytes_sent", c_double),
-    ("test_accuracy", c_double), ("test_loss", c_double), ("divergence", c_double), ("staleness_mean", c_double)]
+    ("test_accuracy", c_double), ("test_loss", c_double), ("divergence", c_double), ("staleness_mean", c_double),
+    ("progress", c_double)]
 fast_compared_run._fields_ = [("seed", c_int64), ("tuned", c_char_p), ("status", c_char_p), ("error", c_char_p),
     ("command", c_char_p), ("measures", fast_compare_measures), ("points", POINTER(fast_compare_point)),
     ("point_count", c_int64)]
@@ -535,7 +556,8 @@ fast_compared._fields_ = [("name", c_char_p), ("place", c_int64), ("error", c_ch
     ("runs", POINTER(fast_compared_run)), ("run_count", c_int64), ("shown", POINTER(fast_compared_run)),
     ("trials", POINTER(fast_compared_run)), ("trial_count", c_int64)]
 fast_compare_progress._fields_ = [("runs_done", c_int64), ("runs_count", c_int64), ("running", c_int64),
-    ("seconds_left", c_double), ("line", c_char_p), ("run", POINTER(fast_compared_run)), ("trial", c_bool)]
+    ("seconds_left", c_double), ("phase", c_char_p), ("line", c_char_p), ("run", POINTER(fast_compared_run)),
+    ("trial", c_bool)]
 fast_vector._fields_ = [("x", c_void_p), ("shares", c_void_p), ("age", c_int64)]
 fast_kernel._fields_ = [("name", c_char_p), ("operations", c_double), ("bytes", c_double), ("vectors", c_int),
     ("written", c_int), ("deferred", c_bool), ("run", CFUNCTYPE(None, c_void_p, c_int64, POINTER(c_void_p)))]
@@ -679,7 +701,9 @@ fast_generate_options._fields_ = [("size", c_size_t), ("prompt", c_char_p), ("le
     ("temperature", c_double), ("top_k", c_int64), ("seed", c_int64)]
 fast_option_group._fields_ = [("title", c_char_p), ("names", c_char_p)]
 fast_server_options._fields_ = [("size", c_size_t), ("store", c_char_p), ("port", c_int64), ("program", c_char_p),
-    ("open_metrics", c_bool), ("groups", POINTER(fast_option_group))]
+    ("open_metrics", c_bool), ("groups", POINTER(fast_option_group)), ("free_port", c_bool), ("host", c_char_p),
+    ("origin", c_char_p), ("cert", c_char_p), ("key", c_char_p), ("insecure", c_bool), ("read_only", c_bool),
+    ("new_token", c_bool)]
 fast_stored_run._fields_ = [("id", c_int64), ("status", c_char_p), ("name", c_char_p), ("created", c_double),
     ("finished", c_double), ("pid", c_int64), ("host", c_char_p), ("boot", c_char_p), ("version", c_char_p),
     ("system", c_char_p), ("strategy", c_char_p), ("topology", c_char_p), ("model", c_char_p), ("data", c_char_p),
@@ -701,16 +725,23 @@ fast_stored_event._fields_ = [("seq", c_int64), ("time_s", c_double), ("step", c
 fast_stored_worker._fields_ = [("rank", c_int64), ("name", c_char_p), ("steps", c_int64), ("compute_s", c_double),
     ("exchange_s", c_double), ("wait_s", c_double), ("codec_s", c_double), ("bytes_sent", c_int64),
     ("messages_sent", c_int64)]
-fast_stored_link._fields_ = [("sender", c_int64), ("receiver", c_int64), ("messages", c_int64), ("bytes", c_int64)]
+fast_stored_link._fields_ = [("sender", c_int64), ("receiver", c_int64), ("messages", c_int64), ("bytes", c_int64),
+    ("wait_s", c_double)]
 fast_stored_staleness._fields_ = [("bucket", c_int64), ("updates", c_int64)]
 fast_stored_span._fields_ = [("seq", c_int64), ("actor", c_int64), ("kind", c_char_p), ("start_s", c_double),
     ("end_s", c_double)]
+fast_stored_activity._fields_ = [("world", c_int64), ("actor", c_int64), ("start_s", c_double), ("bin_s", c_double),
+    ("bins", c_char_p)]
+fast_stored_usage._fields_ = [("seq", c_int64), ("wall_s", c_double), ("cpu", c_double), ("machine_cpu", c_double),
+    ("memory", c_int64), ("received_per_s", c_double), ("sent_per_s", c_double)]
+fast_stored_note._fields_ = [("changed", c_double), ("text", c_char_p)]
 fast_stored_tag._fields_ = [("tag", c_char_p)]
 fast_stored_comparison._fields_ = [("name", c_char_p), ("created", c_double), ("status", c_char_p),
     ("command", c_char_p), ("verdict", c_char_p), ("result", c_char_p)]
+fast_stored_view._fields_ = [("name", c_char_p), ("query", c_char_p)]
 fast_column._fields_ = [("name", c_char_p), ("kind", c_int), ("offset", c_size_t)]
 fast_store_query._fields_ = [("size", c_size_t), ("search", c_char_p), ("where", c_char_p), ("status", c_char_p),
-    ("tag", c_char_p), ("sort", c_char_p), ("limit", c_int64), ("offset", c_int64)]
+    ("tag", c_char_p), ("ids", c_char_p), ("sort", c_char_p), ("limit", c_int64), ("offset", c_int64)]
 fast_store_series._fields_ = [("count", c_int64), ("values", c_void_p * 20)]
 
 FUNCTIONS = {  # name: (result, arguments)
@@ -804,6 +835,8 @@ FUNCTIONS = {  # name: (result, arguments)
     "fast_topology_is_directed": (c_bool, [POINTER(fast_topology)]),
     "fast_topology_check": (c_int, [POINTER(fast_topology)]),
     "fast_topology_gap": (c_double, [POINTER(fast_topology)]),
+    "fast_searcher_list": (POINTER(fast_part), [c_void_p]),
+    "fast_searcher_missing": (c_char_p, [c_int64]),
     "fast_compare_open": (c_int, [POINTER(fast_compare_config), POINTER(POINTER(fast_compare))]),
     "fast_compare_watch": (None, [POINTER(fast_compare), fast_compare_fn, c_void_p]),
     "fast_compare_run": (c_int, [POINTER(fast_compare)]),
@@ -812,6 +845,7 @@ FUNCTIONS = {  # name: (result, arguments)
     "fast_compare_verdict": (c_char_p, [POINTER(fast_compare)]),
     "fast_compare_job": (POINTER(c_char_p), [POINTER(fast_compare)]),
     "fast_compare_target": (c_double, [POINTER(fast_compare)]),
+    "fast_compare_cost": (None, [POINTER(fast_compare), c_bool, c_void_p, c_void_p]),
     "fast_compare_measure": (c_char_p, [POINTER(fast_compare)]),
     "fast_compare_name": (c_char_p, [POINTER(fast_compare)]),
     "fast_compare_report": (c_int, [POINTER(fast_compare), c_char_p, c_char_p]),
@@ -944,6 +978,9 @@ FUNCTIONS = {  # name: (result, arguments)
     "fast_run_open_strategy": (c_int, [POINTER(c_char_p), POINTER(fast_strategy), POINTER(POINTER(fast_run))]),
     "fast_run_open_learner": (c_int, [POINTER(c_char_p), POINTER(fast_learner_kind), POINTER(fast_strategy),
         POINTER(POINTER(fast_run))]),
+    "fast_run_open_loop": (c_int, [POINTER(c_char_p), POINTER(fast_learner_kind), POINTER(fast_strategy),
+        POINTER(POINTER(fast_run))]),
+    "fast_run_next": (c_int, [POINTER(fast_run), POINTER(POINTER(fast_learner_request))]),
     "fast_pack_write": (c_int, [POINTER(fast_pack_options), POINTER(fast_pack_result)]),
     "fast_pack_read": (c_int, [c_char_p, POINTER(c_char_p)]),
     "fast_predictor_open": (c_int, [c_char_p, POINTER(fast_predictor_options), POINTER(POINTER(fast_predictor))]),
@@ -962,6 +999,7 @@ FUNCTIONS = {  # name: (result, arguments)
         c_void_p]),
     "fast_server_open": (c_int, [POINTER(fast_server_options), POINTER(POINTER(fast_server))]),
     "fast_server_url": (c_char_p, [POINTER(fast_server)]),
+    "fast_server_port": (c_int64, [POINTER(fast_server)]),
     "fast_server_has_pages": (c_bool, []),
     "fast_server_run": (c_int, [POINTER(fast_server)]),
     "fast_server_stop": (None, [POINTER(fast_server)]),
@@ -984,6 +1022,9 @@ FUNCTIONS = {  # name: (result, arguments)
     "fast_store_comparisons": (c_int, [POINTER(fast_store), c_char_p, fast_store_row_fn, c_void_p]),
     "fast_store_tag": (c_int, [POINTER(fast_store), c_int64, c_char_p]),
     "fast_store_untag": (c_int, [POINTER(fast_store), c_int64, c_char_p]),
+    "fast_store_note": (c_int, [POINTER(fast_store), c_int64, c_char_p]),
+    "fast_store_views": (c_int, [POINTER(fast_store), fast_store_row_fn, c_void_p]),
+    "fast_store_view": (c_int, [POINTER(fast_store), c_char_p, c_char_p]),
     "fast_store_delete": (c_int, [POINTER(fast_store), c_int64]),
     "fast_store_changes": (c_int, [POINTER(fast_store), c_void_p]),
 }

@@ -130,6 +130,17 @@ class Data:
         self.handle = ctypes.POINTER(native.fast_data)()
         check(lib.fast_data_new(ctypes.byref(described), ctypes.byref(self.handle)))
 
+    @classmethod
+    def of(cls, source: Any) -> "Data":
+        """A pair (x, y) of arrays, or a source of batches (x, y) such as PyTorch's DataLoader, read once to its end."""
+        if isinstance(source, (tuple, list)) and len(source) in (2, 3, 4):
+            return cls(*source)
+        import numpy
+        batches = [(numpy.asarray(x), numpy.asarray(y)) for x, y in source]
+        if not batches:
+            raise InvalidError(native.FAST_EINVAL, "the source has no batches")
+        return cls(*(numpy.concatenate(part) for part in zip(*batches)))
+
     def __len__(self) -> int:
         return self.count
 
@@ -167,7 +178,7 @@ class Run:
         network = model if isinstance(model, Network) else None
         if network is not None and not network._used:  # as a file, which saved models can name
             network, model = None, "file:" + network.file()
-        sets = [s if s is None or isinstance(s, (Data, str)) else Data(*s) for s in (data, test)]
+        sets = [s if s is None or isinstance(s, (Data, str)) else Data.of(s) for s in (data, test)]
         mine = strategy if isinstance(strategy, _plugins.Strategy) else None
         words = options(dict(more, store=store, model=None if network else model,
                              data=sets[0] if isinstance(sets[0], str) else None,
@@ -307,7 +318,11 @@ def train(model: Any = None, data: Any = None, test: Any = None, *, watch: Any =
     >>> run = fast.train("mlp", "digits", epochs=2, system="ssp", workers=4)
     >>> run.test_accuracy
 
-    `watch` is a function of events, or True for a line of progress. See Run for models and data of one's own.
+    `watch` is a function of events, or True for a line of progress; in a notebook the losses so far are drawn in
+    place unless it is False. `data` may be a DataLoader of PyTorch's, which is read once. See Run for models and data of one's own.
     """
     run = Run(model, data, test, **more)
-    return run.train(progress if watch is True else watch)
+    if watch is None and "ipykernel" in sys.modules:
+        from .reports import live
+        watch = live()
+    return run.train(progress if watch is True else watch or None)

@@ -69,6 +69,29 @@ def pages():
         print(name, "passed", flush=True)
 
 
+def notebook(name):
+    """Run the cells of a notebook, one after the other in one namespace, and let its last values show themselves."""
+    import ast
+    import json
+    with open(os.path.join(folder, name)) as file:
+        content = json.load(file)
+    assert content["nbformat"] == 4 and all({"cell_type", "metadata", "source"} <= set(c) for c in content["cells"])
+    here, names, shown = os.getcwd(), {}, []
+    with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.StringIO()):
+        os.chdir(place)
+        for cell in content["cells"]:
+            if cell["cell_type"] == "code":
+                tree = ast.parse("".join(cell["source"]))
+                last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+                exec(compile(tree, name, "exec"), names)
+                if last is not None:
+                    value = eval(compile(ast.Expression(last.value), name, "eval"), names)
+                    shown.append(value._repr_svg_() if hasattr(value, "_repr_svg_") else repr(value))
+        os.chdir(here)
+    assert sum(v.startswith("<svg") and "polyline" in v for v in shown) == 2, shown
+    print(name, "passed", flush=True)
+
+
 if not has("numpy"):
     print("skipped: no NumPy")
     sys.exit(77)
@@ -78,8 +101,13 @@ for name, expected in EXPECTED.items():
         assert re.fullmatch(expected, out), (name, out)
         print(name, "passed", flush=True)
 pages()
+if has("torch") and has("pandas"):
+    notebook("06_notebook.ipynb")
 if has("torch") and shutil.which("mpirun") and mpi:
     assert re.fullmatch(EXPECTED["01_three_lines.py"], processes(os.path.join(folder, "01_three_lines.py")))
+    done = subprocess.run([os.path.join(root, "tools", "mpirun"), "2", sys.executable, os.path.join(folder, "01_three_lines.py")],
+                          capture_output=True, text=True, timeout=280)  # mpirun -n 2 python3 ..., as root and on few cores
+    assert re.fullmatch(EXPECTED["01_three_lines.py"], done.stdout), done.stdout + done.stderr
     with tempfile.TemporaryDirectory() as place:
         out = processes(os.path.join(folder, "03_ddp_codec.py"), os.path.join(place, "store"))
         assert re.fullmatch(r"accuracy \d+% with 5% of the gradients sent\n", out), out

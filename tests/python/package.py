@@ -216,6 +216,53 @@ def test_tables():
         raises(fast.InvalidError, "sytem", fast.compare, sytem=["bsp"])
 
 
+def test_reports():
+    """Plots are well-formed SVG, and a run is exported as the files of an offline run of Weights & Biases."""
+    import xml.etree.ElementTree as tree
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "runs.db")
+        run = fast.train("mlp:hidden=8", "digits:train=400,test=100", epochs=3, batch=20, evaluate="10steps", store=store, name="a<b")
+        picture = fast.plot(run, run.id, y="test_accuracy", x="samples", store=store)
+        drawn = tree.fromstring(picture._repr_svg_())
+        lines = drawn.findall("{http://www.w3.org/2000/svg}polyline")
+        assert len(lines) == 1 and len(lines[0].get("points").split()) >= 3
+        nothing = fast.Plot({"<&>": [(1, float("nan")), (2, None)], "one": [(3, 4)]}, "a<b", "y")
+        assert "&lt;&amp;&gt;" in nothing._repr_svg_() and tree.fromstring(nothing._repr_svg_()) is not None
+        picture.save(os.path.join(folder, "p.svg"))
+        raises(ValueError, "no measure", fast.plot, run, y="nothing", store=store)
+        raises(fast.Error, "99", fast.export_wandb, 99, folder, store=store)
+        path = fast.export_wandb(run, folder, store=store)
+        assert os.path.basename(path).startswith("offline-run-20") and path.endswith("-fast1")
+        files = {name: open(os.path.join(path, "files", name)).read() for name in os.listdir(os.path.join(path, "files"))}
+        history = [json.loads(line) for line in files["wandb-history.jsonl"].splitlines()]
+        assert [line["_step"] for line in history] == sorted(line["_step"] for line in history)
+        assert history[-1]["_step"] == 60 and history[-1]["_timestamp"] > 1e9 and "NaN" not in files["wandb-history.jsonl"]
+        assert json.loads(files["wandb-summary.json"])["test_accuracy"] == run.test_accuracy
+        assert json.loads(files["wandb-metadata.json"])["state"] == "done"
+        assert 'model:\n  desc: null\n  value: "mlp:hidden=8"\n' in files["config.yaml"], files["config.yaml"]
+
+
+def test_batches():
+    """A source of batches, as a DataLoader is, trains as its arrays do."""
+    if not has("numpy"):
+        return
+    import numpy
+    rng = numpy.random.default_rng(0)
+    x = rng.normal(size=(96, 4)).astype("float32")
+    y = (x[:, 0] > x[:, 1]).astype("int64")
+    given = dict(epochs=2, batch=8, store="none")
+    a = fast.train(fast.Network("dense 2"), (x, y), (x, y), **given)
+    batches = [(x[i:i + 32], y[i:i + 32]) for i in range(0, 96, 32)]
+    sources = [iter(batches)]
+    if has("torch"):
+        import torch
+        sources.append(torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.tensor(x), torch.tensor(y)), 20))
+    for source in sources:
+        b = fast.train(fast.Network("dense 2"), source, (x, y), **given)
+        assert a.loss == b.loss and a.params_hash == b.params_hash
+    raises(fast.InvalidError, "no batches", fast.train, fast.Network("dense 2"), iter([]), **given)
+
+
 def test_table_without_pandas():
     from fast.tables import Table
     assert repr(Table([dict(a=1, b="x"), dict(a=2.5, b="yy")])) == "a    b\n1    x\n2.5  yy"

@@ -91,7 +91,7 @@ def test_groups():
         raise AssertionError("taken")
 
 
-# Every family but distill, whose teachers have to be FAST's own models.
+# Every family but distill, whose teachers have to be FAST's own models: test_refused().
 FAMILIES = ["allreduce", "quorum:backup=1", "local:period=4", "federated", "ps", "ps:slack=2", "elastic", "elastic_sync",
             "elastic_tree", "mpca", "hogwild", "dogwild", "ensemble", "gossip", "gossip_async", "partial", "broadcast"]
 
@@ -149,15 +149,51 @@ def test_closure():
 def test_refused():
     model = make()
     for wrong, part in ((dict(strategy="gosip"), "did you mean"), (dict(update="mine"), "auto, rule or local"),
-                        (dict(codec="topk:rato=1"), "rato")):
+                        (dict(codec="topk:rato=1"), "rato"), (dict(strategy="distill"), "outputs of teachers"), (dict(gpu=1), "no option \"gpu\""),
+                        (dict(batch_size=8), "did you mean \"batch\"")):
         try:
             _, opt = fast.wrap(model, optim.SGD(model.parameters(), lr=0.1), workers=2, **wrong)
             nn.functional.cross_entropy(model(X), Y).backward()
             opt.step()
-        except fast.InvalidError as error:
+        except fast.Error as error:
             assert part in str(error), error
         else:
             raise AssertionError(wrong)
+
+
+def test_loss():
+    """The run knows the losses that it is told; PyTorch's own classes are as they were."""
+    plain = torch.Tensor.backward
+    for told in (True, False):
+        model = make()
+        model, opt = fast.wrap(model, optim.SGD(model.parameters(), lr=0.1))
+        for x, y in list(LOADER)[:4]:
+            loss = nn.functional.cross_entropy(model(x), y)
+            (fast.loss(loss) if told else loss).backward()
+            opt.step()
+        assert torch.Tensor.backward is plain
+        result = fast.finish(opt)
+        assert (result.loss > 0.5) == told, result.loss
+        assert "step" not in vars(opt) or opt.step == opt.fast.plain_step
+
+
+def test_launchers():
+    """The number of processes, as Open MPI, PMI and SLURM tell it; a batch script of SLURM's has one."""
+    import os
+    cases = [(dict(OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="2"), 4, 2), (dict(PMI_SIZE="3", PMI_RANK="1"), 3, 1),
+             (dict(SLURM_STEP_NUM_TASKS="8", SLURM_PROCID="7", SLURM_NTASKS="8"), 8, 7),
+             (dict(SLURM_STEP_NUM_TASKS="8", PMIX_RANK="6", SLURM_PROCID="6"), 8, 6),
+             (dict(SLURM_NTASKS="8", SLURM_PROCID="0", SLURM_JOB_ID="17"), 1, 0), (dict(PMI_SIZE="x"), 1, 0), ({}, 1, 0)]
+    before = dict(os.environ)
+    for variables, size, rank in cases:
+        for name in ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK", "PMIX_RANK"):
+            os.environ.pop(name, None)
+        for name in [n for n in os.environ if n.startswith("SLURM_")]:
+            os.environ.pop(name)
+        os.environ.update(variables)
+        assert (fast.size(), fast.rank()) == (size, rank), (variables, fast.size(), fast.rank())
+    os.environ.clear()
+    os.environ.update(before)
 
 
 def test_left():

@@ -121,6 +121,22 @@ def test_shard():
     assert len(list(fast.shard(iter(range(7))))) == 3
 
 
+def test_uneven():
+    """A synchronous loop that is longer than another worker's fails, and names the worker; so on both sides."""
+    for shorter in (0, 1):
+        model, failed = make(), ""
+        model, optimizer = fast.wrap(model, optim.SGD(model.parameters(), lr=0.1), strategy="allreduce")
+        loader = torch.utils.data.DataLoader(SET, batch_size=16)
+        try:
+            train(model, optimizer, list(loader)[:5 if fast.rank() == shorter else 8])
+        except fast.PeerError as error:
+            failed = str(error)
+        fast.finish(optimizer)
+        expected = "" if fast.rank() == shorter else f"takes step 6, and that of worker {shorter} has ended"
+        assert (expected in failed) and bool(expected) == bool(failed), failed
+        assert optimizer.fast.taken == 5 and all(torch.isfinite(p).all() for p in model.parameters())
+
+
 def test_refused():
     try:
         model = make()

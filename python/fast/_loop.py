@@ -1,0 +1,437 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A loop of PyTorch's under FAST: the requests of fast_run_next() (include/fast/learner.h) as optimizer steps.
+
+A request lasts from the return of one optimizer.step() to the call of the next. Memory in between:
+
+    parameters on the host, float32      views of FAST's vectors w and g: nothing is copied
+    of one other device or type          views of two vectors there; one copy of w and one of g a step
+    several devices or types             a copy of each tensor
+
+The exchange happens inside step(), on the caller's thread where this process has one worker (src/run/caller_loop.c).
+"""
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import warnings
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+
+from . import _native as native
+from ._library import InvalidError, check, lib, options, text_list
+from .run import Result
+
+STEPS_MAX = 2 ** 32 - 1
+_next = lib.fast_run_next
+
+
+def _launched(names: Tuple[str, ...], default: int) -> int:
+    """A number that a launcher (mpirun, srun) has set."""
+    for name in names:
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return default
+
+
+def size() -> int:
+    """Number of processes of this job: 1 without a launcher. A batch script of SLURM's is none: only srun's are."""
+    return max(1, _launched(("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"), 1))
+
+
+def rank() -> int:
+    """This process's number, from 0."""
+    return _launched(("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"), 0)
+
+
+def _rule(optimizer: torch.optim.Optimizer) -> Optional[Tuple[str, float]]:
+    """FAST's update rule that computes what this optimizer does, and its rate; None if there is no such rule."""
+    groups = optimizer.param_groups
+    first = {k: v for k, v in groups[0].items() if k != "params"}
+    if any({k: v for k, v in g.items() if k != "params"} != first for g in groups[1:]) or first.get("maximize"):
+        return None
+    kind, g = type(optimizer), first
+    if kind is torch.optim.SGD:
+        name = "nesterov" if g["nesterov"] else "momentum" if g["momentum"] else "sgd"
+        values = dict(momentum=g["momentum"], dampening=g["dampening"]) if g["momentum"] else {}
+    elif kind in (torch.optim.Adam, torch.optim.AdamW) and not g["amsgrad"]:
+        name = "adamw" if kind is torch.optim.AdamW else "adam"
+        values = dict(beta1=g["betas"][0], beta2=g["betas"][1], eps=g["eps"])
+    elif kind is torch.optim.Adagrad:
+        name = "adagrad"
+        values = dict(lr_decay=g["lr_decay"], initial=g["initial_accumulator_value"], eps=g["eps"])
+    elif kind is torch.optim.Adadelta:
+        name, values = "adadelta", dict(rho=g["rho"], eps=g["eps"])
+    elif kind is torch.optim.RMSprop:
+        name = "rmsprop"
+        values = dict(alpha=g["alpha"], eps=g["eps"], momentum=g["momentum"],
+                      centered="yes" if g["centered"] else "no")
+    else:
+        return None
+    values.update(weight_decay=g["weight_decay"], decay_all="yes")
+    return name + ":" + ",".join(f"{k}={v if isinstance(v, str) else repr(float(v))}" for k, v in values.items()), g["lr"]
+
+
+def _name(text: str) -> bytes:
+    """A tensor's name of at most 63 bytes."""
+    name = text.encode()
+    return name if len(name) < 64 else name[:46] + b"." + hashlib.sha1(name).hexdigest()[:16].encode()
+
+
+def _vector(address: int, count: int) -> torch.Tensor:
+    """FAST's memory as a tensor, without a copy."""
+    return torch.frombuffer((ctypes.c_float * count).from_address(address), dtype=torch.float32)
+
+
+def _cut(flat: torch.Tensor, tensors: List[torch.Tensor]) -> List[torch.Tensor]:
+    """A flat vector as tensors of these shapes."""
+    out, at = [], 0
+    for t in tensors:
+        out.append(flat[at:at + t.numel()].view(t.shape))
+        at += t.numel()
+    return out
+
+
+def _dense(grad: torch.Tensor) -> torch.Tensor:
+    return grad.to_dense() if grad.is_sparse else grad
+
+
+class _Memory:
+    """FAST's vectors of one address: whole, and cut into tensors."""
+
+    def __init__(self, address: int, tensors: List[torch.Tensor], pinned: bool):
+        self.flat = _vector(address, sum(t.numel() for t in tensors))
+        if pinned:  # copies from and to a GPU are then direct; without it they are only slower
+            torch.cuda.cudart().cudaHostRegister(address, 4 * self.flat.numel(), 0)
+        self.pinned = pinned
+        self.parts = _cut(self.flat, tensors)
+
+    def free(self) -> None:
+        if self.pinned:
+            torch.cuda.cudart().cudaHostUnregister(self.flat.data_ptr())
+
+
+class Loop:
+    """A loop of the user's under FAST: made by wrap(), ended by finish()."""
+
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, update: str, steps: Optional[int],
+                 more: Dict[str, Any]):
+        names = {id(p): name for name, p in model.named_parameters()}
+        self.params = [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad]
+        if not self.params:
+            raise InvalidError(native.FAST_EINVAL, "the optimizer has no parameter that is trained")
+        self.names = [names.get(id(p), f"param{i}") for i, p in enumerate(self.params)]
+        state = [(n, b) for n, b in model.named_buffers() if b.is_floating_point()]
+        self.state_names, self.state = [n for n, _ in state], [b for _, b in state]
+        self.optimizer, self.plain_step, self.plain_zero = optimizer, optimizer.step, optimizer.zero_grad
+        found = _rule(optimizer) if update in ("auto", "rule") else None
+        if update == "rule" and found is None:
+            raise InvalidError(native.FAST_EINVAL, f"FAST has no rule for this {type(optimizer).__name__}; update=\"local\" "
+                               "exchanges the changes that it makes")
+        self.rule = found
+        first = self.params[0]
+        self.alike = all(p.device == first.device and p.dtype == first.dtype for p in self.params)
+        self.host = self.alike and first.device.type == "cpu" and first.dtype == torch.float32
+        self.direct = self.host and found is not None  # the model's memory is FAST's
+        self.cuda = any(p.device.type == "cuda" for p in self.params)
+        self.state_direct = all(b.device.type == "cpu" and b.dtype == torch.float32 for b in self.state)
+        self.steps, self.more = steps, more
+        self.slot = ctypes.POINTER(native.fast_learner_request)()
+        self.slot_out = ctypes.byref(self.slot)
+        self.request: Any = None  # of FAST, until the next step
+        self.at: Tuple[Optional[int], ...] = (None, None, None)  # addresses of w, g and s of the last request
+        self.w: Any = None
+        self.g: Any = None
+        self.s: Any = None
+        self.memory: Dict[int, _Memory] = {}
+        self.states: Dict[int, Any] = {}  # of the user's optimizer, by worker
+        self.lr, self.loss, self.count = ctypes.c_double(), None, 1  # type: ignore[var-annotated]
+        self.run: Any = None
+        self.taken, self.result = 0, None  # type: ignore[var-annotated]
+        self.workers = int(more.get("workers") or 1)
+        if size() > 1 and self.workers == size():
+            self._broadcast()
+
+    # Before the first step.
+
+    def _broadcast(self) -> None:
+        """Give every process the first one's parameters and buffers, as DDP does."""
+        values = [t.detach() for t in self.params + self.state]
+        flat = torch.cat([v.reshape(-1).float().cpu() for v in values])
+
+        def send(actor: Any, _: Any) -> int:
+            group = ctypes.POINTER(native.fast_group)()
+            code = lib.fast_group_all(actor, None, ctypes.byref(group))
+            code = code or lib.fast_broadcast(group, 0, flat.data_ptr(), 4 * flat.numel(), native.FAST_SOON)
+            lib.fast_group_free(group)
+            return code
+        function = native.fast_actor_fn(send)
+        role = native.fast_role(name=b"worker", count=size(), main=function)
+        check(lib.fast_actors_run(text_list(["transport=mpi"]), ctypes.byref(role), 1, None))
+        for v, part in zip(values, _cut(flat, values)):
+            v.copy_(part)
+
+    def _tensors(self, names: List[str], tensors: List[torch.Tensor]) -> Any:
+        rows = (native.fast_learner_tensor * max(1, len(tensors)))()
+        held = []
+        for row, name, t in zip(rows, names, tensors):
+            values = t.detach().float().cpu().contiguous()
+            shape = list(t.shape) or [1]
+            shape = shape[:3] + [t.numel() // max(1, torch.Size(shape[:3]).numel())] if len(shape) > 4 else shape
+            row.name, row.rank, row.initial = _name(name), len(shape), values.data_ptr()
+            row.shape[:len(shape)] = shape
+            held.append(values)
+        return rows, held
+
+    def start(self) -> None:
+        """Open the run: at the first step, when the number of steps may be known."""
+        params, held = self._tensors(self.names, self.params)
+        state, more_held = self._tensors(self.state_names, self.state)
+        pointer = ctypes.POINTER(native.fast_learner_tensor)
+        kind = native.fast_learner_kind(
+            size=ctypes.sizeof(native.fast_learner_kind), name=b"torch", params=ctypes.cast(params, pointer),
+            param_count=len(self.params), state=ctypes.cast(state, pointer), state_count=len(self.state),
+            samples=1000 * self.workers, operations=2.0 * 3 * sum(p.numel() for p in self.params),
+            lr=ctypes.addressof(self.lr))
+        rule, self.lr.value = self.rule or ("sgd", 1.0)
+        steps = STEPS_MAX if self.steps is None else self.steps + 1  # the last one brings the final parameters
+        words = options(dict(dict(optimizer=rule, lr=1, batch=1, evaluate="no", steps=steps), **self.more))
+        handle = ctypes.POINTER(native.fast_run)()
+        check(lib.fast_run_open_loop(text_list(words), ctypes.byref(kind), None, ctypes.byref(handle)))
+        del held, more_held
+        self.run = handle
+        if self.alike and not self.direct:
+            self._own_memory()
+
+    def _own_memory(self) -> None:
+        """Lay parameters and gradients out in one vector each, on their device."""
+        first, grads = self.params[0], [p.grad for p in self.params]
+        count = sum(p.numel() for p in self.params)
+        with torch.no_grad():
+            self.flat = torch.empty(count, dtype=first.dtype, device=first.device)
+            self.flat_grad = torch.zeros(count, dtype=first.dtype, device=first.device) if self.rule else None
+            for p, view in zip(self.params, _cut(self.flat, self.params)):
+                p.data = view.copy_(p.data)
+        if self.flat_grad is not None:
+            self.grads = _cut(self.flat_grad, self.params)
+            for p, view, grad in zip(self.params, self.grads, grads):
+                p.grad = view if grad is None else view.copy_(_dense(grad))
+
+    # A step.
+
+    def _memory(self, address: Optional[int], tensors: List[torch.Tensor]) -> Any:
+        if not address:
+            return None
+        if address not in self.memory:
+            self.memory[address] = _Memory(address, tensors, self.cuda)
+        return self.memory[address]
+
+    def _adopt(self, r: Any) -> None:
+        """Other vectors than those of the last request: another simulated worker's, or the first ones."""
+        self.at = (r.w, r.g, r.s)
+        self.w, self.g = self._memory(r.w, self.params), self._memory(r.g, self.params)
+        self.s = self._memory(r.s, self.state)
+        if self.direct:
+            for p, w, g in zip(self.params, self.w.parts, self.g.parts):
+                p.data = w
+                p.grad = g if p.grad is not None else None
+        if self.s and self.state_direct:
+            for b, s in zip(self.state, self.s.parts):
+                b.data = s
+        if not self.rule and self.workers > 1 and size() == 1:  # one loop of several workers
+            if r.worker not in self.states:
+                self.states[r.worker] = type(self.optimizer.state)(dict)
+            self.optimizer.state = self.states[r.worker]
+
+    def _load(self) -> None:
+        """Give the model the parameters of the request, where its memory is not FAST's."""
+        with torch.no_grad():
+            if not self.direct and self.alike:
+                self.flat.copy_(self.w.flat, non_blocking=True)
+            elif not self.direct:
+                for p, w in zip(self.params, self.w.parts):
+                    p.copy_(w)
+            if self.s and not self.state_direct:
+                for b, s in zip(self.state, self.s.parts):
+                    b.copy_(s)
+
+    def receive(self) -> None:
+        """Answer the current request, wait for the next one, and give the model its parameters."""
+        code = _next(self.run, self.slot_out)
+        if code or not self.slot:
+            self.request = None
+            check(code)
+            return
+        r = self.request = self.slot.contents
+        if self.at != (r.w, r.g, r.s):
+            self._adopt(r)
+        if not self.direct or (self.s and not self.state_direct):
+            self._load()
+
+    def _fill_direct(self) -> None:
+        """Gradients are in place already, unless the user's code has replaced them."""
+        for p, g in zip(self.params, self.g.parts):
+            grad = p.grad
+            if grad is not g:
+                with torch.no_grad():
+                    if grad is None:
+                        g.zero_()
+                    elif grad.data_ptr() != g.data_ptr():
+                        p.grad = g.copy_(_dense(grad))
+
+    def _fill_rule(self) -> None:
+        """Copy the gradients to the host."""
+        with torch.no_grad():
+            if self.alike:
+                for p, g in zip(self.params, self.grads):
+                    if p.grad is not g:
+                        p.grad = g.zero_() if p.grad is None else g.copy_(_dense(p.grad))
+                self.g.flat.copy_(self.flat_grad)
+                return
+            for p, g in zip(self.params, self.g.parts):
+                g.zero_() if p.grad is None else g.copy_(_dense(p.grad))
+
+    def _fill_local(self) -> None:
+        """Let the user's optimizer step, and take the change that it makes."""
+        self.plain_step()
+        with torch.no_grad():
+            if self.host:
+                torch.sub(self.w.flat, self.flat, out=self.g.flat)
+            elif self.alike:
+                self.g.flat.copy_(self.flat)
+                torch.sub(self.w.flat, self.g.flat, out=self.g.flat)
+            else:
+                for p, w, g in zip(self.params, self.w.parts, self.g.parts):
+                    g.copy_(w - p.detach().float().cpu())
+
+    def _fill(self) -> None:
+        """Write the answer of the current request."""
+        if self.direct:
+            self._fill_direct()
+        elif self.rule:
+            self._fill_rule()
+        else:
+            self._fill_local()
+        if self.s and not self.state_direct:
+            with torch.no_grad():
+                for b, s in zip(self.state, self.s.parts):
+                    s.copy_(b)
+        r = self.request
+        r.samples = self.count or 1
+        r.loss = 0.0 if self.loss is None else float(self.loss)
+
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        """What optimizer.zero_grad() does under FAST: one vector instead of many tensors."""
+        if set_to_none or self.request is None or not self.direct:
+            self.plain_zero(set_to_none=set_to_none)
+        else:
+            self.g.flat.zero_()
+            for p, g in zip(self.params, self.g.parts):
+                if p.grad is not None and p.grad is not g:
+                    p.grad = g
+
+    def step(self, closure: Any = None) -> Any:
+        """What optimizer.step() does under FAST."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+            self.loss = loss
+        if self.result is not None:
+            self.plain_step()
+            return loss
+        if self.rule:
+            groups = self.optimizer.param_groups
+            self.lr.value = groups[0]["lr"]
+            if len(groups) > 1 and any(g["lr"] != groups[0]["lr"] for g in groups):
+                raise InvalidError(native.FAST_EINVAL, "parameter groups have different learning rates now; "
+                                   "wrap with update=\"local\"")
+        try:
+            if self.request is None:
+                self.start()
+                self._first()
+            if self.request is not None:
+                self._fill()
+                self.receive()
+        except BaseException:
+            self.abort()
+            raise
+        self.taken += 1
+        if self.request is None:
+            self.ended()
+        return loss
+
+    def _first(self) -> None:
+        """The first request comes when the user's gradient is there already: at the same parameters."""
+        grads = [p.grad for p in self.params]
+        buffers = [b.clone() for b in self.state]
+        self.receive()
+        with torch.no_grad():
+            for b, s in zip(self.state, buffers):
+                b.copy_(s)
+        if self.request is None or not self.direct:
+            return
+        for p, g, grad in zip(self.params, self.g.parts, grads):  # from now on computed in FAST's vector
+            p.grad = g.zero_() if grad is None else g.copy_(_dense(grad))
+
+    # The end.
+
+    def _leave(self) -> None:
+        """Close the run, and give the model memory of its own: FAST's goes with the run."""
+        for p in self.params:
+            if self.direct:
+                p.data, p.grad = p.data.clone(), None
+        for b in self.state:
+            if self.state_direct:
+                b.data = b.data.clone()
+        for memory in self.memory.values():
+            memory.free()
+        self.memory.clear()
+        self.w = self.g = self.s = self.request = None
+        lib.fast_run_close(self.run)
+        self.run = None
+        self.optimizer.step = self.plain_step  # type: ignore[method-assign]
+        self.optimizer.zero_grad = self.plain_zero  # type: ignore[method-assign]
+
+    def ended(self) -> None:
+        """The run ended during a step, because another worker's loop ended."""
+        self.result = Result(json.loads(lib.fast_run_json(self.run)))
+        self._leave()
+        warnings.warn(f"FAST's run ended after {self.taken} steps of this loop, since another worker's loop is over; "
+                      "further steps are this process's alone. Give steps= to wrap(), or epochs= to shard().")
+
+    def abort(self) -> None:
+        """End the run after an exception, so that nobody waits for this worker."""
+        if self.run is None or self.result is not None:
+            return
+        self.result = Result()
+        self._leave()
+
+    def finish(self) -> Result:
+        """End the run after the last step, and return its measures."""
+        if self.result is not None or self.run is None:
+            self.optimizer.step = self.plain_step  # type: ignore[method-assign]
+            self.optimizer.zero_grad = self.plain_zero  # type: ignore[method-assign]
+            return self.result or Result()
+        final = [p.detach().clone() for p in self.params]
+        buffers = [b.clone() for b in self.state]
+        if self.steps is None or self.taken < self.steps:
+            lib.fast_run_cancel(self.run)
+        try:
+            while self.request is not None:
+                self.g.flat.zero_()
+                self.request.samples, self.request.loss = 1, 0.0 if self.loss is None else float(self.loss)
+                self.receive()
+        except BaseException:
+            self.abort()
+            raise
+        self.result = Result(json.loads(lib.fast_run_json(self.run)))
+        self._leave()
+        with torch.no_grad():
+            for p, w in zip(self.params, final):
+                p.data = w
+            for b, s in zip(self.state, buffers):
+                b.data = s
+        return self.result
