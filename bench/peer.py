@@ -10,14 +10,18 @@ The larger models (resnet20 and resnet56 on 32x32 images, an LSTM of 512 units o
 a GPT of 6 layers, 384 wide, on texts of 256) train on arrays drawn at random, for a speed alone.
 
 --isa avx2 limits both programs, with all their libraries, to that instruction set, so that the
-figures of a smaller processor can be taken on a larger one. --steps 300 is enough for a speed;
---csv writes it, with the processor and the commit, in the place of the row of the same processor,
-instruction set and model. --clock cpu is for a busy machine: it counts the processor's time, of
+figures of a smaller processor can be taken on a larger one; --isa avx2,best measures both. --quick
+takes as many steps of each model as a speed needs, seconds instead of an epoch. --csv writes it,
+with the processor and the commit, in the place of the row of the same processor, instruction set
+and model. All models with AVX2 and AVX-512, in about ten minutes:
+
+    bench/peer.py --quick --isa avx2,best --csv results/cpu.csv all
+ --clock cpu is for a busy machine: it counts the processor's time, of
 which other programs take none, though they disturb its caches.
 
-usage: bench/peer.py [--fast build/release/fast] [--isa avx2] [--rounds 3] [--epochs 1 | --steps N]
-                     [--clock cpu] [--csv results/cpu.csv] [--seeds] [MODEL ...]
-MODEL: mlp, lenet, resnet8, resnet20, resnet56, lstm, gpt
+usage: bench/peer.py [--fast build/release/fast] [--isa avx2,best] [--rounds 3] [--clock cpu]
+                     [--epochs 1 | --steps N | --quick] [--csv results/cpu.csv] [--seeds] [MODEL ...]
+MODEL: mlp, lenet, resnet8, resnet20, resnet56, lstm, gpt, or all of them
 FMNIST in the environment names the folder of the data set.
 """
 import argparse
@@ -42,16 +46,18 @@ LIMITS = {
              "DNNL_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
              "OPENBLAS_CORETYPE": "Nehalem"},
 }
+# An OpenBLAS that is older than the processor takes its slowest kernels: both get the fitting ones.
+BLAS = {"avx512": {"OPENBLAS_CORETYPE": "SkylakeX"}, "avx2": {"OPENBLAS_CORETYPE": "Haswell"}}
 COLUMNS = ["processor", "instruction set", "model", "PyTorch, samples/s", "FAST, samples/s", "ratio",
            "commit", "date"]
 
 
 NOTES = [  # the head of a new table, as tools/results.py wants it
     "# page: performance", "# order: 13", "# title: One worker beside PyTorch 1.13, by instruction set",
-    "# question: Is FAST faster than PyTorch on one thread, with AVX2 and with AVX-512? Batch 64, "
-    "Fashion-MNIST; medians of alternating runs.",
+    "# question: Is FAST faster than PyTorch on one thread, with AVX2 and with AVX-512? Batch 64 (gpt: 16); "
+    "medians of alternating runs.",
     "# machine: the processor of each row", "# date: of each row",
-    "# command: bench/peer.py --isa avx2 --csv results/cpu.csv"]
+    "# command: bench/peer.py --quick --isa avx2,best --csv results/cpu.csv all"]
 
 
 # The larger models: FAST's text, what they read, and the steps that take seconds on one core.
@@ -61,6 +67,11 @@ LARGE = {
     "lstm": ("lstm:hidden=512,embedding=128", 64, 10),
     "gpt": ("gpt:width=384,heads=6,depth=6", 256, 2),
 }
+
+
+QUICK = {"mlp": 600, "lenet": 150, "resnet8": 50}
+BATCH = {"gpt": 16}  # 4096 tokens; a step of 64 texts takes PyTorch most of a minute
+ROUNDS = {"gpt": 2}  # at most
 
 
 def write_arrays(folder, kind, samples):
@@ -90,7 +101,7 @@ def run(command):
     return line
 
 
-def train(args, command, steps):
+def train(args, command, steps, batch):
     """Run one contender. By the processor's clock PyTorch's program measures its steps; two runs of
     FAST of different length are compared, so that the start does not count."""
     if args.clock == "wall":
@@ -100,7 +111,7 @@ def train(args, command, steps):
         long["samples_per_s"] = long["samples_per_cpu_s"]
         return long
     short = run(command(1))
-    long["samples_per_s"] = steps * args.batch / (long["cpu_s"] - short["cpu_s"])
+    long["samples_per_s"] = steps * batch / (long["cpu_s"] - short["cpu_s"])
     return long
 
 
@@ -135,29 +146,47 @@ def write_rows(path, rows):
 def compare(args, model, folder):
     """Alternate the contenders on one model; returns the runs of PyTorch and of FAST."""
     text, kind, steps = LARGE.get(model, (model, None, 0))
-    steps, data = args.steps or steps, f"fashion-mnist:folder={FOLDER}"
+    steps = args.steps or steps or (QUICK[model] if args.quick else 0)
+    batch, data = BATCH.get(model, args.batch), f"fashion-mnist:folder={FOLDER}"
     if kind:
-        write_arrays(folder, kind, args.batch * (steps + 1))
+        write_arrays(folder, kind, batch * (steps + 1))
         data = (f"npy:x={folder}/x.npy,y={folder}/y.npy,test_fraction=0,"
                 f"as={'image' if kind == 'images' else 'tokens'}")
     def torch(seed, n):
         return [args.python, os.path.join(os.path.dirname(__file__), "peer_torch.py"), model,
-                str(seed), str(args.epochs), str(n), str(args.batch), str(args.lr),
+                str(seed), str(args.epochs), str(n), str(batch), str(args.lr),
                 folder if kind else FOLDER]
 
     def fast(seed, n):
         return [args.fast, "train", "--store", "none", "--model", text, "--data", data, "--workers",
                 "1", *(["--steps", str(n)] if n else ["--epochs", str(args.epochs)]), "--batch",
-                str(args.batch), "--optimizer", "momentum", "--schedule", "constant", "--lr",
+                str(batch), "--optimizer", "momentum", "--schedule", "constant", "--lr",
                 str(args.lr), "--seed", str(seed), "--json"]
 
     run(fast(1, 1))  # measures the fastest kernels of this machine, once
     peers, ours = [], []
-    for i in range(args.rounds):
+    for i in range(min(args.rounds, ROUNDS.get(model, args.rounds))):
         seed = 1 + (i if args.seeds else 0)
-        peers.append(train(args, lambda n: torch(seed, n), steps))
-        ours.append(train(args, lambda n: fast(seed, n), steps))
+        peers.append(train(args, lambda n: torch(seed, n), steps, batch))
+        ours.append(train(args, lambda n: fast(seed, n), steps, batch))
     return peers, ours
+
+
+def measure(args, isa, model):
+    """Compare on one model; prints the medians and returns their row."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    name = largest_set() if isa == "best" else isa
+    with tempfile.TemporaryDirectory() as folder:
+        runs = compare(args, model, folder)
+    speed = [statistics.median(r["samples_per_s"] for r in contender) for contender in runs]
+    line = (f"{name:6}  {model:8}  torch {speed[0]:9.1f}/s   fast {speed[1]:9.1f}/s   "
+            f"ratio {speed[1] / speed[0]:.2f}")
+    if model not in LARGE:
+        right = [100 * statistics.median(r["test_accuracy"] for r in contender) for contender in runs]
+        line += f"   accuracy {right[0]:.2f}% {right[1]:.2f}% {right[1] - right[0]:+.2f}"
+    print(line, flush=True)
+    return [processor(), name, model, f"{speed[0]:,.1f}", f"{speed[1]:,.1f}",
+            f"{speed[1] / speed[0]:.2f}", commit.stdout.strip(), str(datetime.date.today())]
 
 
 def main():
@@ -170,31 +199,28 @@ def main():
     parser.add_argument("--steps", type=int, default=0, help="stop after this number of batches")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall",
                         help="cpu: by the processor's time, on a busy machine; needs --steps")
-    parser.add_argument("--isa", choices=list(LIMITS), help="limit both programs to it")
+    parser.add_argument("--isa", default="best", help="limit both programs to it: avx2, base, or best "
+                                                      "for the processor's; several, by commas")
+    parser.add_argument("--quick", action="store_true", help="steps that take seconds on one core")
     parser.add_argument("--csv", help="write the medians to this table")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seeds", action="store_true", help="a new seed every round")
     args = parser.parse_args()
-    ENV.update(LIMITS.get(args.isa, {}))
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    rows = []
-    for model in args.models:
-        if args.clock == "cpu" and not args.steps and model not in LARGE:
-            parser.error("--clock cpu needs --steps")
-        with tempfile.TemporaryDirectory() as folder:
-            results = compare(args, model, folder)
-        speed = [statistics.median(r["samples_per_s"] for r in runs) for runs in results]
-        line = (f"{model:8}  torch {speed[0]:9.1f}/s   fast {speed[1]:9.1f}/s   "
-                f"ratio {speed[1] / speed[0]:.2f}")
-        if model not in LARGE:
-            right = [100 * statistics.median(r["test_accuracy"] for r in runs) for runs in results]
-            line += f"   accuracy {right[0]:.2f}% {right[1]:.2f}% {right[1] - right[0]:+.2f}"
-        print(line, flush=True)
-        rows.append([processor(), args.isa or largest_set(), model, f"{speed[0]:,.1f}", f"{speed[1]:,.1f}",
-                     f"{speed[1] / speed[0]:.2f}", commit.stdout.strip(), str(datetime.date.today())])
-    if args.csv:
-        write_rows(args.csv, rows)
+    names = [*QUICK, *LARGE] if args.models == ["all"] else args.models
+    if args.clock == "cpu" and not (args.steps or args.quick or all(name in LARGE for name in names)):
+        parser.error("--clock cpu needs --steps or --quick")
+    for isa in args.isa.split(","):
+        if isa != "best" and isa not in LIMITS:
+            parser.error(f"no instruction set {isa}; there are best, {', '.join(LIMITS)}")
+    for isa in args.isa.split(","):
+        ENV.clear()
+        ENV.update(BLAS.get(largest_set(), {}))
+        ENV.update(os.environ)
+        ENV.update(LIMITS.get(isa, {}), OMP_NUM_THREADS="1")
+        rows = [measure(args, isa, model) for model in names]
+        if args.csv:
+            write_rows(args.csv, rows)
     return 0
 
 

@@ -29,7 +29,7 @@ COLUMNS = ["model", "strategy", "program", "samples/s", "of ensemble", "in each 
 # Synchronous, SSP, Hogwild and EASGD as the presets have them, and a parameter server without bound.
 STRATEGIES = ["allreduce", "ps:slack=3,cache_age=3", "hogwild", "elastic", "ps"]
 BASE = "ensemble"
-STEPS = {"lenet": 200, "mlp": 400, "resnet8": 12}
+STEPS = {"lenet": 200, "mlp": 400, "resnet8": 24}
 DATA = {"resnet8": "digits:train=6400,test=100"}
 
 
@@ -82,10 +82,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build/release", help="folder of the release build")
     parser.add_argument("--against", help="another program `fast`, measured beside this one")
-    parser.add_argument("--models", default="lenet,mlp")
+    parser.add_argument("--models", default="lenet,mlp,resnet8")
     parser.add_argument("--strategies", default=" ".join(STRATEGIES), help="separated by blanks")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=0, help="of a run; 0: about a second's")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--data", default="")

@@ -9,14 +9,16 @@
 
 The protocol, the same for all presets and written before any run on the test set:
 
-- The 70,000 images of Fashion-MNIST are shuffled: 40,000 train, 10,000 validate, 10,000 test. The set that
-  the publishers call their test set is spread over all of them, so no choice of before has seen this test set.
+- The 70,000 images of Fashion-MNIST are shuffled: 40,000 train, 20,000 validate, 10,000 test. The set that
+  the publishers call their test set is spread over all of them. No run of before has read this test set: an earlier
+  round, in which one trial chose the rate, read another one, which is now the second half of the validation set.
 - The job is 4 epochs of a small convolutional network (examples/networks/small.net) with 8 simulated workers.
   Batches are of 16 samples a worker where the preset has no batch of its own.
-- A preset gets six trials, of seed 1000: the rate of its flags (else the standard rate of its update rule) times
-  1/4, 1/2, 1, 2, 4 and 8. The rate with the best accuracy on the validation set wins, of equal ones the lower.
-  All other settings are the preset's.
-- Then the same job with that rate and each of the seeds 101 to 105, and one look at the test set.
+- A preset gets six rates: that of its flags (else the standard rate of its update rule) times 1/4, 1/2, 1, 2, 4
+  and 8, each with the seeds 1000 to 1009. The rate whose worst accuracy on the validation set is best wins, of equal ones
+  the lower: one at which one seed of ten diverges does not. The next trial is always of the rate that leads, so
+  that trials which cannot change the choice are left out. All other settings are the preset's.
+- Then the same job with that rate and each of the seeds 201 to 205, and one look at the test set.
 - Verdict: *within* if the mean over the seeds of the difference to bsp with the same seed is at least -1.5 points; else
   *degrades* if the literature says that the system loses accuracy (DEGRADE), else *below*.
 
@@ -41,14 +43,14 @@ HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WITHIN = 1.5  # points of accuracy
 WORKERS = 8
 FACTORS = [1 / 4, 1 / 2, 1, 2, 4, 8]
-TRIAL_SEED, SEEDS = 1000, [101, 102, 103, 104, 105]
+TRIAL_SEEDS, SEEDS = range(1000, 1010), range(201, 206)
 MODEL, EPOCHS = os.path.join("examples", "networks", "small.net"), 4
-SETS = {"train": 40000, "validation": 10000, "test": 10000}
+SETS = {"train": 40000, "validation": 20000, "test": 10000}
 FOLDER = os.path.join("build", "learn")
 SOURCE = "/usr/share/datasets/fashion-mnist"
 # Presets that lose accuracy according to the literature: {where it says so: {preset: its mechanism}}. Reported, not
-# failed. Written before the test set was read, of the presets whose best trial is more than half of the bound below that
-# of bsp; those that are not here have no excuse.
+# failed. Written before the test set was read, of the presets whose mean accuracy in the trials of the chosen rate is more
+# than half of the bound below that of bsp; those that are not here have no excuse.
 LITERATURE = {
     # "accuracy degradation as a result of infrequent averaging"
     "Ben-Nun and Hoefler 2019, section 7.4.2": {
@@ -59,21 +61,28 @@ LITERATURE = {
         "federated-scale": "has an epoch of local steps between two averages, of part of the devices",
         "konecny": "has an epoch of local steps between two averages, whose updates are quantised",
         "konecny-structured": "has an epoch of local steps between two averages, in a random subspace",
+        "diloco": "has 100 local steps between two averages",
     },
     # "tau should ideally be large, which often leads to sub-optimal convergence rates"; best is at most 10
     "Langer et al. 2020, section 3.3.2": {
         "slowmo": "has 12 local steps between two averages",
         "post-local-sgd": "has 16 local steps between two averages",
+        "easgd": "pulls workers and centre together every fourth step",
+        "mpca-sgd": "takes local steps while models are gathered along a tree",
     },
     # "Staleness has serious implications on model training"
     "Langer et al. 2020, section 3.3.3": {
         "dogwild": "has unbounded staleness, and messages get lost",
         "eager-sgd": "adds late gradients to a later step",
+        "downpour": "has unbounded staleness, and fetches every fifth step",
+        "reject-late": "uses gradients of weights that are up to 4 updates old, and drops older ones",
+        "rudra": "uses stale gradients, at a rate that is divided by their staleness",
     },
     # "the potential loss in training quality or convergence speed when workers perform training on a stale DL model"
     "Mayer and Jacobsen 2020, section 3.3.2": {
         "ssp-global": "uses weights that are up to 3 rounds old",
         "petuum": "lets workers be up to 3 rounds ahead",
+        "dynsgd": "lets workers be up to 3 rounds ahead, and scales late updates down",
         "dynamic-tree": "forwards updates of 4 steps along a tree",
         "corrected-gossip": "broadcasts updates of 4 steps in rounds",
         "statement-1": "sends a quarter of its updates at a time, at a constant learning rate",
@@ -85,11 +94,13 @@ LITERATURE = {
         "malt": "averages with few neighbours, without waiting",
         "gosgd": "averages with a random worker every tenth step",
         **dict.fromkeys(["gossip-sgd", "random-pairs", "randomised-gossip"], "averages in pairs"),
+        "d-psgd": "averages with two neighbours",
     },
     # "binary or ternary values, while still attaining convergence with marginally reduced accuracy"; "it is important to
     # carry the quantization error to the next gradient"
     "Ben-Nun and Hoefler 2019, section 7.3.1": {
         "one-bit": "sends one bit of a gradient's value",
+        "one-bit-adam": "sends one bit of a momentum's value",
         "terngrad": "sends three levels of a gradient's value, without error feedback",
         "qsgd": "sends 4 bits of a gradient's value, without error feedback",
     },
@@ -97,13 +108,14 @@ LITERATURE = {
     "Ben-Nun and Hoefler 2019, section 7.3.2": {
         **dict.fromkeys(["strom", "deeplearning4j-sharing"], "sends residuals that reach a threshold"),
         "ef21": "sends 5% of the values",
+        "dgc": "sends 0.1% of the values",
         "kylix": "sends 2% of the gradient's values",
         **dict.fromkeys(["top-k", "sparcml"], "sends 1% of the gradient's values"),
         "deep-compression": "sends 10% of the gradient's values, as one of 32",
     },
 }
 DEGRADE = {name: f"{why} ({source})" for source, presets in LITERATURE.items() for name, why in presets.items()}
-FIELDS = {"choose": ["system", "lr", "accuracy", "seconds"], "test": ["system", "lr", "seed", "accuracy", "seconds"]}
+FIELDS = {"choose": ["system", "lr", "seed", "accuracy", "seconds"], "test": ["system", "lr", "seed", "accuracy", "seconds"]}
 
 
 class Output:
@@ -155,10 +167,9 @@ def split(args):
     labels = read_idx("train-labels-idx1-ubyte.gz", 8) + read_idx("t10k-labels-idx1-ubyte.gz", 8)
     order = list(range(len(labels)))
     random.Random(20261116).shuffle(order)
-    starts = {"train": 0, "validation": SETS["train"], "test": SETS["train"] + SETS["validation"]}
     os.makedirs(args.sets, exist_ok=True)
     for name, count in SETS.items():
-        chosen = order[starts[name]:starts[name] + count]
+        chosen, order = order[:count], order[count:]
         write_idx(os.path.join(args.sets, f"{name}-images.gz"), [count, 28, 28],
                   [images[784 * i:784 * (i + 1)] for i in chosen])
         write_idx(os.path.join(args.sets, f"{name}-labels.gz"), [count], [labels[i:i + 1] for i in chosen])
@@ -231,28 +242,48 @@ def choose(args):
     out = Output(args.choices, FIELDS["choose"])
     data = data_of(args.sets, "train", "validation")
 
-    def piece(system, rate):
+    def accuracy_of(system, rate, seed):
+        found = out.find(system=system["name"], lr=rate, seed=seed)
+        if not found:
+            accuracy, seconds = train(args, system, data, rate, seed)
+            out.add(system=system["name"], lr=rate, seed=seed, accuracy=f"{accuracy:.2f}", seconds=f"{seconds:.1f}")
+            found = out.find(system=system["name"], lr=rate, seed=seed)
+        return float(found[0]["accuracy"])
+
+    def piece(system):
         def work():
-            if not out.find(system=system["name"], lr=rate):
-                accuracy, seconds = train(args, system, data, rate, TRIAL_SEED)
-                out.add(system=system["name"], lr=rate, accuracy=f"{accuracy:.2f}", seconds=f"{seconds:.1f}")
+            worst = {f"{rate_of(args, system) * factor:.4g}": [101.0, 0] for factor in FACTORS}  # accuracy, seeds tried
+            while True:
+                rate = best_of({rate: accuracy for rate, (accuracy, tried) in worst.items()})
+                accuracy, tried = worst[rate]
+                if tried == len(TRIAL_SEEDS):
+                    return
+                worst[rate] = [min(accuracy, accuracy_of(system, rate, TRIAL_SEEDS[tried])), tried + 1]
         return work
 
-    each(args, [piece(s, f"{rate_of(args, s) * factor:.4g}") for s in presets_of(args) for factor in FACTORS])
+    each(args, [piece(s) for s in presets_of(args)])
     return 0
 
 
+def best_of(worst):
+    """The rate whose worst accuracy is best, of equal ones the lower."""
+    return min(worst, key=lambda rate: (-worst[rate], float(rate)))
+
+
 def trials_of(args):
-    """{system: {rate: accuracy}} of those whose trials are all there."""
+    """{system: {rate: [accuracy of each seed that was tried]}}."""
     trials = {}
     for row in Output(args.choices, FIELDS["choose"]).rows:
-        trials.setdefault(row["system"], {})[row["lr"]] = float(row["accuracy"])
-    return {name: rates for name, rates in trials.items() if len(rates) == len(FACTORS)}
+        trials.setdefault(row["system"], {}).setdefault(row["lr"], []).append(float(row["accuracy"]))
+    return trials
 
 
 def chosen_of(args):
     """{system: rate} of those whose trials are all there."""
-    return {name: min(rates, key=lambda rate: (-rates[rate], float(rate))) for name, rates in trials_of(args).items()}
+    trials = trials_of(args)
+    best = {name: best_of({rate: min(values) for rate, values in rates.items()})
+            for name, rates in trials.items() if len(rates) == len(FACTORS)}
+    return {name: rate for name, rate in best.items() if len(trials[name][rate]) == len(TRIAL_SEEDS)}
 
 
 def test(args):
@@ -283,10 +314,11 @@ def verdict_of(name, accuracies, differences):
 
 def trial_note(args):
     """The number of trials, and the presets whose best rate has no neighbour on one side."""
-    trials, chosen = trials_of(args), chosen_of(args)
+    chosen = chosen_of(args)
+    trials = {name: rates for name, rates in trials_of(args).items() if name in chosen}
     lowest = [name for name, rates in trials.items() if chosen[name] == min(rates, key=float)]
     highest = [name for name, rates in trials.items() if chosen[name] == max(rates, key=float)]
-    text = f"{sum(map(len, trials.values()))} trials on the validation set."
+    text = f"{sum(len(values) for rates in trials.values() for values in rates.values()):,} trials on the validation set."
     for word, names in (("lowest", lowest), ("highest", highest)):
         if names:
             text += f" The chosen rate is the {word} of six for {', '.join(f'`{name}`' for name in sorted(names))}."
@@ -313,8 +345,9 @@ def table(args):
     notes = ["Presets with flags of their own: " + ", ".join(f"{n} {what}" for what, n in counts.items()) + ".",
              f"The job is {EPOCHS} epochs of a small convolutional network on {SETS['train']:,} images of Fashion-MNIST, with "
              f"{WORKERS} workers in the simulator, and batches of 16 samples a worker where the preset has none of its own.",
-             "The rule was written before the runs, in `tools/learn.py`: three sets, six trials on the validation set for "
-             f"every preset, {len(SEEDS)} fresh seeds, one look at the test set. Accuracy is the mean over the seeds, spread the "
+             "The rule was written before the runs, in `tools/learn.py`: three sets, six rates with ten seeds each on the "
+             "validation set for every preset, of which the one with the best worst seed is taken, "
+             f"{len(SEEDS)} fresh seeds, one look at the test set. Accuracy is the mean over the seeds, spread the "
              "largest less the smallest, and the difference the mean of those to `bsp` with the same seed.",
              trial_note(args), *args.note]
     notes += [f"`{name}` degrades: it {why}." for name, why in DEGRADE.items() if verdicts.get(name) == "degrades"]
