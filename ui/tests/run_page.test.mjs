@@ -4,7 +4,7 @@
    Method: real runs, with crashes, joins and seeds, in a temporary store; Chromium does what a person
    would do. Waits end with what they wait for, never with a time. */
 import axe from "axe-core";
-import { deepEqual, equal, ok } from "node:assert/strict";
+import { deepEqual, equal, match, ok } from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { Stage } from "./stage.mjs";
@@ -214,6 +214,17 @@ test("a page that was left while it loaded does not come back", async () => {
     await slow.locator(".error").waitFor();
     equal(await slow.getByRole("heading", { name: "Runs", exact: true }).count(), 0);
     await context.close();
+});
+
+test("a page that is left does not take the address back", async () => {
+    await go("#/runs");
+    await page.getByLabel("Status").waitFor();
+    await page.evaluate(() => {
+        location.hash = "#/systems"; /* the browser tells of it after this function */
+        document.querySelector("main select").dispatchEvent(new Event("change"));
+    });
+    await page.getByRole("heading", { name: "Systems", exact: true }).waitFor();
+    match(page.url(), /#\/systems/);
 });
 
 test("runs come in groups, with medians over seeds", async () => {
