@@ -23,6 +23,12 @@ export function setPlace(hash: string): void {
     takePlace();
 }
 
+/* Goes on from an address when an answer is there, unless it has been left meanwhile. */
+export function goOn(from: string, to: string): void {
+    if (location.hash === from)
+        location.hash = to;
+}
+
 export function setTitle(title: string): void {
     document.title = title ? `${title} · FAST` : "FAST";
 }
