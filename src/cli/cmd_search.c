@@ -70,9 +70,9 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
         char *end = NULL;
 
         line->jobs = strtoll(value, &end, 10);
-        return end != value && !*end && line->jobs >= 1 && line->jobs <= 64
+        return end != value && !*end && line->jobs >= 0 && line->jobs <= 64
                    ? CLI_DONE
-                   : cli_fail(CLI_USAGE, "--jobs %s: write a number from 1 to 64", value);
+                   : cli_fail(CLI_USAGE, "--jobs %s: write a number from 0 to 64", value);
     }
     return cli_list_add(&line->options, option->name, value);
 }

@@ -373,6 +373,7 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
         (double)compare->trial_seed < seed + (double)compare->seed_count)
         compare->trial_seed = (int64_t)seed + compare->seed_count;
     compare->seed = (int64_t)seed;
+    sweep->simulated = is_simulated(sweep);
     FAST_TRY(fast__trials_open(compare, config->searcher));
     /* The bound is divided by the lines: lines * each could overflow for a large --seeds. */
     const int64_t each = compare->trial_count + compare->seed_count;
@@ -391,7 +392,6 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
         compare->jobs = FAST_COMPARE_JOBS_MAX;
     /* Simulated runs measure virtual time, which other processes cannot change; all others would
        share cores and caches and slow each other down. */
-    sweep->simulated = is_simulated(sweep);
     if (!sweep->simulated)
         compare->jobs = 1;
     return FAST_OK;

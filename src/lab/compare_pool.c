@@ -418,14 +418,24 @@ static fast_err look_at_trial(compare_pool *p, int64_t i)
     return FAST_OK;
 }
 
+/* Ask a process to end; one that waits for an answer does when its input ends. */
+static void ask_to_end(fast_child *child)
+{
+    if (!child)
+        return;
+    fast__child_terminate(child);
+    fast__child_end_input(child);
+}
+
 /* Ask all children to end, and wait for them; what has not ended then was canceled. All are asked
  * before the first is waited for, so that they use the time of grace together and not in sequence.
  * After a comparison that ran to its end there is no child and this does nothing. */
 static void stop_all(compare_pool *p)
 {
     for (int64_t i = 0; i < FAST_COMPARE_JOBS_MAX; i++)
-        if (p->children[i])
-            fast__child_terminate(p->children[i]);
+        ask_to_end(p->children[i]);
+    for (int64_t i = 0; i < p->count; i++)
+        ask_to_end(p->list[i].child);
     for (int64_t i = 0; i < FAST_COMPARE_JOBS_MAX; i++) {
         if (!p->children[i])
             continue;

@@ -34,6 +34,8 @@ fast_err fast__trials_open(fast_compare *compare, const char *searcher)
     for (int64_t i = 0; i < lines; i++)
         FAST_TRY(fast__search_open(spec, &compare->sweep.space, (uint64_t)compare->seed,
                                    &compare->searches[i]));
+    for (int64_t i = 0; i < lines; i++)
+        compare->searches[i]->restarts = !compare->sweep.simulated;
     const fast_search *first = compare->searches[0];
     if (strcmp(first->name, "grid") == 0 && fast__search_space_count(&compare->sweep.space) == 0)
         return fast__fail(FAST_EINVAL,
@@ -129,7 +131,12 @@ void fast_compare_cost(const fast_compare *compare, bool trials, double *samples
 
         if (task->trial != trials)
             continue;
-        *samples_out += task->spent_before[0] + (isfinite(m->samples) ? m->samples : 0);
+        /* A trial that was canceled has no result, but points on the way there. */
+        const fast_compare_point *last =
+            task->view->point_count > 0 ? &task->view->points[task->view->point_count - 1] : NULL;
+        *samples_out += task->spent_before[0] + (isfinite(m->samples) ? m->samples
+                                                 : last               ? (double)last->samples
+                                                                      : 0);
         *seconds_out += task->spent_before[1] + (isfinite(m->time_s) ? m->time_s : 0);
     }
 }

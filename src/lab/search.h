@@ -137,6 +137,7 @@ struct fast_search {
     int64_t job_count;                    /* number of trials of this round */
     int64_t job_next;                     /* first of them that was not proposed */
     bool over;                            /* the last round has ended */
+    bool restarts;                        /* a trial that was held starts again from the beginning */
 };
 
 /* Return all searchers and their number; fast_searcher_list() has their parts in the same order. */

@@ -216,6 +216,47 @@ static void halving(void **state)
     fast__search_space_fini(&space);
 }
 
+/* Return the runs that a search uses where a trial that was held starts again from the beginning. */
+static double play_again(fast_search *search, value_fn *value)
+{
+    double used = 0;
+
+    for (int64_t id = 0; id >= 0;) {
+        double progress = 0;
+
+        assert_int_equal(fast__search_propose(search, &id), FAST_OK);
+        if (id < 0)
+            break;
+        const fast_trial *t = &search->trials[id];
+        const double before = t->point_count > 0 ? t->points[t->point_count - 1].progress : 0;
+        assert_true(t->until > before); /* else nothing new would be seen */
+        while (!advance(search, id, value, -1, &progress))
+            assert_true(used < 100);
+        used += before + progress;
+    }
+    return used;
+}
+
+/* Rungs closer than evaluations, and trials that start again from the beginning, cost a few runs
+ * each at most. */
+static void rounds_make_progress(void **state)
+{
+    (void)state;
+    fast_search_space space = { 0 };
+
+    add_list(&space, "lr", 7);
+    fast_search *search = open_search("asha:reduction=1.0000001", &space, 1);
+    play_again(search, bowl);
+    fast__search_close(search);
+    search = open_search("race:first=0.05,slack=0", &space, 1);
+    search->restarts = true;
+    /* To 0.05, 0.1, 0.2, 0.4, 0.8 and the end: at most 2.55 runs of the best, and few of others. */
+    assert_true(play_again(search, bowl) < 5);
+    assert_int_equal(search->trials[3].state, FAST_TRIAL_ENDED);
+    fast__search_close(search);
+    fast__search_space_fini(&space);
+}
+
 /* In a race the best of curves that do not cross ends, the second is beside it while it is close,
  * and no slice costs more than the first. */
 static void race(void **state)
@@ -410,10 +451,12 @@ static void words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(contract),  cmocka_unit_test(limits),  cmocka_unit_test(halving),
-        cmocka_unit_test(beaten),    cmocka_unit_test(medians), cmocka_unit_test(process),
-        cmocka_unit_test(diverging), cmocka_unit_test(hostile), cmocka_unit_test(memory),
-        cmocka_unit_test(words),     cmocka_unit_test(race),
+        cmocka_unit_test(contract),  cmocka_unit_test(limits),
+        cmocka_unit_test(halving),   cmocka_unit_test(beaten),
+        cmocka_unit_test(medians),   cmocka_unit_test(process),
+        cmocka_unit_test(diverging), cmocka_unit_test(hostile),
+        cmocka_unit_test(memory),    cmocka_unit_test(words),
+        cmocka_unit_test(race),      cmocka_unit_test(rounds_make_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -247,14 +247,15 @@ static fast_err split(const sweep_reader *r, const char *text, const fast_option
                       const char **value_out)
 {
     static const char files[] =
-        "|save|checkpoint|checkpoint_every|resume|log|trace|record|replay|batch_of|";
+        "|save|checkpoint|checkpoint_every|resume|log|trace|record|replay|batch_of|tensorboard|";
     const char *equals = strchr(text, '=');
     char name[64], mark[72];
 
     if (!equals || (size_t)(equals - text) >= sizeof name)
         return fast__fail(FAST_EINVAL, "\"%.100s\" is not name=value", text);
     snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
-    snprintf(mark, sizeof mark, "|%s|", name);
+    const fast_option *own = fast__options_find(r->table, name);
+    snprintf(mark, sizeof mark, "|%s|", own ? own->name : name);
     if (strstr(files, mark))
         return fast__fail(FAST_EINVAL,
                           "%s is of one run; a comparison has many, and they would "
