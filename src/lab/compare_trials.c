@@ -37,11 +37,6 @@ fast_err fast__trials_open(fast_compare *compare, const char *searcher)
     for (int64_t i = 0; i < lines; i++)
         compare->searches[i]->restarts = !compare->sweep.simulated;
     const fast_search *first = compare->searches[0];
-    if (strcmp(first->name, "grid") == 0 && fast__search_space_count(&compare->sweep.space) == 0)
-        return fast__fail(FAST_EINVAL,
-                          "searcher grid needs values, not a range; write %s=0.0125..0.8x2, or "
-                          "search with random, bayes or asha",
-                          compare->sweep.space.options[0].name);
     compare->trial_count = fast__search_bound(first);
     return FAST_OK;
 }

@@ -94,15 +94,6 @@ static int64_t find_riser(const fast_search *search, bool forced)
     return found;
 }
 
-/* True if a trial was trained to its end. */
-static bool has_whole(const fast_search *search)
-{
-    for (int64_t i = 0; i < search->count; i++)
-        if (search->trials[i].state == FAST_TRIAL_ENDED && isfinite(search->trials[i].value))
-            return true;
-    return false;
-}
-
 fast_err fast__asha_plan(fast_search *search)
 {
     double at[FAST_SEARCH_OPTIONS_MAX];
@@ -114,7 +105,7 @@ fast_err fast__asha_plan(fast_search *search)
             FAST_TRY(fast__search_add(search, at, -1, next_rung(search, 0)));
             continue;
         }
-        if (riser < 0 && search->job_count == 0 && !has_whole(search))
+        if (riser < 0 && search->job_count == 0 && !fast__search_has_whole(search))
             riser = find_riser(search, true);
         if (riser < 0)
             break;
