@@ -113,6 +113,7 @@ typedef struct fast_run_config {
     char checkpoint[FAST_PATH_MAX];    /* "" */
     char checkpoint_every[32];         /* a period */
     char resume[FAST_PATH_MAX];        /* a checkpoint; "" */
+    int branch;                        /* 1: resume may have another rate, schedule and rule's options */
     char plan[FAST_PATH_MAX];          /* auto, no, or a path */
     char method[64];                   /* auto, or a convolution method */
     char log[FAST_PATH_MAX];           /* a line per evaluation; "" */
