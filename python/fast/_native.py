@@ -530,7 +530,7 @@ fast_sparse._fields_ = [("size", c_int64), ("count", c_int64), ("space", c_int64
     ("value", c_void_p)]
 fast_compare_config._fields_ = [("size", c_size_t), ("program", c_char_p), ("options", POINTER(c_char_p)),
     ("tune", POINTER(c_char_p)), ("seeds", c_int64), ("jobs", c_int64), ("budget", c_char_p), ("searcher", c_char_p),
-    ("trials_only", c_bool), ("changes", c_bool), ("command", c_char_p)]
+    ("trials_only", c_bool), ("checkpoint", c_char_p), ("changes", c_bool), ("command", c_char_p)]
 fast_compare_measures._fields_ = [("test_accuracy", c_double), ("test_loss", c_double),
     ("time_to_target_s", c_double), ("time_s", c_double), ("virtual_time_s", c_double), ("wall_time_s", c_double),
     ("steps", c_double), ("samples", c_double), ("samples_per_s", c_double), ("bytes_sent", c_double),
@@ -543,7 +543,7 @@ fast_compare_point._fields_ = [("time_s", c_double), ("samples", c_double), ("by
     ("progress", c_double)]
 fast_compared_run._fields_ = [("seed", c_int64), ("tuned", c_char_p), ("status", c_char_p), ("error", c_char_p),
     ("command", c_char_p), ("measures", fast_compare_measures), ("points", POINTER(fast_compare_point)),
-    ("point_count", c_int64)]
+    ("point_count", c_int64), ("parent", c_int64), ("samples_before", c_double)]
 fast_compare_spread._fields_ = [("median", c_double), ("min", c_double), ("max", c_double)]
 fast_compared._fields_ = [("name", c_char_p), ("place", c_int64), ("error", c_char_p), ("tuned", c_char_p),
     ("reached_count", c_int64), ("failed_count", c_int64), ("to_target", fast_compare_spread),

@@ -20,7 +20,8 @@
  * end is delivered after its last line, so a result is never lost to an early exit.
  *
  * A task is first "waiting", then "running" in a place, then as its result says: done, target,
- * diverged or canceled; a trial may be "held" in between, and is "stopped" if its searcher ends it;
+ * diverged or canceled; a trial may be "held" in between, and is "stopped" if its searcher ends it,
+ * or "saved" if others start with its model;
  * a task is "failed" if its process ended without one. A task that failed does not end
  * the comparison: the reason stands in its line. FAST_ENOMEM and an error of the pipes do end it.
  *
@@ -372,11 +373,14 @@ static fast_err end_child(compare_pool *p, int64_t i, const fast_child_event *ev
     p->sum_ns += fast__clock_ns() - p->begun_ns[i];
     if (task->ending) /* whether it was done in the meantime depends on the machine */
         status = "stopped";
+    if (task->saving && strcmp(status, "canceled") == 0)
+        status = "saved";
     if (p->compare->canceled && strcmp(status, "failed") == 0)
         status = "canceled";
     /* Whatever a run that worked said on standard error was a warning, not a reason. */
     if (strcmp(status, "done") == 0 || strcmp(status, "target") == 0 ||
-        strcmp(status, "patience") == 0 || strcmp(status, "stopped") == 0)
+        strcmp(status, "patience") == 0 || strcmp(status, "stopped") == 0 ||
+        strcmp(status, "saved") == 0)
         task->error[0] = '\0';
     else if (!task->error[0] && event->signal)
         snprintf(task->error, sizeof task->error, "ended by signal %d (%s)", event->signal,
@@ -398,7 +402,8 @@ static fast_err look_at_trial(compare_pool *p, int64_t i)
     fast_child *child = p->children[i];
     fast_trial_order order;
 
-    if (!p->searches || !task->trial || task->ending || task->restarts || task->outcome)
+    if (!p->searches || !task->trial || task->ending || task->saving || task->restarts ||
+        task->outcome)
         return FAST_OK;
     FAST_TRY(fast__trials_observe(p->compare, task, false, &order));
     if (order == FAST_TRIAL_GO) {
@@ -412,6 +417,7 @@ static fast_err look_at_trial(compare_pool *p, int64_t i)
         tell(p, NULL);
     } else {
         task->ending = order == FAST_TRIAL_END;
+        task->saving = order == FAST_TRIAL_SAVE;
         task->restarts = order == FAST_TRIAL_HOLD;
         fast__child_end_input(child);
     }

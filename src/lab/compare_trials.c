@@ -12,13 +12,67 @@
  *              that have not, and the smallest amount is best; INFINITY if it diverged
  *
  * Trials see the held-out part of the training set, never the test set (compare.c).
+ *
+ * Where trials start with models of others, each writes a checkpoint into a folder of the search,
+ * and a trial resumes its parent's as a branch of that run: with its own settings. Samples of a
+ * resumed run include those before it, its time and its bytes do not.
  */
 #include "lab/compare.h"
 
+#include "base/file.h"
 #include "base/memory.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* The checkpoint of a trial. */
+static void model_path(const fast_compare *compare, int64_t trial, char path[FAST_PATH_MAX])
+{
+    snprintf(path, FAST_PATH_MAX, "%s/%lld.safetensors", compare->models, (long long)trial);
+}
+
+/* Make the folder of checkpoints: beside the user's file, to which the best one is moved, else a
+ * temporary one. */
+static fast_err make_models(fast_compare *compare)
+{
+    const char *temporary = getenv("TMPDIR");
+    char path[FAST_PATH_MAX];
+
+    if (compare->checkpoint)
+        snprintf(path, sizeof path, "%.4000s.XXXXXX", compare->checkpoint);
+    else
+        snprintf(path, sizeof path, "%.4000s/fast-search-XXXXXX",
+                 temporary && temporary[0] ? temporary : "/tmp");
+    if (!mkdtemp(path))
+        return fast__fail(FAST_EIO, "cannot make the folder %.200s for models of trials: %s", path,
+                          strerror(errno));
+    const fast_err err = fast__alloc("a path", FAST_PATH_MAX, 1, &compare->models);
+    if (!err)
+        memcpy(compare->models, path, FAST_PATH_MAX);
+    return err;
+}
+
+/* Check what a searcher needs of the comparison, and make room for models. */
+static fast_err check_forks(fast_compare *compare, const fast_search *search)
+{
+    if (!search->searcher->forks && compare->checkpoint)
+        return fast__fail(FAST_EINVAL,
+                          "checkpoint is of searchers whose trials go on with models of others, "
+                          "as pbt; with %s run the best setting with --checkpoint",
+                          search->name);
+    if (!search->searcher->forks)
+        return FAST_OK;
+    if (!compare->sweep.trials_only)
+        return fast__fail(FAST_EINVAL,
+                          "searcher %s trains one model with changing settings, which no run of a "
+                          "comparison repeats; use fast search",
+                          search->name);
+    return make_models(compare);
+}
 
 fast_err fast__trials_open(fast_compare *compare, const char *searcher)
 {
@@ -38,6 +92,45 @@ fast_err fast__trials_open(fast_compare *compare, const char *searcher)
         compare->searches[i]->restarts = !compare->sweep.simulated;
     const fast_search *first = compare->searches[0];
     compare->trial_count = fast__search_bound(first);
+    for (int64_t i = 0; i < lines && compare->target > 0; i++)
+        compare->searches[i]->goal = 1 - compare->target;
+    return check_forks(compare, first);
+}
+
+fast_err fast__trials_add_flags(fast_compare *compare, fast_compare_task *task)
+{
+    const int64_t parent = task->view->parent;
+    char path[FAST_PATH_MAX];
+
+    if (!compare->models)
+        return FAST_OK;
+    model_path(compare, task - compare->tasks, path);
+    FAST_TRY(fast__words_add(&task->argv, "--checkpoint"));
+    FAST_TRY(fast__words_add(&task->argv, path));
+    FAST_TRY(fast__words_add(&task->argv, "--checkpoint-every"));
+    FAST_TRY(fast__words_add(&task->argv, "end"));
+    if (parent < 0)
+        return FAST_OK;
+    model_path(compare, parent, path);
+    FAST_TRY(fast__words_add(&task->argv, "--resume"));
+    FAST_TRY(fast__words_add(&task->argv, path));
+    FAST_TRY(fast__words_add(&task->argv, "--branch"));
+    return fast__words_add(&task->argv, "yes");
+}
+
+fast_err fast__trials_save(const fast_compare *compare)
+{
+    const fast_compared *line = &compare->lines[0];
+    char path[FAST_PATH_MAX];
+
+    for (int64_t i = 0; compare->models && compare->checkpoint && i < line->trial_count; i++) {
+        if (!line->tuned[0] || line->trials[i].tuned != line->tuned)
+            continue;
+        model_path(compare, i, path);
+        if (rename(path, compare->checkpoint) != 0)
+            return fast__fail(FAST_EIO, "cannot write %.200s: %s", compare->checkpoint,
+                              strerror(errno));
+    }
     return FAST_OK;
 }
 
@@ -46,6 +139,16 @@ void fast__trials_close(fast_compare *compare)
     for (int64_t i = 0; compare->searches && i < compare->line_count; i++)
         fast__search_close(compare->searches[i]);
     fast__free(compare->searches);
+    for (int64_t i = 0; compare->models && i < compare->trial_count; i++) {
+        char path[FAST_PATH_MAX];
+
+        model_path(compare, i, path);
+        unlink(path);
+        fast__file_sweep(path);
+    }
+    if (compare->models)
+        rmdir(compare->models);
+    fast__free(compare->models);
 }
 
 fast_err fast__trials_next(fast_compare *compare, int64_t line, fast_compare_task **out,
@@ -65,6 +168,9 @@ fast_err fast__trials_next(fast_compare *compare, int64_t line, fast_compare_tas
         FAST_TRY(fast__search_space_words(&compare->sweep.space, search->trials[id].at,
                                           &task->settings));
         task->steps = compare->steps ? compare->steps[line] : 0;
+        task->view->parent = search->trials[id].parent;
+        if (task->view->parent >= 0)
+            task->view->samples_before = compare->tasks[task->view->parent].view->measures.samples;
         FAST_TRY(fast__task_make(compare, task, &task->settings, task->view->seed));
     }
     *out = task;
@@ -93,20 +199,23 @@ fast_err fast__trials_observe(fast_compare *compare, const fast_compare_task *ta
     const fast_compare_measures *m = &view->measures;
     fast_search *search = compare->searches[task->line];
     const int64_t id = task - compare->tasks - task->line * compare->trial_count;
+    const fast_trial *trial = &search->trials[id];
+    const bool samples = budget->by == FAST_BY_SAMPLES; /* those of parents are among them */
+    const double before = trial->parent >= 0 && !samples ? search->trials[trial->parent].spent : 0;
     fast_observation o = { .progress = NAN, .value = INFINITY, .ended = ended };
 
     if (view->point_count > 0) {
         const fast_compare_point *last = &view->points[view->point_count - 1];
 
-        o.spent = spent_at(budget, last);
+        o.spent = before + spent_at(budget, last);
         o.value = value_of(last->test_accuracy, last->test_loss);
         o.progress = budget->amount > 0 ? o.spent / budget->amount : last->progress;
     }
     if (ended && task->outcome && strcmp(task->outcome, "diverged") != 0) {
-        const double amount = fast__budget_to_target(budget, m);
+        const double amount = before + fast__budget_to_target(budget, m);
 
         o.reached = isfinite(amount);
-        o.spent = o.reached ? amount : fast__budget_spent(budget, m);
+        o.spent = o.reached ? amount : before + fast__budget_spent(budget, m);
         o.value = o.reached ? -1 / fmax(amount, 1e-300) : value_of(m->test_accuracy, m->test_loss);
     } else if (ended) {
         o.value = INFINITY;
@@ -129,9 +238,10 @@ void fast_compare_cost(const fast_compare *compare, bool trials, double *samples
         /* A trial that was canceled has no result, but points on the way there. */
         const fast_compare_point *last =
             task->view->point_count > 0 ? &task->view->points[task->view->point_count - 1] : NULL;
-        *samples_out += task->spent_before[0] + (isfinite(m->samples) ? m->samples
-                                                 : last               ? (double)last->samples
-                                                                      : 0);
+        const double samples = isfinite(m->samples) ? m->samples
+                               : last               ? (double)last->samples
+                                                    : (double)task->view->samples_before;
+        *samples_out += task->spent_before[0] + samples - (double)task->view->samples_before;
         *seconds_out += task->spent_before[1] + (isfinite(m->time_s) ? m->time_s : 0);
     }
 }

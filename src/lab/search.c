@@ -297,10 +297,8 @@ fast_trial_order fast__search_stop(fast_search *search, int64_t trial)
         return FAST_TRIAL_GO;
     if (t->until >= 1) /* its process ends by itself */
         return FAST_TRIAL_GO;
-    if (searcher->forks) {
-        t->state = FAST_TRIAL_ENDED;
+    if (searcher->forks) /* others may start when its process has ended */
         return FAST_TRIAL_SAVE;
-    }
     t->state = FAST_TRIAL_HELD;
     return FAST_TRIAL_HOLD;
 }

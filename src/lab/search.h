@@ -31,6 +31,9 @@ enum {
     FAST_SEARCH_TRIALS_STANDARD = 16 /* of a space with a range */
 };
 
+/* More settings than these are not counted. */
+#define FAST_SEARCH_SETTINGS_MAX (INT64_C(1) << 52)
+
 /* One searched option. */
 typedef struct fast_search_option {
     const char *name;  /* of the option, in its table */
@@ -48,7 +51,8 @@ typedef struct fast_search_space {
     int64_t count;                                       /* number of options */
 } fast_search_space;
 
-/* Return the number of settings; 0 if a range has no end of them. */
+/* Return the number of settings, FAST_SEARCH_SETTINGS_MAX at most; 0 if a range has no end of
+ * them. */
 int64_t fast__search_space_count(const fast_search_space *space);
 /* Write setting `i` of a space without ranges: the last option changes fastest. */
 void fast__search_space_at(const fast_search_space *space, int64_t i, double *at);

@@ -73,7 +73,12 @@ static bool advance(fast_search *search, int64_t id, value_fn *value, double tar
     if (o.reached)
         o.value = -1 / progress;
     assert_int_equal(fast__search_observe(search, id, &o), FAST_OK);
-    return fast__search_stop(search, id) != FAST_TRIAL_GO || o.ended;
+    const fast_trial_order order = fast__search_stop(search, id);
+    if (order == FAST_TRIAL_SAVE) { /* its process writes its model, and ends */
+        o.ended = true;
+        assert_int_equal(fast__search_observe(search, id, &o), FAST_OK);
+    }
+    return order != FAST_TRIAL_GO || o.ended;
 }
 
 /* Play a search to its end with `places` processes; `order` shifts which one answers first. Return
