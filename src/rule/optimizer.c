@@ -132,7 +132,7 @@ bool fast__optimizer_by_range(const fast_optimizer *optimizer)
 {
     const fast_rule_common *common = optimizer->config;
 
-    return !optimizer->rule->by_segment && common->clip_norm == 0;
+    return !optimizer->rule->by_segment && !optimizer->rule->measure && common->clip_norm == 0;
 }
 
 /* One update with its vectors mapped. */
@@ -147,6 +147,7 @@ typedef struct optimizer_pass {
     int64_t base;                      /* element of the vector that w[0], g[0], state[i][0] are */
     const float *g;                    /* gradient */
     float *state[FAST_RULE_SLOTS_MAX]; /* of the rule */
+    float *record;                     /* of a rule that measures; or NULL */
 } optimizer_pass;
 
 /* Apply the rule to a range on all or none of which weight decay applies; `rows` of a matrix. */
@@ -166,6 +167,7 @@ static void apply_range(const optimizer_pass *pass, int64_t begin, int64_t end, 
         .adapt = decay,
         .rows = rows,
         .scratch = optimizer->scratch,
+        .record = pass->record,
     };
 
     if (begin >= end)
@@ -173,6 +175,26 @@ static void apply_range(const optimizer_pass *pass, int64_t begin, int64_t end, 
     for (int i = 0; i < optimizer->slot_count; i++)
         slice.state[i] = pass->state[i] + (begin - pass->base);
     optimizer->rule->apply(optimizer->config, &slice);
+}
+
+/* Let the rule measure the whole gradient. */
+static void measure(optimizer_pass *pass, int64_t count)
+{
+    const fast_optimizer *optimizer = pass->optimizer;
+    fast_rule_slice whole = { .w = pass->w,
+                              .g = pass->g,
+                              .count = count,
+                              .lr = pass->lr,
+                              .step = pass->step,
+                              .g_scale = pass->g_scale };
+
+    FAST_ASSERT(optimizer->rule->record > 0 && optimizer->slot_count > 0);
+    if (count >= optimizer->rule->record)
+        pass->record = pass->state[optimizer->slot_count - 1];
+    whole.record = pass->record;
+    for (int i = 0; i < optimizer->slot_count; i++)
+        whole.state[i] = pass->state[i];
+    optimizer->rule->measure(optimizer->config, &whole);
 }
 
 /* The first segment that ends after `offset`. */
@@ -245,6 +267,8 @@ void fast__optimizer_apply_range(fast_optimizer *optimizer, int64_t step, double
                             .g = fast__map(g, count, FAST_ACCESS_READ) };
     for (int i = 0; i < optimizer->slot_count; i++)
         pass.state[i] = fast__map(optimizer->slots[i] + offset, count, FAST_ACCESS_UPDATE);
+    if (optimizer->rule->measure)
+        measure(&pass, count);
     if (!optimizer->rule->by_segment && (common->weight_decay == 0 || common->decay_all))
         apply_range(&pass, offset, end, common->decay_all, 0);
     else

@@ -27,6 +27,7 @@ typedef struct fast_rule_slice {
     int64_t rows;   /* by_segment rules: rows of a matrix that decays; 0: it is no matrix */
     float *scratch; /* as many floats as the rule asked for; NULL if it did not */
     bool adapt; /* a by_segment rule scales the learning rate by norms; false in biases and norms */
+    float *record; /* measures of the whole vector; NULL: the rule has none, or no room for them */
 } fast_rule_slice;
 
 typedef struct fast_rule {
@@ -38,6 +39,11 @@ typedef struct fast_rule {
     bool by_segment;            /* needs whole segments, for norms of a layer: LARS, LAMB */
     double lr;                  /* learning rate that "auto" means: one that usually trains */
     size_t momentum_offset;     /* of the configuration's momentum, a double; 0: it has none */
+
+    /* Measure the whole gradient before the slices of a step are updated, and write the record: the
+     * first `record` elements of the last state vector. NULL: nothing is measured. */
+    void (*measure)(const void *config, const fast_rule_slice *whole);
+    int64_t record; /* floats of the record; a vector with fewer elements has none */
 
     /* Return how many state vectors this configuration needs; NULL: always `slots`. */
     int (*slots_needed)(const void *config);
