@@ -240,8 +240,8 @@ void fast_compare_cost(const fast_compare *compare, bool trials, double *samples
             task->view->point_count > 0 ? &task->view->points[task->view->point_count - 1] : NULL;
         const double samples = isfinite(m->samples) ? m->samples
                                : last               ? (double)last->samples
-                                                    : (double)task->view->samples_before;
-        *samples_out += task->spent_before[0] + samples - (double)task->view->samples_before;
+                                                    : task->view->samples_before;
+        *samples_out += task->spent_before[0] + samples - task->view->samples_before;
         *seconds_out += task->spent_before[1] + (isfinite(m->time_s) ? m->time_s : 0);
     }
 }
