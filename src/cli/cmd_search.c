@@ -19,6 +19,8 @@
 #include "cli_json.h"
 #include "cli_page.h"
 #include "cli_tables.h"
+#include "cmd_runs.h"
+#include "compare_table.h"
 #include "progress.h"
 
 #include <math.h>
@@ -148,17 +150,22 @@ static const fast_compared_run *find_chosen(const fast_compared *line)
 }
 
 /* The table of trials, in the order in which they were proposed; the chosen one has an asterisk.
- * Columns of settings and results are as wide as their longest cell. */
+ * Columns of settings and results are as wide as their longest cell; in a narrow window settings
+ * are cut, numbers never. */
 static void put_table(const fast_compared *line)
 {
-    int setting = 7, result = 6;
-    char text[48], percent[16], samples[32];
+    int setting = 7, result = 6, status = 6;
+    char text[48], percent[16], samples[32], safe[CLI_SAFE_MAX];
 
     for (int64_t i = 0; i < line->trial_count; i++) {
         result_text(&line->trials[i], text);
         setting = (int)fmax(setting, (double)strlen(line->trials[i].tuned));
         result = (int)fmax(result, (double)strlen(text));
+        status = (int)fmax(status, (double)strlen(line->trials[i].status) +
+                                       (line->trials[i].parent >= 0 ? strlen(", from 100") : 0));
     }
+    const int room = cli_window_width(stdout) - (9 + 2 + result + 2 + 7 + 2 + 10 + 2 + status);
+    setting = setting > room ? (room > 8 ? room : 8) : setting;
     printf("  trial  %-*s  %*s  trained     samples  status\n", setting, "setting", result,
            "result");
     for (int64_t i = 0; i < line->trial_count; i++) {
@@ -172,7 +179,8 @@ static void put_table(const fast_compared *line)
                              : 0,
                          samples);
         printf("%s %5lld  %-*s  %*s  %7s  %10s  %s", run->tuned == line->tuned ? "*" : " ",
-               (long long)i + 1, setting, run->tuned, result, text, percent, samples, run->status);
+               (long long)i + 1, setting, cli_text_safe(run->tuned, setting, safe), result, text, percent, samples,
+               run->status);
         if (run->parent >= 0)
             printf(", from %lld", (long long)run->parent + 1);
         printf("\n");

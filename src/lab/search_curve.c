@@ -3,7 +3,8 @@
  * Learning curves: where will a trial be at the end, and with which probability below a value?
  *
  *   curve      y(x) = a + b g(x) + e,   x the fraction of a run, e normal
- *   shapes     g(x) = (x / x_1)^-q  or  exp(-q (x - x_1)),   q of a small list, x_1 the first point
+ *   shapes     g(x) = (x / x_1)^-q,  exp(-q (x - x_1))  or  1 / (1 + (x / h)^q),   q and h of small
+ *              lists, x_1 the first point; the last has a plateau before it falls
  *   prior      a normal around half of the least value seen, b around the first value less that:
  *              values are errors or losses, which fall and stay above 0
  *   posterior  of (a, b) in closed form for each shape and each standard deviation of e, which are
@@ -22,10 +23,13 @@
 enum { POINTS_MIN = 4 }; /* of a curve that is extrapolated */
 
 static const struct {
-    bool power;  /* x^-q, else exp(-q x) */
+    char kind;   /* p: x^-q, e: exp(-q x), h: 1 / (1 + (x / half)^q) */
     double rate; /* q */
-} shapes[] = { { true, 0.25 }, { true, 0.5 }, { true, 1 },  { true, 2 },  { false, 1 },
-               { false, 2 },   { false, 4 },  { false, 8 }, { false, 16 } };
+    double half; /* fraction of a run where half of it has fallen */
+} shapes[] = { { 'p', 0.25, 0 }, { 'p', 0.5, 0 }, { 'p', 1, 0 },   { 'p', 2, 0 },   { 'e', 1, 0 },
+               { 'e', 2, 0 },    { 'e', 4, 0 },   { 'e', 8, 0 },   { 'e', 16, 0 },  { 'h', 2, 0.1 },
+               { 'h', 2, 0.2 },  { 'h', 2, 0.4 }, { 'h', 2, 0.8 }, { 'h', 4, 0.1 }, { 'h', 4, 0.2 },
+               { 'h', 4, 0.4 },  { 'h', 4, 0.8 } };
 
 static const double deviations[] = { 0.003, 0.01, 0.03, 0.1 }; /* of the first value */
 
@@ -39,8 +43,11 @@ double fast__normal_below(double x, double mean, double deviation)
 /* g at x for a curve that begins at `first`. */
 static double shape_at(int shape, double x, double first)
 {
-    return shapes[shape].power ? pow(x / first, -shapes[shape].rate)
-                               : exp(-shapes[shape].rate * (x - first));
+    const double q = shapes[shape].rate;
+
+    return shapes[shape].kind == 'p'   ? pow(x / first, -q)
+           : shapes[shape].kind == 'e' ? exp(-q * (x - first))
+                                       : 1 / (1 + pow(x / shapes[shape].half, q));
 }
 
 /* A normal prediction of one shape and deviation, and the logarithm of its evidence. */

@@ -144,7 +144,7 @@ static const fast_searcher searchers[] = {
     { .missing = "", .prunes = true, .plan = fast__asha_plan },
     { .missing = "", .prunes = true, .plan = fast__race_plan },
     { .missing = "", .prunes = true, .plan = fast__median_plan, .drop = fast__median_drop },
-    { .missing = "eleven families of curves with sampled parameters: two families on a grid",
+    { .missing = "eleven families of curves with sampled parameters: three families on a grid",
       .prunes = true,
       .plan = fast__median_plan,
       .drop = fast__curve_drop },

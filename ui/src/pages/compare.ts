@@ -94,7 +94,7 @@ function showResults(element: HTMLElement, { details, names }: Compared): void {
                 });
                 return h("tr", null, h("td", { class: "name" }, swatch(i),
                     h("a", { href: `#/run/${run.id}`, title: runTitle(run) }, names[i])), h("td", null, statusPill(run)),
-                    ...cells, ...steps.map(([name]) => h("td", { class: "number" }, plain(result[name], name))), ...options.map((name) => h("td", { class: "option" }, plain(own[name], name))));
+                    ...cells, ...steps.map(([name]) => h("td", { class: "number" }, plain(result[name], name))), ...options.map((name) => h("td", { class: "value", title: plain(own[name], name) }, plain(own[name], name))));
             })))),
         options.length === 0 && h("p", { class: "dim" }, "All options are the same."));
 }
