@@ -228,13 +228,16 @@ fast_err fast__omnivore_plan(fast_search *search)
         return add_grid(search);
     }
     const int64_t best = best_of_round(search);
-    if (best < 0 || fast__search_has_reached(search))
+    if (fast__search_has_reached(search))
         return FAST_OK;
-    if (search->probes && search->stage > 0 && search->trials[best].at[0] == 0 &&
-        search->level + 1 < levels) {
+    /* A grid whose trials all diverged or failed is repeated too. */
+    if (search->probes && search->stage > 0 && search->level + 1 < levels &&
+        (best < 0 || search->trials[best].at[0] == 0)) {
         search->level++;
         return add_grid(search);
     }
+    if (best < 0)
+        return FAST_OK;
     if (search->probes && trained(&search->trials[best]) < stage_end(search, search->stage)) {
         search->probes = false;
         return fast__search_add(search, search->trials[best].at, best,

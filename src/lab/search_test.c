@@ -697,6 +697,12 @@ static double groups(const fast_search *search, const fast_trial *trial, double 
     return 0.1 + d * d + 1 - progress - 0.02 * count[(int)trial->at[1]];
 }
 
+static double failing(const fast_search *search, const fast_trial *trial, double progress)
+{
+    (void)search;
+    return trial->at[1] == 0 ? NAN : 1 - progress;
+}
+
 static void periods(void **state)
 {
     (void)state;
@@ -720,6 +726,15 @@ static void periods(void **state)
         else
             assert_int_equal(probe->parent, -1);
     }
+    fast__search_close(search);
+    fast__search_space_fini(&space);
+    /* A way that fails is passed over. */
+    add_list(&space, "momentum", 2);
+    add_list(&space, "groups", 2);
+    search = open_search("omnivore:stages=2", &space, 1);
+    play(search, failing, -1, 2, 0);
+    t = fast__search_best(search);
+    assert_true(t->at[1] == 1 && t->points[t->point_count - 1].progress > 1 - 1e-9);
     fast__search_close(search);
     fast__search_space_fini(&space);
     add_list(&space, "momentum", 4);
