@@ -57,7 +57,7 @@ typedef struct fast_compare_config {
     /* Of a search by a searcher whose trials start with models of others: the file for the last
      * checkpoint of the best trial. NULL: none. */
     const char *checkpoint;
-    bool changes;     /* on sim: find out whether a slower network or more workers would change
+    bool changes;        /* on sim: find out whether a slower network or more workers would change
                             the answer, by two runs each */
     const char *command; /* the user's command line, for reports and to continue; or NULL */
 } fast_compare_config;

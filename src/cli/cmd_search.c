@@ -30,14 +30,14 @@
 
 /* One command line, read. */
 typedef struct search_line {
-    cli_list options;     /* of the job */
-    cli_list tune;        /* "lr=0.001..1:log": options to search */
-    int64_t jobs;         /* trials at a time; 0: the default */
-    const char *budget;   /* of every trial; "": none */
-    const char *searcher; /* "asha:reduction=4" */
+    cli_list options;       /* of the job */
+    cli_list tune;          /* "lr=0.001..1:log": options to search */
+    int64_t jobs;           /* trials at a time; 0: the default */
+    const char *budget;     /* of every trial; "": none */
+    const char *searcher;   /* "asha:reduction=4" */
     const char *checkpoint; /* for that of the best trial; NULL: none */
-    bool json;            /* print objects */
-    bool quiet;           /* print only the result */
+    bool json;              /* print objects */
+    bool quiet;             /* print only the result */
 } search_line;
 
 /* How the search is shown while it runs. */
@@ -179,8 +179,8 @@ static void put_table(const fast_compared *line)
                              : 0,
                          samples);
         printf("%s %5lld  %-*s  %*s  %7s  %10s  %s", run->tuned == line->tuned ? "*" : " ",
-               (long long)i + 1, setting, cli_text_safe(run->tuned, setting, safe), result, text, percent, samples,
-               run->status);
+               (long long)i + 1, setting, cli_text_safe(run->tuned, setting, safe), result, text,
+               percent, samples, run->status);
         if (run->parent >= 0)
             printf(", from %lld", (long long)run->parent + 1);
         printf("\n");
@@ -247,8 +247,7 @@ static void put_result(const fast_compare *compare, const fast_compared *line,
         printf("schedule: ");
         put_schedule(line, chosen);
         printf("\n%s%s\n", checkpoint ? "checkpoint: " : "",
-               checkpoint ? checkpoint
-                          : "its model was not saved; give --checkpoint FILE");
+               checkpoint ? checkpoint : "its model was not saved; give --checkpoint FILE");
     } else if (chosen && line->runs[0].command) {
         printf("run it: %s\n", line->runs[0].command);
     }
@@ -292,8 +291,7 @@ static void put_json(const fast_compare *compare, const fast_compared *line, boo
     cli_json_real(&json, "samples_whole", whole_samples(line));
     cli_json_real(&json, "time_s", seconds);
     cli_json_text(&json, "name", fast_compare_name(compare));
-    cli_json_text(&json, "run_it",
-                  chosen && chosen->parent < 0 ? line->runs[0].command : NULL);
+    cli_json_text(&json, "run_it", chosen && chosen->parent < 0 ? line->runs[0].command : NULL);
     cli_json_end(&json);
 }
 

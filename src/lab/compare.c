@@ -235,11 +235,10 @@ fast_err fast__compare_choose(fast_compare *compare, int64_t line)
 
     for (int64_t i = 0; i < l->trial_count; i++)
         if (fast__run_is_whole(&l->trials[i]) &&
-            (best < 0 ||
-             (compare->models /* the searcher's values count the parents too */
-                  ? compare->searches[line]->trials[i].value <
-                        compare->searches[line]->trials[best].value
-                  : trial_beats(&compare->budget, &l->trials[i], &l->trials[best]))))
+            (best < 0 || (compare->trials.folder /* the searcher's values count the parents too */
+                              ? compare->trials.searches[line]->trials[i].value <
+                                    compare->trials.searches[line]->trials[best].value
+                              : trial_beats(&compare->budget, &l->trials[i], &l->trials[best]))))
             best = i;
     if (best >= 0)
         l->tuned = l->trials[best].tuned;
@@ -338,7 +337,7 @@ static bool is_simulated(const fast_sweep *sweep)
     return true;
 }
 
-/* Workers on threads share memory: a budget of bytes would be no limit to most systems, and bytes no
+/* Workers on threads share memory: a budget of bytes would be no limit to most systems, and no
  * measure of them. FAST_EINVAL if a line runs there. */
 static fast_err check_bytes(const fast_compare *compare)
 {
@@ -460,7 +459,7 @@ static fast_err make_bouts(fast_compare *compare)
 
         line->tuned = "";
         line->trials = compare->views + i * trials;
-        line->trial_count = compare->searches ? trials : 0;
+        line->trial_count = compare->trials.searches ? trials : 0;
         line->runs = compare->views + lines * trials + i * seeds;
         line->run_count = seeds;
     }
@@ -469,7 +468,7 @@ static fast_err make_bouts(fast_compare *compare)
 
 fast_err fast__compare_make_tasks(fast_compare *compare)
 {
-    for (int64_t i = 0; !compare->searches && i < compare->task_count; i++) {
+    for (int64_t i = 0; !compare->trials.searches && i < compare->task_count; i++) {
         fast_compare_task *task = &compare->tasks[i];
 
         if (strcmp(task->view->status, "waiting") != 0) /* its line could not be fitted */
@@ -493,7 +492,7 @@ fast_err fast_compare_open(const fast_compare_config *config, fast_compare **out
     if (!err && config->command)
         err = text_copy(config->command, &compare->command);
     if (!err && config->checkpoint)
-        err = text_copy(config->checkpoint, &compare->checkpoint);
+        err = text_copy(config->checkpoint, &compare->trials.checkpoint);
     if (!err)
         err = read_config(compare, config);
     if (!err)
@@ -635,7 +634,7 @@ void fast_compare_close(fast_compare *compare)
     fast__free(compare->command);
     fast__free(compare->steps);
     fast__trials_close(compare);
-    fast__free(compare->checkpoint);
+    fast__free(compare->trials.checkpoint);
     free(compare->verdict); /* of open_memstream() */
     fast__sweep_close(&compare->sweep);
     fast__free(compare);

@@ -126,6 +126,13 @@ typedef struct fast_compare_watcher {
     void *ctx;             /* argument */
 } fast_compare_watcher;
 
+/* Searches and models of the trials. */
+typedef struct fast_compare_trials {
+    fast_search **searches; /* [line_count]; NULL if nothing is tuned */
+    char *folder;           /* of trials' checkpoints; NULL: no trial needs any */
+    char *checkpoint;       /* file for that of the best trial; NULL: no such file */
+} fast_compare_trials;
+
 struct fast_compare {
     fast_sweep sweep;               /* the expanded options */
     fast_compared *lines;           /* the lines that callers see */
@@ -150,9 +157,7 @@ struct fast_compare {
     char *command;                  /* the user's command line; or NULL */
     char *verdict;                  /* the paragraph; NULL before it ran */
     fast_compare_watcher watcher;   /* of the progress */
-    fast_search **searches;         /* [line_count], of trials; NULL if nothing is tuned */
-    char *models;                   /* folder of trials' checkpoints; NULL: no trial needs any */
-    char *checkpoint;               /* file for that of the best trial; NULL: none */
+    fast_compare_trials trials;     /* of all lines */
     volatile sig_atomic_t canceled; /* set by any thread or a signal handler */
 };
 

@@ -101,9 +101,9 @@ static fast_err end_search(compare_pool *p, int64_t line)
     fast_compare *compare = p->compare;
     fast_compare_task *trials = compare->tasks + line * compare->trial_count;
 
-    compare->lines[line].trial_count = compare->searches[line]->count;
-    p->done += compare->trial_count - compare->searches[line]->count;
-    for (int64_t i = 0; i < compare->searches[line]->count; i++)
+    compare->lines[line].trial_count = compare->trials.searches[line]->count;
+    p->done += compare->trial_count - compare->trials.searches[line]->count;
+    for (int64_t i = 0; i < compare->trials.searches[line]->count; i++)
         if (strcmp(trials[i].view->status, "held") == 0)
             trials[i].ending = true;
     FAST_TRY(fast__compare_choose(compare, line));
@@ -146,7 +146,7 @@ static fast_err next_trial(compare_pool *p, fast_compare_task **out)
             return FAST_OK;
         }
     for (int64_t i = 0; i < compare->line_count; i++) {
-        bool over = compare->searches[i]->over; /* and its runs are made */
+        bool over = compare->trials.searches[i]->over; /* and its runs are made */
 
         if (over || (compare->steps && compare->steps[i] == 0))
             continue;
@@ -218,7 +218,7 @@ static fast_err start(compare_pool *p, int64_t i, fast_compare_task *task, bool 
             start_again(task);
         /* Searchers that end trials decide by curves, whose progress is not stored. */
         if (!task->trial || !p->searches ||
-            p->compare->searches[task->line]->searcher->plan == fast__grid_plan)
+            p->compare->trials.searches[task->line]->searcher->plan == fast__grid_plan)
             FAST_TRY(fast__compare_stored_read(p->stored, task, &found));
         if (found)
             return end(p, task, task->outcome);
@@ -467,7 +467,8 @@ static void stop_all(compare_pool *p)
 static bool is_searching(const compare_pool *p)
 {
     for (int64_t i = 0; p->searches && i < p->compare->line_count; i++)
-        if (!p->compare->searches[i]->over && !(p->compare->steps && p->compare->steps[i] == 0))
+        if (!p->compare->trials.searches[i]->over &&
+            !(p->compare->steps && p->compare->steps[i] == 0))
             return true;
     return false;
 }
@@ -482,7 +483,7 @@ fast_err fast__pool_run(fast_compare *compare, fast_compare_task *tasks, int64_t
     p->compare = compare;
     p->list = tasks;
     p->count = count;
-    p->searches = compare->searches && tasks == compare->tasks;
+    p->searches = compare->trials.searches && tasks == compare->tasks;
     for (int64_t i = 0; i < count; i++) /* lines that could not be fitted have ended already */
         p->done += !is_waiting(&tasks[i]);
     err = fast__compare_stored_open(compare, &p->stored);

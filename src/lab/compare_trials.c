@@ -32,7 +32,7 @@
 /* The checkpoint of a trial. */
 static void model_path(const fast_compare *compare, int64_t trial, char path[FAST_PATH_MAX])
 {
-    snprintf(path, FAST_PATH_MAX, "%s/%lld.safetensors", compare->models, (long long)trial);
+    snprintf(path, FAST_PATH_MAX, "%s/%lld.safetensors", compare->trials.folder, (long long)trial);
 }
 
 /* Make the folder of checkpoints: beside the user's file, to which the best one is moved, else a
@@ -42,26 +42,26 @@ static fast_err make_models(fast_compare *compare)
     const char *temporary = getenv("TMPDIR");
     char path[FAST_PATH_MAX];
 
-    if (compare->checkpoint)
-        snprintf(path, sizeof path, "%.4000s.XXXXXX", compare->checkpoint);
+    if (compare->trials.checkpoint)
+        snprintf(path, sizeof path, "%.4000s.XXXXXX", compare->trials.checkpoint);
     else
         snprintf(path, sizeof path, "%.4000s/fast-search-XXXXXX",
                  temporary && temporary[0] ? temporary : "/tmp");
     if (!mkdtemp(path))
         return fast__fail(FAST_EIO, "cannot make the folder %.200s for models of trials: %s", path,
                           strerror(errno));
-    const fast_err err = fast__alloc("a path", FAST_PATH_MAX, 1, &compare->models);
+    const fast_err err = fast__alloc("a path", FAST_PATH_MAX, 1, &compare->trials.folder);
     if (!err)
-        memcpy(compare->models, path, FAST_PATH_MAX);
+        memcpy(compare->trials.folder, path, FAST_PATH_MAX);
     return err;
 }
 
 /* Check what a searcher needs of the comparison, and make room for models. */
 static fast_err check_forks(fast_compare *compare, const fast_search *search)
 {
-    if (!search->searcher->forks && compare->checkpoint)
+    if (!search->searcher->forks && compare->trials.checkpoint)
         return fast__fail(FAST_EINVAL,
-                          "checkpoint is of searchers whose trials go on with models of others, "
+                          "checkpoint is of searchers whose trials start with models of others, "
                           "as pbt; with %s run the best setting with --checkpoint",
                           search->name);
     if (!search->searcher->forks)
@@ -84,16 +84,17 @@ fast_err fast__trials_open(fast_compare *compare, const char *searcher)
                    ? fast__fail(FAST_EINVAL, "searcher=%.60s has nothing to search; give --tune",
                                 searcher)
                    : FAST_OK;
-    FAST_TRY(fast__alloc("searches", lines, sizeof *compare->searches, &compare->searches));
+    FAST_TRY(fast__alloc("searches", lines, sizeof *compare->trials.searches,
+                         &compare->trials.searches));
     for (int64_t i = 0; i < lines; i++)
         FAST_TRY(fast__search_open(spec, &compare->sweep.space, (uint64_t)compare->seed,
-                                   &compare->searches[i]));
+                                   &compare->trials.searches[i]));
     for (int64_t i = 0; i < lines; i++)
-        compare->searches[i]->restarts = !compare->sweep.simulated;
-    const fast_search *first = compare->searches[0];
+        compare->trials.searches[i]->restarts = !compare->sweep.simulated;
+    const fast_search *first = compare->trials.searches[0];
     compare->trial_count = fast__search_bound(first);
     for (int64_t i = 0; i < lines && compare->target > 0; i++)
-        compare->searches[i]->goal = 1 - compare->target;
+        compare->trials.searches[i]->goal = 1 - compare->target;
     return check_forks(compare, first);
 }
 
@@ -102,7 +103,7 @@ fast_err fast__trials_add_flags(fast_compare *compare, fast_compare_task *task)
     const int64_t parent = task->view->parent;
     char path[FAST_PATH_MAX];
 
-    if (!compare->models)
+    if (!compare->trials.folder)
         return FAST_OK;
     model_path(compare, task - compare->tasks, path);
     FAST_TRY(fast__words_add(&task->argv, "--checkpoint"));
@@ -123,12 +124,13 @@ fast_err fast__trials_save(const fast_compare *compare)
     const fast_compared *line = &compare->lines[0];
     char path[FAST_PATH_MAX];
 
-    for (int64_t i = 0; compare->models && compare->checkpoint && i < line->trial_count; i++) {
+    for (int64_t i = 0;
+         compare->trials.folder && compare->trials.checkpoint && i < line->trial_count; i++) {
         if (!line->tuned[0] || line->trials[i].tuned != line->tuned)
             continue;
         model_path(compare, i, path);
-        if (rename(path, compare->checkpoint) != 0)
-            return fast__fail(FAST_EIO, "cannot write %.200s: %s", compare->checkpoint,
+        if (rename(path, compare->trials.checkpoint) != 0)
+            return fast__fail(FAST_EIO, "cannot write %.200s: %s", compare->trials.checkpoint,
                               strerror(errno));
     }
     return FAST_OK;
@@ -136,25 +138,25 @@ fast_err fast__trials_save(const fast_compare *compare)
 
 void fast__trials_close(fast_compare *compare)
 {
-    for (int64_t i = 0; compare->searches && i < compare->line_count; i++)
-        fast__search_close(compare->searches[i]);
-    fast__free(compare->searches);
-    for (int64_t i = 0; compare->models && i < compare->trial_count; i++) {
+    for (int64_t i = 0; compare->trials.searches && i < compare->line_count; i++)
+        fast__search_close(compare->trials.searches[i]);
+    fast__free(compare->trials.searches);
+    for (int64_t i = 0; compare->trials.folder && i < compare->trial_count; i++) {
         char path[FAST_PATH_MAX];
 
         model_path(compare, i, path);
         unlink(path);
         fast__file_sweep(path);
     }
-    if (compare->models)
-        rmdir(compare->models);
-    fast__free(compare->models);
+    if (compare->trials.folder)
+        rmdir(compare->trials.folder);
+    fast__free(compare->trials.folder);
 }
 
 fast_err fast__trials_next(fast_compare *compare, int64_t line, fast_compare_task **out,
                            bool *over_out)
 {
-    fast_search *search = compare->searches[line];
+    fast_search *search = compare->trials.searches[line];
     int64_t id;
 
     *out = NULL;
@@ -197,7 +199,7 @@ fast_err fast__trials_observe(fast_compare *compare, const fast_compare_task *ta
     const fast_budget *budget = &compare->budget;
     const fast_compared_run *view = task->view;
     const fast_compare_measures *m = &view->measures;
-    fast_search *search = compare->searches[task->line];
+    fast_search *search = compare->trials.searches[task->line];
     const int64_t id = task - compare->tasks - task->line * compare->trial_count;
     const fast_trial *trial = &search->trials[id];
     const bool samples = budget->by == FAST_BY_SAMPLES; /* those of parents are among them */

@@ -33,7 +33,7 @@ static double next_slice(const fast_search *search, const fast_trial *t)
 }
 
 /* The best value so far: the target where a trial has reached it. */
-static double best_so_far(const fast_search *search)
+static double best_yet(const fast_search *search)
 {
     double best = INFINITY;
 
@@ -69,7 +69,7 @@ static fast_err finish_best(fast_search *search)
 
 fast_err fast__tupaq_plan(fast_search *search)
 {
-    const double best = best_so_far(search), slack = search->config.slack;
+    const double best = best_yet(search), slack = search->config.slack;
     const int64_t places =
         search->config.parallel > 0 ? search->config.parallel : FAST_SEARCH_TRIALS_MAX;
     double at[FAST_SEARCH_OPTIONS_MAX];
@@ -105,7 +105,7 @@ static bool is_before(const fast_search *search, const pop_trial *a, const pop_t
 static int64_t sort_held(const fast_search *search, pop_trial *out)
 {
     const double least = 1 - search->config.confidence;
-    const double goal = isfinite(search->goal) ? search->goal : best_so_far(search);
+    const double goal = isfinite(search->goal) ? search->goal : best_yet(search);
     int64_t count = 0;
 
     for (int64_t i = 0; i < search->count; i++) {

@@ -9,8 +9,8 @@
  *                distance of settings; l and the noise by the largest likelihood of a small grid
  *   posterior    mean = k^T K^-1 y, variance = 1 - k^T K^-1 k, by Cholesky's factors
  *   proposal     largest EI = (y* - mean) Phi(z) + s phi(z), z = (y* - mean) / s, among all
- *                settings that were not tried, or of 1024 drawn ones where an option has a range or there are more than 4096:
- *                half of them uniform, half around the best
+ *                settings that were not tried, or of 1024 drawn ones where an option has a range
+ *                or there are more than 4096: half of them uniform, half around the best
  *   in a round   a proposal counts as if its mean had been measured ("kriging believer")
  *
  * The first `start` trials are a Latin hypercube. Cost: O(n^3) a proposal for n <= 256 trials.

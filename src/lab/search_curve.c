@@ -33,7 +33,10 @@ static const struct {
 
 static const double deviations[] = { 0.003, 0.01, 0.03, 0.1 }; /* of the first value */
 
-enum { SHAPES = sizeof shapes / sizeof *shapes, DEVIATIONS = sizeof deviations / sizeof *deviations };
+enum {
+    SHAPES = sizeof shapes / sizeof *shapes,
+    DEVIATIONS = sizeof deviations / sizeof *deviations
+};
 
 double fast__normal_below(double x, double mean, double deviation)
 {
@@ -125,7 +128,7 @@ double fast__curve_below(const fast_trial *trial, double progress, double value)
     return below / sum;
 }
 
-/* The least of `a` and `b` by their amounts until the target; NULL is none. */
+/* The least of `a` and `b` by their amounts until the target; NULL stands for no trial. */
 static const fast_trial *cheaper(const fast_trial *a, const fast_trial *b)
 {
     return !a || b->spent < a->spent ? b : a;

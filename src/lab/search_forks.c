@@ -159,8 +159,8 @@ fast_err fast__pbt_plan(fast_search *search)
         if (other != own)
             perturb(search, &rng, at);
         const double begin = trained(&search->trials[other]);
-        FAST_TRY(fast__search_add(search, at, other,
-                                  stage_end(search, stage_after(search, begin))));
+        FAST_TRY(
+            fast__search_add(search, at, other, stage_end(search, stage_after(search, begin))));
     }
     return FAST_OK;
 }
@@ -195,9 +195,9 @@ static fast_err add_grid(fast_search *search)
     search->probes = true;
     for (int64_t i = 0; i < combinations; i++) {
         fast__search_space_at(search->space, i * levels + search->level, at);
-        FAST_TRY(fast__search_add(
-            search, at, from,
-            fmin(begin + search->config.first, stage_end(search, search->stage))));
+        FAST_TRY(
+            fast__search_add(search, at, from,
+                             fmin(begin + search->config.first, stage_end(search, search->stage))));
     }
     return FAST_OK;
 }

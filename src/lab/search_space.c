@@ -23,8 +23,8 @@ int64_t fast__search_space_count(const fast_search_space *space)
 
         if (values == 0)
             return 0;
-        count = count > FAST_SEARCH_SETTINGS_MAX / values ? FAST_SEARCH_SETTINGS_MAX
-                                                          : count * values;
+        count =
+            count > FAST_SEARCH_SETTINGS_MAX / values ? FAST_SEARCH_SETTINGS_MAX : count * values;
     }
     return count;
 }

@@ -6,7 +6,8 @@
  *
  *   f(x) = c + sum over sets S of at most `degree` bits of a_S prod_{i in S} x_i
  *
- *   stage      draw trials in the space that is left; fit a_S by the Lasso; keep the `terms` largest
+ *   stage      draw trials in the space that is left; fit a_S by the Lasso; retain the `terms`
+ *              largest
  *   restrict   fix the bits of those terms where their sum is least; repeat `stages` times
  *   end        the last trials are drawn at random in the space that is left
  *
@@ -148,9 +149,9 @@ static bool list_sets(const cube *c, int degree, bit_set *sets, int *count)
 
 /* Measured settings in the space that is left. */
 typedef struct samples {
-    int64_t count;                           /* number of them */
+    int64_t count;                            /* number of them */
     const double *at[FAST_SEARCH_TRIALS_MAX]; /* settings */
-    double y[FAST_SEARCH_TRIALS_MAX];        /* values less their mean; then residuals */
+    double y[FAST_SEARCH_TRIALS_MAX];         /* values less their mean; then residuals */
 } samples;
 
 /* Take the trials of rounds before `stage`. */
@@ -293,8 +294,10 @@ static fast_err narrow(const fast_search *search, int64_t stage, cube *c)
     const bool fits = list_sets(c, (int)search->config.degree, sets, &count);
     take_samples(search, c, stage, &s);
     fast_err err = fits ? fast__alloc("signs", (int64_t)count * s.count + 1, 1, &columns)
-                        : fast__fail(FAST_EINVAL, "searcher spectral: more than %d products of %d "
-                                                  "bits; lower degree", SETS_MAX, c->count);
+                        : fast__fail(FAST_EINVAL,
+                                     "searcher spectral: more than %d products of %d "
+                                     "bits; lower degree",
+                                     SETS_MAX, c->count);
     if (!err && count > 0 && s.count > 1) {
         for (int k = 0; k < count; k++)
             fill_column(c, &s, &sets[k], columns + k * s.count);

@@ -662,7 +662,7 @@ static void population(void **state)
                                                 .points[search->trials[t->parent].point_count - 1]
                                                 .progress));
             copies += i >= 6 && t->parent != i - 6;
-            if (i >= 6 && t->parent == i - 6) /* one that goes on has its own setting */
+            if (i >= 6 && t->parent == i - 6) /* one that is not replaced has its own setting */
                 assert_memory_equal(t->at, search->trials[i - 6].at, 2 * sizeof *t->at);
         }
         /* Better than the best member would have been without copies. */

@@ -148,8 +148,9 @@ static const fast_searcher searchers[] = {
       .prunes = true,
       .plan = fast__median_plan,
       .drop = fast__curve_drop },
-    { .missing = "a scan of the data that the models of a batch share; proposals by tree-structured "
-                 "Parzen estimators: they are random",
+    { .missing =
+          "a scan of the data that the models of a batch share; proposals by tree-structured "
+          "Parzen estimators: they are random",
       .prunes = true,
       .plan = fast__tupaq_plan },
     { .missing = "the paper's own curve model: that of curve; slices of time: places change after "
@@ -159,7 +160,7 @@ static const fast_searcher searchers[] = {
     { .missing = "several minimisers of a fit: the best one is taken",
       .lists = true,
       .plan = fast__spectral_plan },
-    { .missing = "members that go on without waiting for others: a stage ends for all",
+    { .missing = "members that train on without waiting: a stage ends for all",
       .forks = true,
       .prunes = true,
       .bound = fast__pbt_bound,

@@ -13,8 +13,9 @@
  *
  * with g' the gradient, no longer than sqrt(h_max) of the steps before. A mean is exponential with
  * `beta` and divided by 1 - beta^t, so that it is one from the first step; those of mu and alpha
- * are not, and start with 0 and with `initial`. With x = sqrt(mu) the least is where (1 - x)^3 = p x, p = D^2 h_min^2 / 2 C, which has one
- * root in [0, 1]. The learning rate of the run is a factor: 1 is the paper's.
+ * are not, and start with 0 and with `initial`. With x = sqrt(mu) the least is where (1 - x)^3 =
+ * p x, p = D^2 h_min^2 / 2 C, which has one root in [0, 1]. The learning rate of the run is a
+ * factor: 1 is the paper's.
  *
  * Limit cases, after many steps: a gradient of constant length a and direction has C = 0, mu = 0,
  * alpha = 1 / a^2.
@@ -120,15 +121,16 @@ static void yellowfin_measure(const void *config, const fast_rule_slice *whole)
     }
     const double tiny = 1e-30;
     /* The longest gradient that this step may have, by the steps before. */
-    const double before = whole->step > 1 ? (double)record[H_MAX] / (1 - pow(beta, (double)whole->step - 1)) : h;
+    const double before =
+        whole->step > 1 ? (double)record[H_MAX] / (1 - pow(beta, (double)whole->step - 1)) : h;
     record[CLIP] = (float)(h > before && before > 0 ? sqrt(before / h) : 1);
     const double h_min = fmax(tiny, mean(record, H_MIN, beta, bias, least));
     const double h_max = fmax(tiny, mean(record, H_MAX, beta, bias, most));
     const double norm = mean(record, NORM, beta, bias, sqrt(h));
     const double h_mean = fmax(tiny, mean(record, H, beta, bias, h));
     const double distance = mean(record, DISTANCE, beta, bias, norm / h_mean);
-    const double variance = fmax(
-        tiny, h_mean - fast__vector_norm2(whole->count, whole->state[1]) / (bias * bias));
+    const double variance =
+        fmax(tiny, h_mean - fast__vector_norm2(whole->count, whole->state[1]) / (bias * bias));
     const double range = sqrt(h_max / h_min);
     const double x = fmax(cubic_root(distance * distance * h_min * h_min / (2 * variance)),
                           (range - 1) / (range + 1));

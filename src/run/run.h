@@ -113,7 +113,7 @@ typedef struct fast_run_config {
     char checkpoint[FAST_PATH_MAX];    /* "" */
     char checkpoint_every[32];         /* a period */
     char resume[FAST_PATH_MAX];        /* a checkpoint; "" */
-    int branch;                        /* 1: resume may have another rate, schedule and rule's options */
+    int branch;                        /* 1: resume with another rate, schedule, ... */
     char plan[FAST_PATH_MAX];          /* auto, no, or a path */
     char method[64];                   /* auto, or a convolution method */
     char log[FAST_PATH_MAX];           /* a line per evaluation; "" */
@@ -153,8 +153,7 @@ typedef struct fast_run_config {
 extern const fast_option fast__run_options[];
 extern const fast_part fast__run_part;
 
-/* Parse "name=value", ..., NULL over the defaults and check what one option alone, or two
- * together, can get wrong. */
+/* Parse "name=value", ..., NULL over the defaults; check each option, and pairs of them. */
 fast_err fast__config_parse(const char *const *options, fast_run_config *out);
 /* Move options of strategy ps that became codecs from its spec to the chain, with a warning. */
 fast_err fast__options_moved(char *strategy, char *codec, size_t codec_size);

@@ -468,12 +468,11 @@ static fast_err check_option(const fast_run *run, const char *path, const fast_t
                  used > 0 ? ", " : "", name, theirs);
         return FAST_OK;
     }
-    return fast__fail(FAST_EINVAL,
-                      "%s was saved with %s=%.100s, and this run has %s=%.100s; give the same%s",
-                      path, option->name, theirs, option->name, ours,
-                      is_in(branching, name) && !run->config.branch
-                          ? ", or branch=yes for a branch of that run"
-                          : "");
+    return fast__fail(
+        FAST_EINVAL, "%s was saved with %s=%.100s, and this run has %s=%.100s; give the same%s",
+        path, option->name, theirs, option->name, ours,
+        is_in(branching, name) && !run->config.branch ? ", or branch=yes for a branch of that run"
+                                                      : "");
 }
 
 /* Compare the options of the file with the run's, as canonical text: lr=0.10 equals lr=0.1. Fails
