@@ -121,6 +121,7 @@ typedef struct fast_compared_run {
     int64_t point_count;              /* number of points */
     int64_t parent;                   /* trial whose model it started with; -1: a new model */
     double samples_before;            /* that its parents had seen; they are in its measures too */
+    double time_before_s;             /* that its parents had trained; not in its measures */
 } fast_compared_run;
 
 /* Median, least and largest over the runs of a line; INFINITY is "never", NAN "not measured". */

@@ -543,7 +543,7 @@ fast_compare_point._fields_ = [("time_s", c_double), ("samples", c_double), ("by
     ("progress", c_double)]
 fast_compared_run._fields_ = [("seed", c_int64), ("tuned", c_char_p), ("status", c_char_p), ("error", c_char_p),
     ("command", c_char_p), ("measures", fast_compare_measures), ("points", POINTER(fast_compare_point)),
-    ("point_count", c_int64), ("parent", c_int64), ("samples_before", c_double)]
+    ("point_count", c_int64), ("parent", c_int64), ("samples_before", c_double), ("time_before_s", c_double)]
 fast_compare_spread._fields_ = [("median", c_double), ("min", c_double), ("max", c_double)]
 fast_compared._fields_ = [("name", c_char_p), ("place", c_int64), ("error", c_char_p), ("tuned", c_char_p),
     ("reached_count", c_int64), ("failed_count", c_int64), ("to_target", fast_compare_spread),

@@ -104,7 +104,7 @@ static void result_text(const fast_compared_run *run, char text[48])
     const double loss = isfinite(m->test_loss) || !last ? m->test_loss : last->test_loss;
 
     if (isfinite(m->time_to_target_s))
-        time_text(m->time_to_target_s, text);
+        time_text(run->time_before_s + m->time_to_target_s, text);
     else if (isfinite(accuracy))
         snprintf(text, 48, "%.1f%%", 100 * accuracy);
     else if (isfinite(loss))
@@ -271,7 +271,7 @@ static void put_json(const fast_compare *compare, const fast_compared *line, boo
         cli_json_text(&json, "status", run->status);
         cli_json_text(&json, "error", run->error);
         cli_json_real(&json, "progress", progress_of(run));
-        cli_json_real(&json, "time_to_target_s", m->time_to_target_s);
+        cli_json_real(&json, "time_to_target_s", run->time_before_s + m->time_to_target_s);
         cli_json_real(&json, "test_accuracy", m->test_accuracy);
         cli_json_real(&json, "test_loss", m->test_loss);
         cli_json_real(&json, "samples", m->samples);

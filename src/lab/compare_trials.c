@@ -59,6 +59,10 @@ static fast_err make_models(fast_compare *compare)
 /* Check what a searcher needs of the comparison, and make room for models. */
 static fast_err check_forks(fast_compare *compare, const fast_search *search)
 {
+    static const char fixed[] =
+        "|model|data|batch|accumulate|global_batch|shard|alpha|augment|codec|codec_down|feedback|"
+        "codec_scope|codec_small|codec_sum|validation|monitor|best|class_weights|tied|";
+
     if (!search->searcher->forks && compare->trials.checkpoint)
         return fast__fail(FAST_EINVAL,
                           "checkpoint is of searchers whose trials start with models of others, "
@@ -71,6 +75,17 @@ static fast_err check_forks(fast_compare *compare, const fast_search *search)
                           "searcher %s trains one model with changing settings, which no run of a "
                           "comparison repeats; use fast search",
                           search->name);
+    for (int64_t i = 0; i < search->space->count; i++) {
+        char mark[72];
+
+        snprintf(mark, sizeof mark, "|%.64s|", search->space->options[i].name);
+        if (strstr(fixed, mark))
+            return fast__fail(FAST_EINVAL,
+                              "searcher %s cannot search %s: a trial resumes another one's "
+                              "checkpoint, and those of a run have one %s",
+                              search->name, search->space->options[i].name,
+                              search->space->options[i].name);
+    }
     return make_models(compare);
 }
 
@@ -171,8 +186,12 @@ fast_err fast__trials_next(fast_compare *compare, int64_t line, fast_compare_tas
                                           &task->settings));
         task->steps = compare->steps ? compare->steps[line] : 0;
         task->view->parent = search->trials[id].parent;
-        if (task->view->parent >= 0)
-            task->view->samples_before = compare->tasks[task->view->parent].view->measures.samples;
+        if (task->view->parent >= 0) {
+            const fast_compared_run *parent = compare->tasks[task->view->parent].view;
+
+            task->view->samples_before = parent->measures.samples;
+            task->view->time_before_s = parent->time_before_s + parent->measures.time_s;
+        }
         FAST_TRY(fast__task_make(compare, task, &task->settings, task->view->seed));
     }
     *out = task;

@@ -293,8 +293,11 @@ fast_trial_order fast__search_stop(fast_search *search, int64_t trial)
         t->state = FAST_TRIAL_STOPPED;
         return FAST_TRIAL_END;
     }
-    if (t->points[t->point_count - 1].progress < t->until - PROGRESS_TOLERANCE)
+    const double progress = t->points[t->point_count - 1].progress;
+    if (progress < t->until - PROGRESS_TOLERANCE)
         return FAST_TRIAL_GO;
+    if (progress >= 1 - PROGRESS_TOLERANCE) /* an evaluation behind the end of a budget */
+        t->until = 1;
     if (t->until >= 1) /* its process ends by itself */
         return FAST_TRIAL_GO;
     if (searcher->forks) /* others may start when its process has ended */

@@ -675,6 +675,22 @@ static void population(void **state)
         assert_true(fast__search_best(search)->value < first);
         fast__search_close(search);
     }
+    /* An evaluation behind the end of a budget ends a run, and so the search. */
+    fast_search *late = open_search("pbt:parallel=2,stages=4", &space, 1);
+    int64_t id;
+    for (int k = 0; k < 2; k++) {
+        fast_observation o = { .progress = 1.2, .value = 1 };
+
+        assert_int_equal(fast__search_propose(late, &id), FAST_OK);
+        assert_int_equal(id, k);
+        assert_int_equal(fast__search_observe(late, id, &o), FAST_OK);
+        assert_int_equal(fast__search_stop(late, id), FAST_TRIAL_GO);
+        o.ended = true;
+        assert_int_equal(fast__search_observe(late, id, &o), FAST_OK);
+    }
+    assert_int_equal(fast__search_propose(late, &id), FAST_OK);
+    assert_int_equal(id, FAST_SEARCH_OVER);
+    fast__search_close(late);
     /* No member is ever sure to be better: nobody is copied, and it is a random search. */
     fast_search *search = open_search("pbt:parallel=4,stages=5,confidence=1", &space, 1);
     play(search, toy, -1, 3, 1);
