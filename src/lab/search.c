@@ -319,7 +319,11 @@ bool fast__search_has_whole(const fast_search *search)
     for (int64_t i = 0; i < search->count; i++) {
         const fast_trial *t = &search->trials[i];
 
-        if (t->state == FAST_TRIAL_ENDED && isfinite(t->value) && (t->until >= 1 || t->reached))
+        const bool end =
+            t->point_count > 0 && t->points[t->point_count - 1].progress >= 1 - PROGRESS_TOLERANCE;
+
+        if (t->state == FAST_TRIAL_ENDED && isfinite(t->value) &&
+            (t->until >= 1 || t->reached || end))
             return true;
     }
     return false;

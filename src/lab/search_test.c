@@ -537,6 +537,18 @@ static void promising(void **state)
                          FAST_TRIAL_ENDED);
         fast__search_close(search);
     }
+    /* A target that no curve reaches: all are poor and end, but for the best. With a confidence of
+     * 1 none is poor, and all train to their ends. */
+    for (int sure = 0; sure < 2; sure++) {
+        fast_search *search =
+            open_search(sure ? "hyperdrive:confidence=1" : "hyperdrive", &space, 1);
+
+        search->goal = -1;
+        const double used = play(search, levels, -2, 4, 1);
+        assert_true(sure ? fabs(used - 12) < 1e-9 : used < 5);
+        assert_true(fast__search_has_whole(search));
+        fast__search_close(search);
+    }
     fast__search_space_fini(&space);
 }
 
