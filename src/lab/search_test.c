@@ -510,7 +510,7 @@ static void spectrum(void **state)
 {
     (void)state;
     fast_search_space space = { 0 };
-    char names[12][8];
+    char names[12][16];
 
     for (int i = 0; i < 12; i++) {
         snprintf(names[i], sizeof names[i], "o%d", i);
