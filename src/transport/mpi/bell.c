@@ -25,17 +25,17 @@
 
 /* A page. */
 typedef struct bell {
-    uint64_t token;      /* of the card */
-    atomic_uint count;   /* rings so far: the futex */
-    atomic_uint asleep;  /* 1 while the owner sleeps or is about to */
+    uint64_t token;     /* of the card */
+    atomic_uint count;  /* rings so far: the futex */
+    atomic_uint asleep; /* 1 while the owner sleeps or is about to */
 } bell;
 
 struct fast_bells {
-    int ranks;     /* number of ranks */
-    int fd;        /* of the own page; -1: none */
-    int added;   /* pages that are mapped by their cards */
-    bell *mine;  /* own page; NULL: none */
-    bell **all;  /* [ranks]: mapped pages, the own one a second time; NULL: silent */
+    int ranks;  /* number of ranks */
+    int fd;     /* of the own page; -1: none */
+    int added;  /* pages that are mapped by their cards */
+    bell *mine; /* own page; NULL: none */
+    bell **all; /* [ranks]: mapped pages, the own one a second time; NULL: silent */
 };
 
 static bell *map(int fd)

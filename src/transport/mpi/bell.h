@@ -14,7 +14,7 @@
  */
 typedef struct fast_bells fast_bells;
 
-/* What a rank tells the others about its bell. */
+/* Address of a rank's bell, for the others. */
 typedef struct fast_bell_card {
     int64_t pid;    /* of the process */
     int64_t fd;     /* of its page; -1: it has none */

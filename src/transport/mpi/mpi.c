@@ -61,7 +61,7 @@ typedef struct mpi_world {
 } mpi_world;
 
 enum {
-    SPIN_NS = 500 * 1000, /* time that waits poll without a pause if every thread has a core: the
+    SPIN_NS = 500 * 1000,    /* time that waits poll without a pause if every thread has a core: the
                              transfer of a megabyte, as a thread that yields on a busy machine may
                              wait for milliseconds */
     SPIN_NS_MIN = 20 * 1000, /* of waits that polling does not outlast: about what a sleep costs */
