@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
-from . import _native as native
+from . import _native as native, _threads
 from ._library import InvalidError, check, lib, options, text_list
 from .run import Result
 
@@ -37,12 +37,17 @@ def _launched(names: Tuple[str, ...], default: int) -> int:
 
 
 def size() -> int:
-    """Number of processes of this job: 1 without a launcher. A batch script of SLURM's is none: only srun's are."""
+    """Number of processes of this job, or of threads of launch(): 1 without either. A batch script of SLURM's is
+    none: only srun's are."""
+    if _threads.team():
+        return _threads.team().size  # type: ignore[union-attr]
     return max(1, _launched(("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"), 1))
 
 
 def rank() -> int:
-    """This process's number, from 0."""
+    """This process's number, or this thread's in launch(), from 0."""
+    if _threads.team():
+        return _threads.rank()
     return _launched(("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"), 0)
 
 
@@ -98,6 +103,24 @@ def _dense(grad: torch.Tensor) -> torch.Tensor:
     return grad.to_dense() if grad.is_sparse else grad
 
 
+def _check_arguments(model: Any, optimizer: Any) -> None:
+    """Refuse what wrap() cannot take, by a sentence."""
+    if not isinstance(model, torch.nn.Module) or not isinstance(optimizer, torch.optim.Optimizer):
+        raise InvalidError(native.FAST_EINVAL, f"wrap(model, optimizer) takes a torch.nn.Module and a torch.optim.Optimizer, "
+                           f"not {type(model).__name__} and {type(optimizer).__name__}")
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise InvalidError(native.FAST_EINVAL, "the model is DistributedDataParallel, which sums gradients by itself; wrap "
+                           "its module, or keep it with model.register_comm_hook(*fast.comm_hook(codec))")
+    wrapped = getattr(optimizer, "fast", None)
+    if wrapped is not None and wrapped.result is None:
+        raise InvalidError(native.FAST_EINVAL, "this optimizer is wrapped already; fast.finish(optimizer) ends its run")
+
+
+def _has_state(optimizer: torch.optim.Optimizer) -> bool:
+    """Has this optimizer taken steps?"""
+    return any(s.get("momentum_buffer") is not None or float(s.get("step", 0)) > 0 for s in optimizer.state.values())
+
+
 class _Memory:
     """FAST's vectors of one address: whole, and cut into tensors."""
 
@@ -107,10 +130,40 @@ class _Memory:
             torch.cuda.cudart().cudaHostRegister(address, 4 * self.flat.numel(), 0)
         self.pinned = pinned
         self.parts = _cut(self.flat, tensors)
+        self.addresses = [part.data_ptr() for part in self.parts]
 
     def free(self) -> None:
         if self.pinned:
             torch.cuda.cudart().cudaHostUnregister(self.flat.data_ptr())
+
+
+class _Run:
+    """A run that this loop drives: the caller's loop of include/fast/learner.h."""
+
+    def __init__(self, words: List[str], kind: Any):
+        self.handle = ctypes.POINTER(native.fast_run)()
+        check(lib.fast_run_open_loop(text_list(words), ctypes.byref(kind), None, ctypes.byref(self.handle)))
+        self.slot = ctypes.POINTER(native.fast_learner_request)()
+        self.slot_out = ctypes.byref(self.slot)
+
+    def next(self) -> Any:
+        """Answer the request that the call before has lent, and return the next one; None at the end."""
+        code = _next(self.handle, self.slot_out)
+        if code:
+            check(code)
+        return self.slot
+
+    def cancel(self) -> None:
+        """Let the run end after this step."""
+        lib.fast_run_cancel(self.handle)
+
+    def json(self) -> bytes:
+        """The measures so far."""
+        return bytes(lib.fast_run_json(self.handle))
+
+    def close(self) -> None:
+        """Free the run."""
+        lib.fast_run_close(self.handle)
 
 
 class Loop:
@@ -118,18 +171,32 @@ class Loop:
 
     def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, update: str, steps: Optional[int],
                  more: Dict[str, Any]):
+        _check_arguments(model, optimizer)
         names = {id(p): name for name, p in model.named_parameters()}
-        self.params = [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad]
+        every = [p for g in optimizer.param_groups for p in g["params"]]
+        self.params = [p for p in every if p.requires_grad]
+        self.frozen = [p for p in every if not p.requires_grad]
         if not self.params:
             raise InvalidError(native.FAST_EINVAL, "the optimizer has no parameter that is trained")
+        for p in self.params:
+            if not p.is_floating_point():
+                raise InvalidError(native.FAST_EINVAL, f"parameter {names.get(id(p), '')} is {p.dtype}; FAST trains real "
+                                   "floating-point numbers")
         self.names = [names.get(id(p), f"param{i}") for i, p in enumerate(self.params)]
         state = [(n, b) for n, b in model.named_buffers() if b.is_floating_point()]
         self.state_names, self.state = [n for n, _ in state], [b for _, b in state]
         self.optimizer, self.plain_step, self.plain_zero = optimizer, optimizer.step, optimizer.zero_grad
+        self.before = dict(vars(optimizer))  # schedulers have replaced step()
+        self.places = [(p.device, p.dtype) for p in self.params]
         found = _rule(optimizer) if update in ("auto", "rule") else None
         if update == "rule" and found is None:
             raise InvalidError(native.FAST_EINVAL, f"FAST has no rule for this {type(optimizer).__name__}; update=\"local\" "
                                "exchanges the changes that it makes")
+        if found and _has_state(optimizer):
+            if update == "rule":
+                raise InvalidError(native.FAST_EINVAL, "this optimizer has taken steps, and FAST's rule would start without "
+                                   "its state; update=\"local\" continues with it")
+            found = None
         self.rule = found
         first = self.params[0]
         self.alike = all(p.device == first.device and p.dtype == first.dtype for p in self.params)
@@ -138,8 +205,6 @@ class Loop:
         self.cuda = any(p.device.type == "cuda" for p in self.params)
         self.state_direct = all(b.device.type == "cpu" and b.dtype == torch.float32 for b in self.state)
         self.steps, self.more = steps, more
-        self.slot = ctypes.POINTER(native.fast_learner_request)()
-        self.slot_out = ctypes.byref(self.slot)
         self.request: Any = None  # of FAST, until the next step
         self.at: Tuple[Optional[int], ...] = (None, None, None)  # addresses of w, g and s of the last request
         self.w: Any = None
@@ -151,6 +216,7 @@ class Loop:
         self.run: Any = None
         self.taken, self.result = 0, None  # type: ignore[var-annotated]
         self.workers = int(more.get("workers") or 1)
+        self.team = _threads.team().join() if _threads.team() else None  # type: ignore[union-attr]
         if size() > 1 and self.workers == size():
             self._broadcast()
 
@@ -160,6 +226,11 @@ class Loop:
         """Give every process the first one's parameters and buffers, as DDP does."""
         values = [t.detach() for t in self.params + self.state]
         flat = torch.cat([v.reshape(-1).float().cpu() for v in values])
+        if self.team:
+            flat = self.team.broadcast(lambda: flat)
+            for v, part in zip(values, _cut(flat, values)):
+                v.copy_(part)
+            return
 
         def send(actor: Any, _: Any) -> int:
             group = ctypes.POINTER(native.fast_group)()
@@ -187,6 +258,10 @@ class Loop:
 
     def start(self) -> None:
         """Open the run: at the first step, when the number of steps may be known."""
+        for name, p, place in zip(self.names, self.params, self.places):
+            if (p.device, p.dtype) != place:
+                raise InvalidError(native.FAST_EINVAL, f"parameter {name} was moved after wrap(), from {place[1]} on "
+                                   f"{place[0]} to {p.dtype} on {p.device}; call wrap() after to(), half() or cuda()")
         params, held = self._tensors(self.names, self.params)
         state, more_held = self._tensors(self.state_names, self.state)
         pointer = ctypes.POINTER(native.fast_learner_tensor)
@@ -198,10 +273,13 @@ class Loop:
         rule, self.lr.value = self.rule or ("sgd", 1.0)
         steps = STEPS_MAX if self.steps is None else self.steps + 1  # the last one brings the final parameters
         words = options(dict(dict(optimizer=rule, lr=1, batch=1, evaluate="no", steps=steps), **self.more))
-        handle = ctypes.POINTER(native.fast_run)()
-        check(lib.fast_run_open_loop(text_list(words), ctypes.byref(kind), None, ctypes.byref(handle)))
+        if self.team:
+            self.team.open(words, kind)
+            self.run, self.lr = self.team, self.team.lr
+            self.lr.value = self.rule[1] if self.rule else 1.0
+        else:
+            self.run = _Run(words, kind)
         del held, more_held
-        self.run = handle
         if self.alike and not self.direct:
             self._own_memory()
 
@@ -259,12 +337,11 @@ class Loop:
 
     def receive(self) -> None:
         """Answer the current request, wait for the next one, and give the model its parameters."""
-        code = _next(self.run, self.slot_out)
-        if code or not self.slot:
+        slot = self.run.next()
+        if not slot:
             self.request = None
-            check(code)
             return
-        r = self.request = self.slot.contents
+        r = self.request = slot.contents
         if self.at != (r.w, r.g, r.s):
             self._adopt(r)
         if not self.direct or (self.s and not self.state_direct):
@@ -272,14 +349,22 @@ class Loop:
 
     def _fill_direct(self) -> None:
         """Gradients are in place already, unless the user's code has replaced them."""
-        for p, g in zip(self.params, self.g.parts):
+        for p, g, at in zip(self.params, self.g.parts, self.w.addresses):
             grad = p.grad
+            if p.data_ptr() != at:
+                self._moved(p)
             if grad is not g:
                 with torch.no_grad():
                     if grad is None:
                         g.zero_()
                     elif grad.data_ptr() != g.data_ptr():
                         p.grad = g.copy_(_dense(grad))
+
+    def _moved(self, p: torch.Tensor) -> None:
+        """Refuse a parameter whose memory is not FAST's any more: its training would go unnoticed."""
+        raise InvalidError(native.FAST_EINVAL, f"parameter {self.names[[q is p for q in self.params].index(True)]} has other "
+                           "memory than after wrap(); change it in place (p.copy_()), or call fast.finish(optimizer) and "
+                           "wrap() again after to(), half() or p.data = ...")
 
     def _fill_rule(self) -> None:
         """Copy the gradients to the host."""
@@ -293,9 +378,11 @@ class Loop:
             for p, g in zip(self.params, self.g.parts):
                 g.zero_() if p.grad is None else g.copy_(_dense(p.grad))
 
-    def _fill_local(self) -> None:
-        """Let the user's optimizer step, and take the change that it makes."""
-        self.plain_step()
+    def _fill_local(self, closure: Any) -> Any:
+        """Let the user's optimizer step, and take the change that it makes; returns its loss."""
+        loss = self.plain_step(closure) if closure else self.plain_step()
+        if loss is not None:
+            self.loss = loss
         with torch.no_grad():
             if self.host:
                 torch.sub(self.w.flat, self.flat, out=self.g.flat)
@@ -305,15 +392,17 @@ class Loop:
             else:
                 for p, w, g in zip(self.params, self.w.parts, self.g.parts):
                     g.copy_(w - p.detach().float().cpu())
+        return loss
 
-    def _fill(self) -> None:
-        """Write the answer of the current request."""
+    def _fill(self, closure: Any = None) -> Any:
+        """Write the answer of the current request; returns the loss of a closure that was not called before."""
+        loss = None
         if self.direct:
             self._fill_direct()
         elif self.rule:
             self._fill_rule()
         else:
-            self._fill_local()
+            loss = self._fill_local(closure)
         if self.s and not self.state_direct:
             with torch.no_grad():
                 for b, s in zip(self.state, self.s.parts):
@@ -321,6 +410,7 @@ class Loop:
         r = self.request
         r.samples = self.count or 1
         r.loss = 0.0 if self.loss is None else float(self.loss)
+        return loss
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         """What optimizer.zero_grad() does under FAST: one vector instead of many tensors."""
@@ -334,14 +424,15 @@ class Loop:
 
     def step(self, closure: Any = None) -> Any:
         """What optimizer.step() does under FAST."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-            self.loss = loss
+        loss: Any = None
         if self.result is not None:
-            self.plain_step()
-            return loss
+            return self.plain_step(closure) if closure else self.plain_step()
+        if closure is not None and self.rule:
+            with torch.enable_grad():
+                loss = self.loss = closure()
+        if self.frozen and any(p.requires_grad for p in self.frozen):
+            raise InvalidError(native.FAST_EINVAL, "a parameter that was frozen at wrap() is trained now; call "
+                               "fast.finish(optimizer) and wrap() again")
         if self.rule:
             groups = self.optimizer.param_groups
             self.lr.value = groups[0]["lr"]
@@ -353,7 +444,8 @@ class Loop:
                 self.start()
                 self._first()
             if self.request is not None:
-                self._fill()
+                found = self._fill(None if self.rule else closure)
+                loss = loss if found is None else found
                 self.receive()
         except BaseException:
             self.abort()
@@ -390,14 +482,20 @@ class Loop:
             memory.free()
         self.memory.clear()
         self.w = self.g = self.s = self.request = None
-        lib.fast_run_close(self.run)
+        self.run.close()
         self.run = None
-        self.optimizer.step = self.plain_step  # type: ignore[method-assign]
-        self.optimizer.zero_grad = self.plain_zero  # type: ignore[method-assign]
+        self._unwrap()
+
+    def _unwrap(self) -> None:
+        """Give the optimizer its own methods back."""
+        for name in ("step", "zero_grad", "add_param_group", "load_state_dict"):
+            vars(self.optimizer).pop(name, None)
+        if "step" in self.before:
+            self.optimizer.step = self.before["step"]  # type: ignore[assignment,method-assign]
 
     def ended(self) -> None:
         """The run ended during a step, because another worker's loop ended."""
-        self.result = Result(json.loads(lib.fast_run_json(self.run)))
+        self.result = Result(json.loads(self.run.json()))
         self._leave()
         warnings.warn(f"FAST's run ended after {self.taken} steps of this loop, since another worker's loop is over; "
                       "further steps are this process's alone. Give steps= to wrap(), or epochs= to shard().")
@@ -412,13 +510,12 @@ class Loop:
     def finish(self) -> Result:
         """End the run after the last step, and return its measures."""
         if self.result is not None or self.run is None:
-            self.optimizer.step = self.plain_step  # type: ignore[method-assign]
-            self.optimizer.zero_grad = self.plain_zero  # type: ignore[method-assign]
+            self._unwrap()
             return self.result or Result()
         final = [p.detach().clone() for p in self.params]
         buffers = [b.clone() for b in self.state]
         if self.steps is None or self.taken < self.steps:
-            lib.fast_run_cancel(self.run)
+            self.run.cancel()
         try:
             while self.request is not None:
                 self.g.flat.zero_()
@@ -427,7 +524,7 @@ class Loop:
         except BaseException:
             self.abort()
             raise
-        self.result = Result(json.loads(lib.fast_run_json(self.run)))
+        self.result = Result(json.loads(self.run.json()))
         self._leave()
         with torch.no_grad():
             for p, w in zip(self.params, final):
@@ -435,3 +532,9 @@ class Loop:
             for b, s in zip(self.state, buffers):
                 b.data = s
         return self.result
+
+
+def finish_thread(failed: bool = False) -> None:
+    """End the loops of this thread of launch(), before it ends."""
+    for loop in _threads.loops():
+        loop.abort() if failed else loop.finish()

@@ -35,7 +35,7 @@ class Result(dict):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(name) from None
+            raise AttributeError(f"the run has no measure \"{name}\"" + ("" if self else ": it took no step")) from None
 
 
 class Network:
