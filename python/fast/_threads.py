@@ -258,12 +258,14 @@ def launch(function: Callable[[], Any], workers: int = 2) -> List[Any]:
     threads = [threading.Thread(target=main, args=(i,), name=f"worker {i}") for i in range(mine.size)]
     for thread in threads:
         thread.start()
+    while len(mine.ended) < mine.size:  # Ctrl-C in Thread.join() would mark a thread as ended that runs
+        try:
+            with mine.changed:
+                mine.changed.wait(WAIT_S)
+        except KeyboardInterrupt:
+            mine.interrupted = True
     for thread in threads:
-        while thread.is_alive():
-            try:
-                thread.join(WAIT_S)
-            except KeyboardInterrupt:
-                mine.interrupted = True
+        thread.join()
     for run in mine.runs:
         run.free()
     if mine.interrupted:

@@ -56,7 +56,7 @@ def _check_parts(given: Dict[str, Any]) -> None:
             ctypes.byref(count))
         first = re.split("[:+,]", word(given[kind]))[0]
         if first not in [rows[i].name.decode() for i in range(count.value)]:
-            code = lib.fast_run_open(text_list(options({kind: given[kind], "data": "digits:train=10,test=10"})),
+            code = lib.fast_run_open(text_list(options({kind: given[kind], "data": "digits:train=10,test=10", "batch": 1})),
                                      ctypes.byref(run))
             if not code:
                 lib.fast_run_close(run)
