@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import array
 import ctypes
-from typing import Any, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 try:
     import numpy
@@ -17,7 +17,7 @@ except ImportError:  # the package works without it
 
 FORMATS = {"f": "f", "i": "i"}  # of the buffer protocol, by FAST's types: float, int32_t
 NUMPY = {"f": "float32", "i": "int32"}
-CTYPES = {"f": ctypes.c_float, "i": ctypes.c_int32}
+CTYPES: Dict[str, Any] = {"f": ctypes.c_float, "i": ctypes.c_int32}
 CODES = {"f": (2, 32), "i": (0, 32)}  # of DLPack: kind and bits
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import builtins
 import ctypes
 import os
 import sys
@@ -40,7 +41,7 @@ class MissingError(Error, FileNotFoundError):
         return str(self.args[0])
 
 
-class TimeoutError(Error, TimeoutError):  # noqa: A001 - also Python's own
+class TimeoutError(Error, builtins.TimeoutError):  # noqa: A001 - also Python's own
     """A wait passed its deadline (ETIMEDOUT)."""
 
     def __str__(self) -> str:

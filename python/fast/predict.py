@@ -15,7 +15,7 @@ class Model:
     """A saved model: a file of `fast train --save`, or its bytes. Keywords are those of fast_predictor_options."""
 
     def __init__(self, path: Any, **more: Any):
-        self.handle = ctypes.POINTER(native.fast_predictor)()
+        self.handle: Any = ctypes.POINTER(native.fast_predictor)()
         texts = {k: v.encode() if isinstance(v, str) else v for k, v in more.items()}
         given = native.fast_predictor_options(size=ctypes.sizeof(native.fast_predictor_options), **texts)
         if isinstance(path, (bytes, bytearray)):

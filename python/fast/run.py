@@ -172,7 +172,7 @@ class Run:
 
     def __init__(self, model: Any = None, data: Any = None, test: Any = None, *, learner: Any = None,
                  strategy: Any = None, filter: Any = None, store: Any = None, **more: Any):  # noqa: A002
-        self.handle = ctypes.POINTER(native.fast_run)()
+        self.handle: Any = ctypes.POINTER(native.fast_run)()
         self.guard, given = Guard(), model
         self.guard.cancel = lambda: lib.fast_run_cancel(self.handle)
         network = model if isinstance(model, Network) else None

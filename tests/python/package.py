@@ -278,13 +278,26 @@ def test_estimators():
     X = rng.normal(size=(300, 5))
     y = numpy.array(["no", "yes"])[(X[:, 0] * X[:, 1] > 0).astype(int)]
     c = fast.Classifier(model=["dense 16", "relu", "dense 2"], epochs=30)
-    raises(fast.InvalidError, "fit", c.predict_proba, X)
+    raises(ValueError, "fit", c.predict_proba, X)
     c.fit(X, y)
     assert c.score(X, y) > 0.9 and set(c.predict(X)) == {"no", "yes"}
     assert (pickle.loads(pickle.dumps(c)).predict(X) == c.predict(X)).all()
     assert c.get_params()["epochs"] == 30 and c.set_params(epochs=1).epochs == 1
     r = fast.Regressor(epochs=30).fit(X, 3 * X[:, 0] + 10)
     assert r.score(X, 3 * X[:, 0] + 10) > 0.9 and r.predict(X).shape == (300,)
+
+
+def test_estimator_checks():
+    """scikit-learn's own checks of an estimator."""
+    if not has("sklearn"):
+        return
+    import warnings
+
+    from sklearn.utils.estimator_checks import check_estimator
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for estimator in (fast.Classifier(), fast.Regressor()):
+            check_estimator(estimator)
 
 
 CHILD = """
