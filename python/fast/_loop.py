@@ -11,6 +11,7 @@ The exchange happens inside step(), on the caller's thread where this process ha
 """
 from __future__ import annotations
 
+import collections
 import ctypes
 import hashlib
 import json
@@ -212,9 +213,11 @@ class Loop:
         self.s: Any = None
         self.memory: Dict[int, _Memory] = {}
         self.states: Dict[int, Any] = {}  # of the user's optimizer, by worker
-        self.lr, self.loss, self.count = ctypes.c_double(), None, 1  # type: ignore[var-annotated]
+        self.lr, self.count = ctypes.c_double(), 1
+        self.loss: Any = None
         self.run: Any = None
-        self.taken, self.result = 0, None  # type: ignore[var-annotated]
+        self.taken = 0
+        self.result: Optional[Result] = None
         self.workers = int(more.get("workers") or 1)
         self.team = _threads.team().join() if _threads.team() else None  # type: ignore[union-attr]
         if size() > 1 and self.workers == size():
@@ -320,7 +323,7 @@ class Loop:
                 b.data = s
         if not self.rule and self.workers > 1 and size() == 1:  # one loop of several workers
             if r.worker not in self.states:
-                self.states[r.worker] = type(self.optimizer.state)(dict)
+                self.states[r.worker] = collections.defaultdict(dict)
             self.optimizer.state = self.states[r.worker]
 
     def _load(self) -> None:

@@ -5,6 +5,7 @@
 """
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32,
                     c_int64, c_size_t, c_uint32, c_uint64, c_uint8, c_void_p)
+from typing import Any
 
 FAST_OK = 0
 FAST_ENOMEM = -1
@@ -482,29 +483,29 @@ class fast_store_series(Structure):
     """struct fast_store_series."""
 
 
-fast_log_fn = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
-fast_actor_fn = CFUNCTYPE(c_int, POINTER(fast_actor), c_void_p)
-fast_serve_fn = CFUNCTYPE(c_int, c_void_p, POINTER(POINTER(fast_msg)))
-fast_report_fn = CFUNCTYPE(None, c_void_p, c_int64, c_int64)
-fast_compare_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_compare_progress))
-fast_measure_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_measure))
-fast_forecast_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_forecast_measure))
-fast_sim_measure_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_sim_measure))
-fast_codec_measure_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_codec_measure))
-fast_allreduce_measure_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_allreduce_measure))
-fast_cluster_measure_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_cluster_measure))
-fast_simulate_fn = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_simulation))
-fast_lr_point_fn = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_lr_point))
-fast_event_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_event))
-fast_space_save_fn = CFUNCTYPE(c_size_t, c_void_p, c_void_p)
-fast_space_load_fn = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
-fast_space_fn = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_space_update), c_void_p)
-fast_space_watch_fn = CFUNCTYPE(None, c_void_p, c_int64, c_int64, c_int64)
-fast_need_fn = CFUNCTYPE(c_int, c_void_p, c_int64, c_int64)
-fast_settle_fn = CFUNCTYPE(c_int, c_void_p)
-fast_learner_request_fn = CFUNCTYPE(c_int, c_void_p, POINTER(fast_learner_request))
-fast_generate_fn = CFUNCTYPE(c_bool, c_void_p, c_char)
-fast_store_row_fn = CFUNCTYPE(c_int, c_void_p, c_void_p)
+fast_log_fn: Any = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+fast_actor_fn: Any = CFUNCTYPE(c_int, POINTER(fast_actor), c_void_p)
+fast_serve_fn: Any = CFUNCTYPE(c_int, c_void_p, POINTER(POINTER(fast_msg)))
+fast_report_fn: Any = CFUNCTYPE(None, c_void_p, c_int64, c_int64)
+fast_compare_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_compare_progress))
+fast_measure_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_measure))
+fast_forecast_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_forecast_measure))
+fast_sim_measure_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_sim_measure))
+fast_codec_measure_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_codec_measure))
+fast_allreduce_measure_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_allreduce_measure))
+fast_cluster_measure_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_cluster_measure))
+fast_simulate_fn: Any = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_simulation))
+fast_lr_point_fn: Any = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_lr_point))
+fast_event_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_event))
+fast_space_save_fn: Any = CFUNCTYPE(c_size_t, c_void_p, c_void_p)
+fast_space_load_fn: Any = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
+fast_space_fn: Any = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_space_update), c_void_p)
+fast_space_watch_fn: Any = CFUNCTYPE(None, c_void_p, c_int64, c_int64, c_int64)
+fast_need_fn: Any = CFUNCTYPE(c_int, c_void_p, c_int64, c_int64)
+fast_settle_fn: Any = CFUNCTYPE(c_int, c_void_p)
+fast_learner_request_fn: Any = CFUNCTYPE(c_int, c_void_p, POINTER(fast_learner_request))
+fast_generate_fn: Any = CFUNCTYPE(c_bool, c_void_p, c_char)
+fast_store_row_fn: Any = CFUNCTYPE(c_int, c_void_p, c_void_p)
 
 fast_option._fields_ = [("name", c_char_p), ("standard", c_char_p), ("help", c_char_p), ("type", c_int),
     ("offset", c_size_t), ("size", c_size_t), ("min", c_double), ("max", c_double), ("choices", c_char_p),

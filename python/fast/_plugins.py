@@ -29,6 +29,11 @@ class Batch:
         self.y = _arrays.wrap(request.y, each) if request.y else None
 
 
+def _kinds(struct: Any) -> Dict[str, Any]:
+    """The types of a struct's fields."""
+    return dict(struct._fields_)
+
+
 def _split(address: int, shapes: Mapping[str, Sequence[int]]) -> Dict[str, Any]:
     """Cut a flat vector into named arrays."""
     out = {}
@@ -199,7 +204,7 @@ class Strategy:
                 guard.remember(error)
                 return native.FAST_EINVAL
             return lib.fast_trainer_end(pointer)
-        fields = dict(native.fast_strategy._fields_)
+        fields = _kinds(native.fast_strategy)
         self.native.worker = fields["worker"](run)
         return ctypes.byref(self.native)
 
@@ -222,7 +227,7 @@ class Filter:
     def bind(self, guard: Guard) -> Any:
         """The C struct for one run."""
         select, pack, unpack, bound = self.functions
-        kinds = dict(native.fast_filter._fields_)
+        kinds = _kinds(native.fast_filter)
 
         def do_select(_: Any, update: Any, send: int, wait: int) -> None:
             u = update.contents
@@ -273,7 +278,7 @@ class Operator:
 
     def __init__(self, name: str, forward: Callable, backward: Callable, shape: Optional[Callable] = None):
         self.name, self.guard = name, Guard()
-        kinds = dict(native.fast_operator._fields_)
+        kinds = _kinds(native.fast_operator)
 
         def arrays(pointers: Any, count: int, sizes: Any, n: int) -> list:
             return [_arrays.wrap(pointers[i], (count, sizes[i])) if pointers[i] else None for i in range(n)]
@@ -285,7 +290,7 @@ class Operator:
                 given = [tuple(s[i][:r[i]]) for i in range(n)]
                 out = tuple(shape(given)) if shape else given[0]
                 ctypes.c_int.from_address(rank_out).value = len(out)
-                (ctypes.c_int64 * len(out)).from_address(shape_out)[:] = out
+                (ctypes.c_int64 * len(out)).from_address(shape_out)[:] = list(out)
                 return native.FAST_OK
             except BaseException as error:
                 self.guard.remember(error)

@@ -64,7 +64,11 @@ class Model:
         text: List[bytes] = []
         given = native.fast_generate_options(size=ctypes.sizeof(native.fast_generate_options), prompt=prompt.encode(),
                                              length=length, temperature=temperature, top_k=top_k, seed=seed)
-        put = native.fast_generate_fn(lambda _, c: text.append(c) or True)
+
+        def take(_: Any, character: bytes) -> bool:
+            text.append(character)
+            return True
+        put = native.fast_generate_fn(take)
         check(lib.fast_predictor_generate(self.handle, ctypes.byref(given), put, None))
         return b"".join(text).decode(errors="replace")
 

@@ -139,7 +139,8 @@ class Data:
         batches = [(numpy.asarray(x), numpy.asarray(y)) for x, y in source]
         if not batches:
             raise InvalidError(native.FAST_EINVAL, "the source has no batches")
-        return cls(*(numpy.concatenate(part) for part in zip(*batches)))
+        x, y = (numpy.concatenate(part) for part in zip(*batches))
+        return cls(x, y)
 
     def __len__(self) -> int:
         return self.count
@@ -175,7 +176,7 @@ class Run:
         self.handle: Any = ctypes.POINTER(native.fast_run)()
         self.guard, given = Guard(), model
         self.guard.cancel = lambda: lib.fast_run_cancel(self.handle)
-        network = model if isinstance(model, Network) else None
+        network: Any = model if isinstance(model, Network) else None
         if network is not None and not network._used:  # as a file, which saved models can name
             network, model = None, "file:" + network.file()
         sets = [s if s is None or isinstance(s, (Data, str)) else Data.of(s) for s in (data, test)]

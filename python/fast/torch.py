@@ -38,7 +38,8 @@ _active: "weakref.ref[Loop] | None" = None
 def _check_names(given: Dict[str, Any]) -> None:
     """Refuse words that are no option of `fast train` before anything trains, by FAST's own sentence."""
     count, run = ctypes.c_int64(), ctypes.POINTER(native.fast_run)()
-    rows, names = lib.fast_part_list(b"train", ctypes.byref(count))[0].options, []
+    rows = lib.fast_part_list(b"train", ctypes.byref(count))[0].options
+    names: List[str] = []
     while rows[len(names)].name:
         names.append(rows[len(names)].name.decode())
     for name in given:
@@ -101,8 +102,8 @@ def wrap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, system: Optio
             self._step_count += 1
         return loop.step(closure)
     step._with_counter = True  # type: ignore[attr-defined]
-    optimizer.step = types.MethodType(step, optimizer)  # type: ignore[method-assign]
-    optimizer.zero_grad = loop.zero_grad  # type: ignore[method-assign]
+    optimizer.step = types.MethodType(step, optimizer)  # type: ignore[assignment,method-assign]
+    optimizer.zero_grad = loop.zero_grad  # type: ignore[assignment,method-assign]
     optimizer.fast = loop  # type: ignore[attr-defined]
 
     def add_param_group(group: Any) -> None:
@@ -172,8 +173,8 @@ def _sharded(loader: Any, seed: int) -> Any:
     from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
         return _Batches(loader)
-    batches = copy.copy(loader.batch_sampler)
-    sampler = getattr(batches, "sampler", None)
+    batches: Any = copy.copy(loader.batch_sampler)
+    sampler: Any = getattr(batches, "sampler", None)
     if isinstance(sampler, DistributedSampler):
         raise InvalidError(native.FAST_EINVAL, "the loader has a DistributedSampler, which shards by itself; leave it out, or "
                            "iterate over the loader without fast.shard()")
@@ -263,7 +264,7 @@ def comm_hook(codec: str, seed: int = 1, group: Any = None) -> Tuple[Dict[Any, C
         mine = coder.encode(flat)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(workers)]
         dist.all_gather(sizes, torch.tensor([mine.numel()]), group=group)
-        room = int(max(sizes))
+        room = max(int(n) for n in sizes)
         padded = torch.zeros(room, dtype=torch.uint8)
         padded[:mine.numel()] = mine
         every = [torch.empty(room, dtype=torch.uint8) for _ in range(workers)]
