@@ -125,17 +125,10 @@ def _has_state(optimizer: torch.optim.Optimizer) -> bool:
 class _Memory:
     """FAST's vectors of one address: whole, and cut into tensors."""
 
-    def __init__(self, address: int, tensors: List[torch.Tensor], pinned: bool):
+    def __init__(self, address: int, tensors: List[torch.Tensor]):
         self.flat = _vector(address, sum(t.numel() for t in tensors))
-        if pinned:  # copies from and to a GPU are then direct; without it they are only slower
-            torch.cuda.cudart().cudaHostRegister(address, 4 * self.flat.numel(), 0)
-        self.pinned = pinned
         self.parts = _cut(self.flat, tensors)
         self.addresses = [part.data_ptr() for part in self.parts]
-
-    def free(self) -> None:
-        if self.pinned:
-            torch.cuda.cudart().cudaHostUnregister(self.flat.data_ptr())
 
 
 class _Run:
@@ -203,7 +196,8 @@ class Loop:
         self.alike = all(p.device == first.device and p.dtype == first.dtype for p in self.params)
         self.host = self.alike and first.device.type == "cpu" and first.dtype == torch.float32
         self.direct = self.host and found is not None  # the model's memory is FAST's
-        self.cuda = any(p.device.type == "cuda" for p in self.params)
+        self.stage: Any = None  # page-locked memory between FAST's vectors and a GPU, of the model's type
+        self.loaded: Any = None  # event: the stage was read
         self.state_direct = all(b.device.type == "cpu" and b.dtype == torch.float32 for b in self.state)
         self.steps, self.more = steps, more
         self.request: Any = None  # of FAST, until the next step
@@ -290,9 +284,12 @@ class Loop:
         """Lay parameters and gradients out in one vector each, on their device."""
         first, grads = self.params[0], [p.grad for p in self.params]
         count = sum(p.numel() for p in self.params)
+        if first.device.type == "cuda":
+            self.stage = torch.empty(count, dtype=first.dtype, pin_memory=True)
+            self.loaded = torch.cuda.Event()
         with torch.no_grad():
             self.flat = torch.empty(count, dtype=first.dtype, device=first.device)
-            self.flat_grad = torch.zeros(count, dtype=first.dtype, device=first.device) if self.rule else None
+            self.flat_grad: Any = torch.zeros(count, dtype=first.dtype, device=first.device) if self.rule else None
             for p, view in zip(self.params, _cut(self.flat, self.params)):
                 p.data = view.copy_(p.data)
         if self.flat_grad is not None:
@@ -306,7 +303,7 @@ class Loop:
         if not address:
             return None
         if address not in self.memory:
-            self.memory[address] = _Memory(address, tensors, self.cuda)
+            self.memory[address] = _Memory(address, tensors)
         return self.memory[address]
 
     def _adopt(self, r: Any) -> None:
@@ -326,11 +323,30 @@ class Loop:
                 self.states[r.worker] = collections.defaultdict(dict)
             self.optimizer.state = self.states[r.worker]
 
+    def _to_device(self) -> None:
+        """Copy w to the model. From the stage the copy is asynchronous, in the stream of the forward pass: _to_host()
+        waits for it before it writes there."""
+        if self.stage is None:
+            self.flat.copy_(self.w.flat)
+        else:
+            self.stage.copy_(self.w.flat)
+            self.flat.copy_(self.stage, non_blocking=True)
+            self.loaded.record(torch.cuda.current_stream(self.flat.device))
+
+    def _to_host(self, vector: torch.Tensor) -> None:
+        """Copy a vector of the model's device to g, and wait for it."""
+        if self.stage is None:
+            self.g.flat.copy_(vector)
+        else:
+            self.loaded.synchronize()
+            self.stage.copy_(vector)
+            self.g.flat.copy_(self.stage)
+
     def _load(self) -> None:
         """Give the model the parameters of the request, where its memory is not FAST's."""
         with torch.no_grad():
             if not self.direct and self.alike:
-                self.flat.copy_(self.w.flat, non_blocking=True)
+                self._to_device()
             elif not self.direct:
                 for p, w in zip(self.params, self.w.parts):
                     p.copy_(w)
@@ -376,7 +392,7 @@ class Loop:
                 for p, g in zip(self.params, self.grads):
                     if p.grad is not g:
                         p.grad = g.zero_() if p.grad is None else g.copy_(_dense(p.grad))
-                self.g.flat.copy_(self.flat_grad)
+                self._to_host(self.flat_grad)
                 return
             for p, g in zip(self.params, self.g.parts):
                 g.zero_() if p.grad is None else g.copy_(_dense(p.grad))
@@ -390,7 +406,7 @@ class Loop:
             if self.host:
                 torch.sub(self.w.flat, self.flat, out=self.g.flat)
             elif self.alike:
-                self.g.flat.copy_(self.flat)
+                self._to_host(self.flat)
                 torch.sub(self.w.flat, self.g.flat, out=self.g.flat)
             else:
                 for p, w, g in zip(self.params, self.w.parts, self.g.parts):
@@ -481,8 +497,6 @@ class Loop:
         for b in self.state:
             if self.state_direct:
                 b.data = b.data.clone()
-        for memory in self.memory.values():
-            memory.free()
         self.memory.clear()
         self.w = self.g = self.s = self.request = None
         self.run.close()
