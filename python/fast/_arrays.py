@@ -94,7 +94,12 @@ class View:
         self.copied = True
         if numpy is not None:
             x = x.detach().cpu() if hasattr(x, "detach") else x
-            owner = numpy.ascontiguousarray(x, NUMPY[kind])
+            given = numpy.asarray(x)
+            if given.dtype.kind == "c":
+                raise TypeError("the array has complex numbers; FAST takes real ones")
+            if kind == "i" and given.size and (given.max() > 2 ** 31 - 1 or given.min() < -2 ** 31):
+                raise ValueError(f"labels from {given.min()} to {given.max()}; they are whole numbers below 2^31")
+            owner = numpy.ascontiguousarray(given, NUMPY[kind])
             self.address, self.shape = owner.ctypes.data, owner.shape
         elif isinstance(x, (list, tuple)):
             values = _flat(x)

@@ -10,7 +10,7 @@ import ctypes
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 from . import _arrays, _native as native
-from ._library import Error, Guard, check, lib
+from ._library import Error, Guard, InvalidError, check, lib
 
 
 class Batch:
@@ -93,6 +93,8 @@ class learner_kind:  # noqa: N801 - the C struct's name
         shapes, rows = {}, (native.fast_learner_tensor * max(1, len(values)))()
         for row, (name, value) in zip(rows, values.items()):
             view = _arrays.View(value)
+            if not 1 <= len(view.shape) <= 4:
+                raise InvalidError(native.FAST_EINVAL, f"tensor \"{name}\" has {len(view.shape)} dimensions; 1 to 4 are possible")
             shapes[name] = view.shape
             row.name, row.rank, row.initial = name.encode(), len(view.shape), view.address
             row.shape[:len(view.shape)] = view.shape
@@ -118,7 +120,8 @@ class learner_kind:  # noqa: N801 - the C struct's name
 class Trainer:
     """One worker's view of a run, for strategies: see include/fast/strategy.h.
 
-    `w` and `g` are arrays in FAST's memory; `w` may be written between gradients, `g` after one.
+    `w` and `g` are arrays in FAST's memory, which goes with the program's end; `w` may be written between gradients, `g`
+    after one.
     """
 
     def __init__(self, pointer: Any):
@@ -127,27 +130,51 @@ class Trainer:
         self.g = _arrays.wrap(self.t.g, (self.t.count,)) if self.t.g else None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["t"], name)
+        return getattr(self._there(), name)
+
+    def _there(self) -> Any:
+        """The struct, while the program runs."""
+        found = self.__dict__["t"]
+        if found is None:
+            raise InvalidError(native.FAST_EINVAL, "this trainer is of a run that has ended")
+        return found
+
+    def _leave(self) -> None:
+        """The program has returned: the trainer's memory goes with the run."""
+        self.__dict__.update(t=None, pointer=None, w=None, g=None)
+
+    def _vector(self, x: Any) -> int:
+        """The address of a vector as long as the parameters, which is changed in place."""
+        view = _arrays.View(self.g if x is None else x)
+        count = 1
+        for size in view.shape:
+            count *= size
+        if view.copied or count != self.count:
+            raise InvalidError(native.FAST_EINVAL, f"the vector has {count} values; it is contiguous float32 memory of "
+                               f"{self.count}, as w and g are")
+        return view.address
 
     def next(self) -> bool:  # noqa: A003
         """Go to the next step; false at the end."""
+        self._there()
         return bool(lib.fast_trainer_next(self.pointer))
 
     def gradient(self) -> float:
         """Compute g, the gradient of the next batch at w; returns the loss."""
+        self._there()
         check(lib.fast_trainer_gradient(self.pointer, native.fast_report_fn(), None))
         return float(self.t.loss)
 
     def sum(self, x: Any = None) -> Any:  # noqa: A003
         """Replace a vector (g) by its sum over all workers, encoded where the run has a codec."""
         x = self.g if x is None else x
-        check(lib.fast_trainer_sum(self.pointer, _arrays.View(x).address))
+        check(lib.fast_trainer_sum(self.pointer, self._vector(x)))
         return x
 
     def update(self, x: Any = None, scale: float = 1.0) -> None:
         """Update the replica: w <- rule(w, scale x); x is g if it is not given."""
         x = self.g if x is None else x
-        check(lib.fast_trainer_update(self.pointer, _arrays.View(x).address, scale))
+        check(lib.fast_trainer_update(self.pointer, self._vector(x), scale))
 
     def neighbours(self) -> Dict[int, float]:
         """Ranks that this worker mixes with at this step by the topology, with their weights; its own included."""
@@ -196,13 +223,16 @@ class Strategy:
     def bind(self, guard: Guard) -> Any:
         """The C struct for one run."""
         def run(pointer: Any, _: Any) -> int:
+            trainer = Trainer(pointer)
             try:
-                self.program(Trainer(pointer))
-            except Error as error:  # FAST's own: its sentence is set already
-                return error.code
+                self.program(trainer)
             except BaseException as error:
+                if isinstance(error, Error) and error.told:  # the library has its sentence
+                    return error.code
                 guard.remember(error)
                 return native.FAST_EINVAL
+            finally:
+                trainer._leave()
             return lib.fast_trainer_end(pointer)
         fields = _kinds(native.fast_strategy)
         self.native.worker = fields["worker"](run)

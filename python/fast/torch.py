@@ -233,11 +233,18 @@ class Codec:
     def encode(self, x: torch.Tensor) -> torch.Tensor:
         """A vector as bytes; what they leave out is added to the next one."""
         x = x.detach().float().cpu().contiguous().view(-1)
+        if x.numel() != self.count:
+            raise InvalidError(native.FAST_EINVAL, f"the vector has {x.numel()} values, the codec was opened for {self.count}")
         out = torch.empty(self.bound, dtype=torch.uint8)
         return out[:lib.fast_encoder_encode(self.handle, x.data_ptr(), out.data_ptr())]
 
     def decode(self, data: torch.Tensor, y: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
         """Add scale times the decoded vector to y, which is float32 on the host."""
+        if y.numel() != self.count or y.dtype != torch.float32 or not y.is_contiguous() or y.device.type != "cpu":
+            raise InvalidError(native.FAST_EINVAL, f"y is {y.dtype} with {y.numel()} values; it is contiguous float32 on the "
+                               f"host with {self.count}")
+        if data.dtype != torch.uint8 or not data.is_contiguous() or data.device.type != "cpu":
+            raise InvalidError(native.FAST_EINVAL, f"data are {data.dtype}; they are contiguous bytes on the host")
         check(lib.fast_encoder_decode(self.handle, data.data_ptr(), data.numel(), scale, y.data_ptr()))
         return y
 
