@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import warnings
+import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -26,6 +27,7 @@ from ._library import InvalidError, check, lib, options, text_list
 from .run import Result
 
 STEPS_MAX = 2 ** 32 - 1
+FIXED = ("momentum", "dampening", "nesterov", "weight_decay", "betas", "eps", "alpha", "rho", "centered", "lr_decay")
 _next = lib.fast_run_next
 
 
@@ -86,11 +88,6 @@ def _name(text: str) -> bytes:
     return name if len(name) < 64 else name[:46] + b"." + hashlib.sha1(name).hexdigest()[:16].encode()
 
 
-def _vector(address: int, count: int) -> torch.Tensor:
-    """FAST's memory as a tensor, without a copy."""
-    return torch.frombuffer((ctypes.c_float * count).from_address(address), dtype=torch.float32)
-
-
 def _cut(flat: torch.Tensor, tensors: List[torch.Tensor]) -> List[torch.Tensor]:
     """A flat vector as tensors of these shapes."""
     out, at = [], 0
@@ -122,11 +119,28 @@ def _has_state(optimizer: torch.optim.Optimizer) -> bool:
     return any(s.get("momentum_buffer") is not None or float(s.get("step", 0)) > 0 for s in optimizer.state.values())
 
 
+def _close_later(run: _Run, blocks: List[Any]) -> None:
+    """Close a run that has ended once nobody has tensors in its memory: at once, unless the user has stored some."""
+    alive = [block for block in (ref() for ref in blocks) if block is not None]
+    left = [len(alive)]
+
+    def gone() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            run.close()
+    for block in alive:
+        weakref.finalize(block, gone).atexit = False
+    if not alive:
+        run.close()
+
+
 class _Memory:
     """FAST's vectors of one address: whole, and cut into tensors."""
 
     def __init__(self, address: int, tensors: List[torch.Tensor]):
-        self.flat = _vector(address, sum(t.numel() for t in tensors))
+        block = (ctypes.c_float * sum(t.numel() for t in tensors)).from_address(address)
+        self.flat = torch.frombuffer(block, dtype=torch.float32)  # FAST's memory, without a copy
+        self.block = weakref.ref(block)
         self.parts = _cut(self.flat, tensors)
         self.addresses = [part.data_ptr() for part in self.parts]
 
@@ -200,6 +214,7 @@ class Loop:
         self.loaded: Any = None  # event: the stage was read
         self.state_direct = all(b.device.type == "cpu" and b.dtype == torch.float32 for b in self.state)
         self.steps, self.more = steps, more
+        self.fixed: List[Tuple[str, Any]] = []  # options of the optimizer that the rule cannot change
         self.request: Any = None  # of FAST, until the next step
         self.at: Tuple[Optional[int], ...] = (None, None, None)  # addresses of w, g and s of the last request
         self.w: Any = None
@@ -259,6 +274,12 @@ class Loop:
             if (p.device, p.dtype) != place:
                 raise InvalidError(native.FAST_EINVAL, f"parameter {name} was moved after wrap(), from {place[1]} on "
                                    f"{place[0]} to {p.dtype} on {p.device}; call wrap() after to(), half() or cuda()")
+        if self.rule:  # a scheduler may have set options meanwhile
+            self.rule = _rule(self.optimizer)
+            if self.rule is None:
+                raise InvalidError(native.FAST_EINVAL, "the optimizer's groups have different options now; wrap with "
+                                   "update=\"local\"")
+            self.fixed = [(k, v) for k, v in self.optimizer.param_groups[0].items() if k in FIXED]
         params, held = self._tensors(self.names, self.params)
         state, more_held = self._tensors(self.state_names, self.state)
         pointer = ctypes.POINTER(native.fast_learner_tensor)
@@ -455,6 +476,10 @@ class Loop:
         if self.rule:
             groups = self.optimizer.param_groups
             self.lr.value = groups[0]["lr"]
+            for key, value in self.fixed:
+                if groups[0][key] != value:
+                    raise InvalidError(native.FAST_EINVAL, f"the optimizer's {key} is {groups[0][key]} now, and was {value}: "
+                                       "FAST's rule changes its learning rate only; wrap with update=\"local\"")
             if len(groups) > 1 and any(g["lr"] != groups[0]["lr"] for g in groups):
                 raise InvalidError(native.FAST_EINVAL, "parameter groups have different learning rates now; "
                                    "wrap with update=\"local\"")
@@ -497,10 +522,14 @@ class Loop:
         for b in self.state:
             if self.state_direct:
                 b.data = b.data.clone()
+        blocks = [memory.block for memory in self.memory.values()] if self.request is None else []
         self.memory.clear()
         self.w = self.g = self.s = self.request = None
-        self.run.close()
-        self.run = None
+        run, self.run = self.run, None
+        if self.team or not blocks:
+            run.close()
+        else:
+            _close_later(run, blocks)
         self._unwrap()
 
     def _unwrap(self) -> None:
@@ -514,6 +543,10 @@ class Loop:
         """The run ended during a step, because another worker's loop ended."""
         self.result = Result(json.loads(self.run.json()))
         self._leave()
+        if self.steps is not None and self.taken > self.steps:
+            warnings.warn(f"this loop takes step {self.taken}, and wrap() was told that there are {self.steps}; further steps "
+                          "are this process's alone")
+            return
         warnings.warn(f"FAST's run ended after {self.taken} steps of this loop, since another worker's loop is over; "
                       "further steps are this process's alone. Give steps= to wrap(), or epochs= to shard().")
 

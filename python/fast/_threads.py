@@ -234,8 +234,9 @@ def launch(function: Callable[[], Any], workers: int = 2) -> List[Any]:
 
     rank() and size() are the thread's. The first exception in a thread ends the others, and is raised here.
     """
-    if team() is not None or workers < 1:
-        raise InvalidError(native.FAST_EINVAL, "launch() starts at least one worker, and not from a worker of another")
+    if team() is not None or not isinstance(workers, int) or workers < 1 or not callable(function):
+        raise InvalidError(native.FAST_EINVAL, "launch(function, workers) starts at least one worker, and not from a worker "
+                           "of another")
     mine = Team(int(workers))
     results: List[Any] = [None] * mine.size
     errors: List[BaseException] = []

@@ -32,6 +32,7 @@ from ._loop import Loop, rank, size
 from ._threads import launch, loops, team
 from .run import Result
 
+OWN = ("lr", "schedule", "epochs", "model", "data", "test", "augment")  #: options of `fast train` that a loop decides
 _active: "weakref.ref[Loop] | None" = None
 
 
@@ -78,6 +79,13 @@ def wrap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, system: Optio
     """
     if update not in ("auto", "rule", "local"):
         raise InvalidError(native.FAST_EINVAL, f"update=\"{update}\" is not auto, rule or local")
+    for name, value in (("steps", steps), ("workers", workers)):
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise InvalidError(native.FAST_EINVAL, f"{name}={value!r} is not a whole number from 1 on")
+    for name in OWN:
+        if name in more:
+            raise InvalidError(native.FAST_EINVAL, f"{name}={more[name]!r} is your loop's own: the optimizer has the learning "
+                               "rate, the loader the data, and the model is the one that you wrap")
     _check_names(more)
     _check_parts(dict(more, system=system))
     if simulate is not None and size() > 1:

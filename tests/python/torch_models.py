@@ -258,6 +258,61 @@ def test_moved():
     fast.finish(optimizer)
 
 
+def test_options():
+    """What the loop decides is no option, and what the rule cannot change is noticed."""
+    for name, value in (("lr", 3), ("epochs", 2), ("data", "digits"), ("steps", -1), ("workers", 0), ("workers", "2")):
+        refused(f"{name}=", wrapped, **{name: value})
+    model, optimizer = wrapped()
+    plain(model, optimizer, X[:16], Y[:16], 0)
+    optimizer.param_groups[0]["momentum"] = 0.5
+    refused("momentum is 0.5 now, and was 0.9", plain, model, optimizer, X[:16], Y[:16], 0)
+    losses = []
+    for update in (None, "auto", "local"):  # OneCycleLR changes momentum: only the optimizer's own steps can do it
+        torch.manual_seed(1)
+        model = mlp()
+        optimizer = sgd(model)
+        if update:
+            fast.wrap(model, optimizer, update=update, store="none")
+        schedule = optim.lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=20)
+        try:
+            found = []
+            for i in range(12):
+                found.append(plain(model, optimizer, X[:16], Y[:16], i).item())
+                schedule.step()
+            losses.append(found)
+        except fast.InvalidError as error:
+            assert update == "auto" and "momentum" in str(error), error
+        fast.finish(optimizer)
+    assert len(losses) == 2 and max(abs(a - b) for a, b in zip(*losses)) < 1e-6, losses
+
+
+def test_kept():
+    """Tensors that the user has stored outlive the run."""
+    model, optimizer = wrapped()
+    plain(model, optimizer, X[:16], Y[:16], 0)
+    weight, grad = model[0].weight.data, model[0].weight.grad
+    plain(model, optimizer, X[:16], Y[:16], 1)
+    before = weight.clone(), grad.clone()
+    fast.finish(optimizer)
+    others = [wrapped() for _ in range(3)]
+    for other in others:
+        plain(*other, X[:16], Y[:16], 0)
+    assert weight.shape == before[0].shape and torch.isfinite(weight).all() and torch.isfinite(grad).all()
+    assert not torch.equal(weight, others[0][0][0].weight) and (weight - before[0]).abs().max() < 1
+    for other in others:
+        fast.finish(other[1])
+
+
+def test_steps():
+    """A loop that takes more steps than it said is told so."""
+    model, optimizer = wrapped(steps=1)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for i in range(3):
+            plain(model, optimizer, X[:16], Y[:16], i)
+    assert [str(w.message) for w in told if "was told that there are 1" in str(w.message)], told
+
+
 def test_state():
     """An optimizer that has taken steps goes on with its own state."""
     losses = []
