@@ -208,10 +208,10 @@ def test_hostile():
                 t.gradient()
                 step(t)
         return fast.Strategy("mine", program, synchronous=True)
-    kept = []
-    fast.train(strategy=each(kept.append), **job)
-    raises(fast.InvalidError, "has ended", kept[0].next)
-    raises(fast.InvalidError, "has ended", lambda: kept[0].step)
+    seen = []
+    fast.train(strategy=each(seen.append), **job)
+    raises(fast.InvalidError, "has ended", seen[0].next)
+    raises(fast.InvalidError, "has ended", lambda: seen[0].step)
     for x in ([0.0] * 3, array.array("f", [0] * 3), array.array("d", [0] * 3)):
         raises(fast.InvalidError, "contiguous float32", fast.train, strategy=each(lambda t: t.sum(x)), **job)
         raises(fast.InvalidError, "contiguous float32", fast.train, strategy=each(lambda t: t.update(x)), **job)

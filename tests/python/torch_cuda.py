@@ -5,7 +5,7 @@
 
 Method: a small network with batch norm on the GPU, float32 and float16, by FAST's rule and by the optimizer's own
 changes, beside PyTorch alone; then a model that is half on the host and half on the GPU. Copies go through page-locked
-memory; tests/python/torch_loop.py plays the GPU's part in them where there is none.
+memory; tests/python/torch_loop.py plays the GPU's part in them without a GPU.
 """
 import importlib.util
 import sys
