@@ -314,7 +314,7 @@ def test_steps():
 
 
 def test_state():
-    """An optimizer that has taken steps goes on with its own state."""
+    """An optimizer that has taken steps continues with its own state."""
     losses = []
     for wrap in (False, True):
         torch.manual_seed(1)
