@@ -20,15 +20,18 @@ enum {
 
 /* Buffers, T positions of L lanes; H heads. */
 enum {
-    QKV,        /* [T][3 C][L]: queries, keys and values; saved */
-    P,          /* [H][T][T][L] in the kernels' order: probabilities; saved */
-    Z,          /* [T][C][L]: outputs of the heads; saved */
-    DZ,         /* [T][C][L]: gradient of z */
-    DQKV,       /* [T][3 C][L]: gradients of queries, keys and values */
-    HEAD,       /* 3 [T][D + 1][16]: operands of one head and 16 samples, forward */
-    HEAD_BACK,  /* [T][T][16], 4 [T][D + 1][16]: the scores' gradients and operands, backward */
-    TRANSPOSED, /* [T][L][C]: sample-major, for products over lanes */
-    SUMS        /* two vectors a row, for bias gradients */
+    QKV,         /* [T][3 C][L]: queries, keys and values; saved */
+    P,           /* [H][T][T][L] in the kernels' order: probabilities; saved */
+    Z,           /* [T][C][L]: outputs of the heads; saved */
+    DZ,          /* [T][C][L]: gradient of z */
+    DQKV,        /* [T][3 C][L]: gradients of queries, keys and values */
+    HEAD,        /* 3 [T][D + 1][16]: operands of one head and 16 samples, forward */
+    HEAD_BACK,   /* [T][T][16], 4 [T][D + 1][16]: the scores' gradients and operands, backward */
+    TRANSPOSED,  /* [T][L][C]: sample-major, for products over lanes */
+    SUMS,        /* two vectors a row, for bias gradients */
+    PACKED,      /* weights as a sequence's product reads them, of one product at a time, forward */
+    PACKED_BACK, /* and backward */
+    TERMS        /* of a slab of weights */
 };
 
 /* Products of q, k, v and the output; memory for the saved values and their gradients. */
@@ -41,8 +44,9 @@ static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     fast_gemm *gemm = step->gemm;
 
     FAST_ASSERT(node->heads > 0 && C % node->heads == 0);
-    gemm[IN] = (fast_gemm){ .m = l, .n = 3 * c, .k = c, .lda = l, .ldb = c, .ldc = l };
-    gemm[OUT] = (fast_gemm){ .m = l, .n = c, .k = c, .lda = l, .ldb = c, .ldc = l };
+    gemm[IN] =
+        (fast_gemm){ .m = l, .n = 3 * c, .k = c, .lda = l, .ldb = c, .ldc = l, .positions = T };
+    gemm[OUT] = (fast_gemm){ .m = l, .n = c, .k = c, .lda = l, .ldb = c, .ldc = l, .positions = T };
     gemm[OUT_DATA] = gemm[OUT];
     gemm[OUT_DATA].trans_b = true;
     gemm[IN_DATA] = gemm[OUT_DATA];
@@ -50,9 +54,19 @@ static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     gemm[IN_DATA].accumulate = step->how[0] == FAST_CPU_ADD;
     for (int i = IN; i <= (step->train ? IN_DATA : OUT); i++)
         FAST_TRY(fast__gemm_choose(&gemm[i], compile->plan));
+    FAST_TRY(fast__cpu_sequence_memory(compile, step, false, &gemm[IN], 2, &step->buffer[PACKED]));
+    FAST_TRY(fast__cpu_sequence_memory(compile, step, true, &gemm[OUT_DATA], 2,
+                                       &step->buffer[PACKED_BACK]));
     if (step->train) {
-        FAST_TRY(fast__cpu_slab_plan(compile, C, C, &gemm[OUT_W]));
-        FAST_TRY(fast__cpu_slab_plan(compile, C, 3 * C, &gemm[IN_W]));
+        FAST_TRY(fast__cpu_slab_plan(compile, C, C, T, &gemm[OUT_W]));
+        FAST_TRY(fast__cpu_slab_plan(compile, C, 3 * C, T, &gemm[IN_W]));
+        FAST_TRY(fast__cpu_scratch_back(compile, step, fast__cpu_slab_floats(&gemm[IN_W]),
+                                        &step->buffer[TRANSPOSED]));
+        const int wide = fast__cpu_slab_scratch(&gemm[IN_W]) > fast__cpu_slab_scratch(&gemm[OUT_W])
+                             ? IN_W
+                             : OUT_W;
+        FAST_TRY(fast__cpu_scratch_back(compile, step, fast__cpu_slab_scratch(&gemm[wide]),
+                                        &step->buffer[TERMS]));
     }
     FAST_TRY(fast__cpu_saved(compile, step, T * 3 * C * L, &step->buffer[QKV]));
     FAST_TRY(fast__cpu_saved(compile, step, node->heads * T * T * L, &step->buffer[P]));
@@ -62,7 +76,6 @@ static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     FAST_TRY(fast__cpu_scratch_forward(compile, step, 3 * head, &step->buffer[HEAD]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, T * T * FAST_VEC + 4 * head,
                                     &step->buffer[HEAD_BACK]));
-    FAST_TRY(fast__cpu_scratch_back(compile, step, T * C * L, &step->buffer[TRANSPOSED]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, 3 * C * 2 * FAST_VEC, &step->buffer[SUMS]));
     snprintf(step->note, sizeof step->note, "%s, heads in lanes", fast__gemm_name(&gemm[IN]));
     return FAST_OK;
@@ -73,23 +86,20 @@ static void attention_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
     const int64_t T = node->shape[0], C = node->shape[1], L = run->lanes;
-    const float *x = fast__cpu_in(run, step, 0);
-    float *qkv = fast__cpu_memory(run, step->buffer[QKV]), *y = fast__cpu_out(run, step);
+    const fast_cpu_finish in = { .bias = fast__cpu_param(run, step->node, FAST_W_BIAS) };
+    const fast_cpu_finish out = { .bias = fast__cpu_param(run, step->node, FAST_W_BIAS2) };
+    float *qkv = fast__cpu_memory(run, step->buffer[QKV]);
     float *z = fast__cpu_memory(run, step->buffer[Z]);
 
-    for (int64_t t = 0; t < T; t++)
-        fast__gemm_run(&step->gemm[IN], x + t * C * L,
-                       fast__cpu_param(run, step->node, FAST_W_WEIGHT), qkv + t * 3 * C * L);
-    run->program->elem->bias_act(T, 3 * C, L, fast__cpu_param(run, step->node, FAST_W_BIAS),
-                                 FAST_ACT_NONE, 0, qkv);
+    fast__cpu_sequence(run, &step->gemm[IN], T, fast__cpu_in(run, step, 0),
+                       fast__cpu_param(run, step->node, FAST_W_WEIGHT), step->buffer[PACKED], &in,
+                       qkv);
     run->program->attention->forward(T, C, node->heads, L, qkv,
                                      fast__cpu_memory(run, step->buffer[P]), z,
                                      fast__cpu_memory(run, step->buffer[HEAD]));
-    for (int64_t t = 0; t < T; t++)
-        fast__gemm_run(&step->gemm[OUT], z + t * C * L,
-                       fast__cpu_param(run, step->node, FAST_W_WEIGHT2), y + t * C * L);
-    run->program->elem->bias_act(T, C, L, fast__cpu_param(run, step->node, FAST_W_BIAS2),
-                                 FAST_ACT_NONE, 0, y);
+    fast__cpu_sequence(run, &step->gemm[OUT], T, z,
+                       fast__cpu_param(run, step->node, FAST_W_WEIGHT2), step->buffer[PACKED], &out,
+                       fast__cpu_out(run, step));
 }
 
 /* Compute dW [rows][C] and db of one product per position: x [T][C][L], d [T][rows][L]. */
@@ -97,12 +107,12 @@ static void weights_back(fast_cpu_run *run, const fast_cpu_step *step, int gemm,
                          const float *x, const float *d, float *dw, float *db)
 {
     const fast_node *node = &run->graph->nodes[step->node];
-    const int64_t T = node->shape[0], C = node->shape[1], L = run->lanes;
+    const int64_t T = node->shape[0], L = run->lanes;
     float *transposed = fast__cpu_memory(run, step->buffer[TRANSPOSED]);
 
-    for (int64_t t = 0; t < T; t++)
-        run->program->elem->from_lanes(x + t * C * L, L, C, L, transposed + t * C * L, C);
-    fast__cpu_slab_all(&step->gemm[gemm], C, rows, T, L, transposed, d, dw);
+    fast__cpu_slab_transpose(run, &step->gemm[gemm], T, x, transposed);
+    fast__cpu_slab_all(&step->gemm[gemm], rows, T, transposed, d,
+                       fast__cpu_memory(run, step->buffer[TERMS]), dw);
     /* Only sums: without an activation nothing is written to d. */
     run->program->elem->bias_act_back(T, rows, L, NULL, FAST_ACT_NONE, 0, (float *)(uintptr_t)d, db,
                                       fast__cpu_memory(run, step->buffer[SUMS]));
@@ -117,9 +127,9 @@ static void attention_backward(fast_cpu_run *run, const fast_cpu_step *step)
     float *dz = fast__cpu_memory(run, step->buffer[DZ]);
     float *dqkv = fast__cpu_memory(run, step->buffer[DQKV]), *dx = fast__cpu_in_grad(run, step, 0);
 
-    for (int64_t t = 0; t < T; t++)
-        fast__gemm_run(&step->gemm[OUT_DATA], dy + t * C * L,
-                       fast__cpu_param(run, step->node, FAST_W_WEIGHT2), dz + t * C * L);
+    fast__cpu_sequence(run, &step->gemm[OUT_DATA], T, dy,
+                       fast__cpu_param(run, step->node, FAST_W_WEIGHT2), step->buffer[PACKED_BACK],
+                       NULL, dz);
     weights_back(run, step, OUT_W, C, fast__cpu_memory(run, step->buffer[Z]), dy,
                  fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT2),
                  fast__cpu_param_grad(run, step->node, FAST_W_BIAS2));
@@ -129,9 +139,10 @@ static void attention_backward(fast_cpu_run *run, const fast_cpu_step *step)
                                       fast__cpu_memory(run, step->buffer[QKV]),
                                       fast__cpu_memory(run, step->buffer[P]), dz, dqkv,
                                       fast__cpu_memory(run, step->buffer[HEAD_BACK]));
-    for (int64_t t = 0; t < T && dx; t++)
-        fast__gemm_run(&step->gemm[IN_DATA], dqkv + t * 3 * C * L,
-                       fast__cpu_param(run, step->node, FAST_W_WEIGHT), dx + t * C * L);
+    if (dx)
+        fast__cpu_sequence(run, &step->gemm[IN_DATA], T, dqkv,
+                           fast__cpu_param(run, step->node, FAST_W_WEIGHT),
+                           step->buffer[PACKED_BACK], NULL, dx);
     weights_back(run, step, IN_W, 3 * C, fast__cpu_in(run, step, 0), dqkv,
                  fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT),
                  fast__cpu_param_grad(run, step->node, FAST_W_BIAS));

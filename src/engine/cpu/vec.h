@@ -57,6 +57,13 @@ enum { VEC = 4 };
 enum { VEC = 4 }; /* the compiler makes of it what it can */
 #endif
 
+/* Registers: what a tile of sums may take. */
+#if defined(__AVX512F__) || defined(VEC_NEON)
+#define VEC_REGISTERS 32
+#else
+#define VEC_REGISTERS 16
+#endif
+
 /* A register of floats, of whole numbers, and of floats at any address. */
 typedef float fast_vec __attribute__((vector_size(4 * VEC), aligned(4 * VEC)));
 typedef int32_t vec_int __attribute__((vector_size(4 * VEC), aligned(4 * VEC)));
