@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Causal multi-head self-attention [T, C] -> [T, C] (the formulas are in attention_simd.c): one
- * product per position for q, k and v, the heads with samples in the lanes, one product for the
- * output. Saved for the backward pass: q, k, v, the probabilities and the heads' outputs.
+ * product per position for q, k and v, the heads sample by sample, one product for the output. Saved for the backward pass: q, k, v and the heads' outputs.
  */
 #include "engine/cpu/cpu.h"
 
@@ -21,13 +20,12 @@ enum {
 /* Buffers, T positions of L lanes; H heads. */
 enum {
     QKV,         /* [T][3 C][L]: queries, keys and values; saved */
-    P,           /* [H][T][T][L] in the kernels' order: probabilities; saved */
     Z,           /* [T][C][L]: outputs of the heads; saved */
     DZ,          /* [T][C][L]: gradient of z */
     DQKV,        /* [T][3 C][L]: gradients of queries, keys and values */
-    HEAD,        /* 3 [T][D + 1][16]: operands of one head and 16 samples, forward */
-    HEAD_BACK,   /* [T][T][16], 4 [T][D + 1][16]: the scores' gradients and operands, backward */
-    TRANSPOSED,  /* [T][L][C]: sample-major, for products over lanes */
+    HEAD,        /* operands of one head and 16 samples, forward */
+    HEAD_BACK,   /* the same and the scores' gradients, backward */
+    TRANSPOSED,  /* sample-major, for products over lanes */
     SUMS,        /* two vectors a row, for bias gradients */
     PACKED,      /* weights as a sequence's product reads them, of one product at a time, forward */
     PACKED_BACK, /* and backward */
@@ -39,7 +37,9 @@ static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
     const fast_node *node = &compile->graph->nodes[step->node];
     const int64_t T = node->shape[0], C = node->shape[1], L = compile->program->lanes;
-    const int64_t head = T * (C / node->heads + 1) * FAST_VEC; /* floats of one operand */
+    const int64_t D = C / node->heads, row = fast__attention_row(T);
+    const int64_t each = FAST_VEC * fast__attention_each(T, D);
+    const int64_t panels = fast__attention_panels(T, D);
     const int c = (int)C, l = (int)L;
     fast_gemm *gemm = step->gemm;
 
@@ -69,15 +69,15 @@ static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
                                         &step->buffer[TERMS]));
     }
     FAST_TRY(fast__cpu_saved(compile, step, T * 3 * C * L, &step->buffer[QKV]));
-    FAST_TRY(fast__cpu_saved(compile, step, node->heads * T * T * L, &step->buffer[P]));
     FAST_TRY(fast__cpu_saved(compile, step, T * C * L, &step->buffer[Z]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, T * C * L, &step->buffer[DZ]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, T * 3 * C * L, &step->buffer[DQKV]));
-    FAST_TRY(fast__cpu_scratch_forward(compile, step, 3 * head, &step->buffer[HEAD]));
-    FAST_TRY(fast__cpu_scratch_back(compile, step, T * T * FAST_VEC + 4 * head,
+    FAST_TRY(fast__cpu_scratch_forward(
+        compile, step, 3 * each + panels + FAST_ATTENTION_BLOCK * row, &step->buffer[HEAD]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, 4 * each + 2 * panels + 2 * T * row,
                                     &step->buffer[HEAD_BACK]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, 3 * C * 2 * FAST_VEC, &step->buffer[SUMS]));
-    snprintf(step->note, sizeof step->note, "%s, heads in lanes", fast__gemm_name(&gemm[IN]));
+    snprintf(step->note, sizeof step->note, "%s, heads by sample", fast__gemm_name(&gemm[IN]));
     return FAST_OK;
 }
 
@@ -94,8 +94,7 @@ static void attention_forward(fast_cpu_run *run, const fast_cpu_step *step)
     fast__cpu_sequence(run, &step->gemm[IN], T, fast__cpu_in(run, step, 0),
                        fast__cpu_param(run, step->node, FAST_W_WEIGHT), step->buffer[PACKED], &in,
                        qkv);
-    run->program->attention->forward(T, C, node->heads, L, qkv,
-                                     fast__cpu_memory(run, step->buffer[P]), z,
+    run->program->attention->forward(T, C, node->heads, L, run->count, qkv, z,
                                      fast__cpu_memory(run, step->buffer[HEAD]));
     fast__cpu_sequence(run, &step->gemm[OUT], T, z,
                        fast__cpu_param(run, step->node, FAST_W_WEIGHT2), step->buffer[PACKED], &out,
@@ -135,9 +134,8 @@ static void attention_backward(fast_cpu_run *run, const fast_cpu_step *step)
                  fast__cpu_param_grad(run, step->node, FAST_W_BIAS2));
     fast__cpu_report(run, step->node, FAST_W_WEIGHT2);
     fast__cpu_report(run, step->node, FAST_W_BIAS2);
-    run->program->attention->backward(T, C, node->heads, L,
-                                      fast__cpu_memory(run, step->buffer[QKV]),
-                                      fast__cpu_memory(run, step->buffer[P]), dz, dqkv,
+    run->program->attention->backward(T, C, node->heads, L, run->count,
+                                      fast__cpu_memory(run, step->buffer[QKV]), dz, dqkv,
                                       fast__cpu_memory(run, step->buffer[HEAD_BACK]));
     if (dx)
         fast__cpu_sequence(run, &step->gemm[IN_DATA], T, dqkv,

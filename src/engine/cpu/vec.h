@@ -214,6 +214,18 @@ static __attribute__((noinline, unused)) float vec_sum(const float *block)
 #endif
 }
 
+/* The maximum of a block of 16 floats. */
+static __attribute__((noinline, unused)) float vec_most(float *block)
+{
+    for (int i = 0; i < 8; i++)
+        block[i] = block[i] > block[i + 8] ? block[i] : block[i + 8];
+    for (int i = 0; i < 4; i++)
+        block[i] = block[i] > block[i + 4] ? block[i] : block[i + 4];
+    const float a = block[0] > block[1] ? block[0] : block[1];
+    const float b = block[2] > block[3] ? block[2] : block[3];
+    return a > b ? a : b;
+}
+
 /* The mask of lanes [lo, hi) of a vector. */
 VEC_INLINE vec_int vec_lanes(int64_t lo, int64_t hi)
 {
