@@ -211,7 +211,10 @@ static void recurrent_backward(fast_cpu_run *run, const fast_cpu_step *step)
         fast__cpu_slab_all(&step->gemm[WHH], s.G, s.T - 1, transposed, du + gates, terms, dwhh);
     }
     elem->bias_act_back(s.T, s.G, s.L, NULL, FAST_ACT_NONE, 0, da, dba, sums);
-    elem->bias_act_back(s.T, s.G, s.L, NULL, FAST_ACT_NONE, 0, du, dbu, sums);
+    if (s.split || !dba)
+        elem->bias_act_back(s.T, s.G, s.L, NULL, FAST_ACT_NONE, 0, du, dbu, sums);
+    else if (dbu) /* of the same da */
+        memcpy(dbu, dba, (size_t)s.G * sizeof *dbu);
     fast__cpu_report(run, step->node, FAST_W_WEIGHT);
     fast__cpu_report(run, step->node, FAST_W_BIAS);
     fast__cpu_report(run, step->node, FAST_W_WEIGHT2);
