@@ -141,10 +141,14 @@ def set_environment(isa):
 
 
 def processor():
-    """The name of this machine's processor."""
+    """The name of this machine's processor, with its family: a virtual machine may hide the rest."""
+    found = {}
     with open("/proc/cpuinfo") as file:
-        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    return names[0] if names else "unknown"
+        for line in file:
+            key, _, value = line.partition(":")
+            found.setdefault(key.strip(), value.strip())
+    name = found.get("model name", "unknown")
+    return f"{name}, family {found['cpu family']}" if "cpu family" in found else name
 
 
 def commit():
