@@ -7,10 +7,10 @@
  *     dq[t] = sum_s dS k[s]    dk[s] = sum_t dS q[t]    dv[s] = sum_t P dz[t]
  *
  * Activations have samples in the lanes. With lanes as elements of a product every operand would be
- * a register of its own, and the operands of a head, 1 MB each, would not fit a cache. So a head's q,
- * k and v of 16 samples are transposed to rows of one sample, [T][D], 64 KB each, and its products
- * are those of matrices, by the tiles of gemm_simd.c. The one that has k (or v) by columns reads it
- * in panels, [T / TILE][D][TILE].
+ * a register of its own, and the operands of a head, 1 MB each, would not fit a cache. So a head's
+ * q, k and v of 16 samples are transposed to rows of one sample, [T][D], 64 KB each, and its
+ * products are those of matrices, by the tiles of gemm_simd.c. The one that has k (or v) by columns
+ * reads it in panels, [T / TILE][D][TILE].
  *
  * Causal products end at the last position of a tile of COLUMNS positions, inside which P and dS
  * are 0 where s > t:
@@ -92,7 +92,7 @@ static void to_rows(const head_shape *s, int64_t count, const float *from, int64
             .from_lanes(from + t * stride, s->L, s->D, count, to + t * s->wide, s->each);
 }
 
-/* The way back. */
+/* Transpose rows of one sample to 16 samples in lanes. */
 static void to_lanes(const head_shape *s, const float *from, int64_t stride, float *to)
 {
     for (int64_t t = 0; t < s->T; t++)

@@ -249,7 +249,7 @@ float *fast__cpu_param_grad(const fast_cpu_run *run, int node, int which);
 void fast__cpu_report(const fast_cpu_run *run, int node, int which);
 void fast__cpu_report_range(const fast_cpu_run *run, int64_t offset, int64_t count);
 
-/* What follows a product of a sequence. */
+/* Bias and activation after a product of a sequence. */
 typedef struct fast_cpu_finish {
     const float *bias; /* of each output, or NULL */
     fast_act act;      /* activation */
@@ -264,9 +264,9 @@ void fast__cpu_sequence(const fast_cpu_run *run, const fast_gemm *gemm, int64_t 
                         const float *w, int packed, const fast_cpu_finish *finish, float *y);
 
 /* Gradients of weights, dw [O][C] = sum over P positions of dy [P][O][L] x [P][L][C], in slabs of
- * rows that fit a cache: return the rows of a slab, prepare the products, return the floats of x and
- * of scratch memory, write x, sample-major, from rows of lanes; compute the slab that starts at row
- * `first`, or all of them. P may be less than what was planned. slab.c */
+ * rows that fit a cache: return the rows of a slab, prepare the products, return the floats of x
+ * and of scratch memory, write x, sample-major, from rows of lanes; compute the slab that starts at
+ * row `first`, or all of them. P may be less than what was planned. slab.c */
 int64_t fast__cpu_slab_rows(int64_t C, int64_t O, int64_t P);
 fast_err fast__cpu_slab_plan(fast_cpu_compile *compile, int64_t C, int64_t O, int64_t P,
                              fast_gemm gemm[FAST_CPU_SLAB_GEMMS]);

@@ -261,7 +261,7 @@ enum {
     KEY_MAX = 256           /* bytes of a plan's key */
 };
 
-/* Measure the methods that this build has for the shape, on `count` positions, and take the fastest. */
+/* Measure the methods that this build has for the shape, on `count` positions; take the fastest. */
 static fast_err measure(fast_gemm *gemm, int64_t count)
 {
     const int64_t a = (int64_t)gemm->lda * gemm->k * count;

@@ -52,8 +52,8 @@ void fast__gemm_run(const fast_gemm *gemm, const float *a, const float *b, float
 
 /* Products of a sequence, A and C without gaps: prepare B once a pass in memory of
  * fast__gemm_packed() floats (0: none is needed), then compute `count` positions at a time. The
- * caller that has more to do with C does so block by block of fast__gemm_block() positions: they fit
- * a cache. */
+ * caller that has more to do with C does so block by block of fast__gemm_block() positions: they
+ * fit a cache. */
 int64_t fast__gemm_packed(const fast_gemm *gemm);
 int64_t fast__gemm_block(const fast_gemm *gemm);
 void fast__gemm_pack(const fast_gemm *gemm, const float *b, float *packed);

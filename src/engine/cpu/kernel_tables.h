@@ -151,9 +151,9 @@ typedef struct fast_cell_kernels {
                      const float *dy, float *dh, float *da, float *du);
 } fast_cell_kernels;
 
-/* Sizes of attention over T positions with D channels a head, in floats: a row of one sample's head,
- * a row of its probabilities, one operand of it, and an operand in panels of up to 64 positions. The
- * odd blocks spread rows and samples over the sets of a cache. */
+/* Sizes of attention over T positions with D channels a head, in floats: a row of one sample's
+ * head, a row of its probabilities, one operand of it, and an operand in panels of up to 64
+ * positions. The odd blocks spread rows and samples over the sets of a cache. */
 static inline int64_t fast__attention_wide(int64_t D)
 {
     return (D + FAST_VEC - 1) / FAST_VEC * FAST_VEC;

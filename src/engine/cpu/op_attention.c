@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Causal multi-head self-attention [T, C] -> [T, C] (the formulas are in attention_simd.c): one
- * product per position for q, k and v, the heads sample by sample, one product for the output. Saved for the backward pass: q, k, v and the heads' outputs.
+ * product for q, k and v, the heads sample by sample, one product for the output. Saved for the
+ * backward pass: q, k, v and the heads' outputs.
  */
 #include "engine/cpu/cpu.h"
 

@@ -11,8 +11,8 @@ typedef struct fast_sequence_sums {
     int64_t inputs, outputs;  /* columns and rows */
 } fast_sequence_sums;
 
-/* Products with all positions of a sequence at once; x_p and y_p are rows of L lanes, as everywhere.
- * sequence_simd.c */
+/* Products with all positions of a sequence at once; x_p and y_p are rows of L lanes, as
+ * everywhere. sequence_simd.c */
 typedef struct fast_sequence_kernels {
     int64_t tile; /* columns of a panel of `sums` */
     /* Pack w for products: element (k, n) at n * ldw + k, or at k * ldw + n if `trans`; K times N

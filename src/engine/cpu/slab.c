@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gradients of weights that sum over positions: dW [O][C] = sum over p of dY_p [O][L] X_p [L][C],
- * with X sample-major. A large dW does not fit the second-level cache, so it is computed in slabs of
- * rows that do, all positions of a slab before the next one; every element adds its terms in order
- * of p.
+ * with X sample-major. A large dW does not fit the second-level cache, so it is computed in slabs
+ * of rows that do, all positions of a slab before the next one; every element adds its terms in
+ * order of p.
  *
  *     dW   rows 0 .. slab - 1
  *          rows slab .. 2 slab - 1

@@ -217,6 +217,10 @@ static __attribute__((noinline, unused)) float vec_sum(const float *block)
 /* The maximum of a block of 16 floats. */
 static __attribute__((noinline, unused)) float vec_most(float *block)
 {
+#ifdef VEC_NEON
+    const float32x4_t a = vmaxq_f32(vld1q_f32(block), vld1q_f32(block + 4));
+    return vmaxvq_f32(vmaxq_f32(a, vmaxq_f32(vld1q_f32(block + 8), vld1q_f32(block + 12))));
+#else
     for (int i = 0; i < 8; i++)
         block[i] = block[i] > block[i + 8] ? block[i] : block[i + 8];
     for (int i = 0; i < 4; i++)
@@ -224,6 +228,7 @@ static __attribute__((noinline, unused)) float vec_most(float *block)
     const float a = block[0] > block[1] ? block[0] : block[1];
     const float b = block[2] > block[3] ? block[2] : block[3];
     return a > b ? a : b;
+#endif
 }
 
 /* The mask of lanes [lo, hi) of a vector. */
