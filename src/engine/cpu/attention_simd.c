@@ -92,6 +92,13 @@ static void to_rows(const head_shape *s, int64_t count, const float *from, int64
             .from_lanes(from + t * stride, s->L, s->D, count, to + t * s->wide, s->each);
 }
 
+/* q, k and v of a head, one after the other. */
+static void to_operands(const head_shape *s, int64_t count, int64_t C, const float *qkv, float *q)
+{
+    for (int part = 0; part < 3; part++)
+        to_rows(s, count, qkv + part * C * s->L, 3 * C * s->L, q + part * FAST_VEC * s->each);
+}
+
 /* Transpose rows of one sample to 16 samples in lanes. */
 static void to_lanes(const head_shape *s, const float *from, int64_t stride, float *to)
 {
@@ -268,9 +275,7 @@ static void forward(int64_t T, int64_t C, int64_t heads, int64_t L, int64_t coun
         for (int64_t lane = 0; lane < L; lane += FAST_VEC) {
             const int64_t at = i * h.D * L + lane;
             const int64_t samples = count > lane ? least(count - lane, FAST_VEC) : 0;
-            to_rows(&h, samples, qkv + at, 3 * C * L, q);
-            to_rows(&h, samples, qkv + C * L + at, 3 * C * L, k);
-            to_rows(&h, samples, qkv + 2 * C * L + at, 3 * C * L, v);
+            to_operands(&h, samples, C, qkv + at, q);
             for (int64_t s = 0; s < samples; s++)
                 head(&h, q + s * h.each, k + s * h.each, v + s * h.each, panels, p);
             to_lanes(&h, q, C * L, z + at);
@@ -311,9 +316,7 @@ static void backward(int64_t T, int64_t C, int64_t heads, int64_t L, int64_t cou
         for (int64_t lane = 0; lane < L; lane += FAST_VEC) {
             const int64_t at = i * h.D * L + lane;
             const int64_t samples = count > lane ? least(count - lane, FAST_VEC) : 0;
-            to_rows(&h, samples, qkv + at, 3 * C * L, q);
-            to_rows(&h, samples, qkv + C * L + at, 3 * C * L, k);
-            to_rows(&h, samples, qkv + 2 * C * L + at, 3 * C * L, v);
+            to_operands(&h, samples, C, qkv + at, q);
             to_rows(&h, samples, dz + at, C * L, d);
             for (int64_t s = 0; s < samples; s++)
                 back_head(&h, q + s * h.each, k + s * h.each, v + s * h.each, d + s * h.each,
