@@ -256,7 +256,7 @@ void fast_compare_cost(const fast_compare *compare, bool trials, double *samples
 
         if (task->trial != trials)
             continue;
-        /* A trial that was canceled has no result, but points on the way there. */
+        /* A trial that was canceled has no result, but points of its curve. */
         const fast_compare_point *last =
             task->view->point_count > 0 ? &task->view->points[task->view->point_count - 1] : NULL;
         const double samples = isfinite(m->samples) ? m->samples

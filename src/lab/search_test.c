@@ -228,7 +228,7 @@ static void halving(void **state)
     fast__search_space_fini(&space);
 }
 
-/* Return the runs that a search uses where a trial that was held starts again from the beginning. */
+/* Return the runs that a search uses where a held trial starts again from the beginning. */
 static double play_again(fast_search *search, value_fn *value)
 {
     double used = 0;

@@ -94,7 +94,7 @@ static void runs_come_in_groups(void **state)
     assert_true(replied(s, "\"total\":2"));
 }
 
-/* Runs of other commands are no seeds of one; the seed and what a run is called make no other job. */
+/* Runs of other commands are no seeds of one; seed and names make no other job. */
 static void commands_are_options(void **state)
 {
     stage *s = *state;

@@ -23,7 +23,7 @@ export function setPlace(hash: string): void {
     takePlace();
 }
 
-/* Goes on from an address when an answer is there, unless it has been left meanwhile. */
+/* Opens another address when an answer is there, unless the first one has been left meanwhile. */
 export function goOn(from: string, to: string): void {
     if (location.hash === from)
         location.hash = to;
