@@ -13,6 +13,13 @@ enum { FAST_ALIGN = 64 };
 fast_err fast__alloc(const char *what, int64_t count, size_t size, void *out);
 void fast__free(void *memory); /* NULL is allowed */
 
+/* For a block of fast__alloc() of which parts are to be dropped: let it take memory in small pages,
+ * not in those of 2 MB. */
+void fast__memory_small_pages(void *at, int64_t bytes);
+/* Give the pages that lie wholly in this range of such a block back to the system: they become 0,
+ * and take memory again when they are next written. The rest of the range keeps its contents. */
+void fast__memory_drop(void *at, int64_t bytes);
+
 /* Map `bytes` of zeros in pages of their own, which take memory when they are first written: for
  * large blocks that may stay partly unused. FAST_ENOMEM. Free with the same size; NULL is
  * allowed. */
