@@ -96,7 +96,7 @@ static double cubic_root(double p)
     return (low + high) / 2;
 }
 
-static void yellowfin_measure(const void *config, const fast_rule_slice *whole)
+static void yellowfin_observe(const void *config, const fast_rule_slice *whole)
 {
     enum { BLOCK = 1024 };
     const yellowfin_config *c = config;
@@ -175,6 +175,6 @@ const fast_rule fast__rule_yellowfin = {
     .slots = 3,
     .lr = 1,
     .record = RECORD,
-    .measure = yellowfin_measure,
+    .observe = yellowfin_observe,
     .apply = yellowfin_apply,
 };
