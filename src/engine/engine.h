@@ -54,7 +54,8 @@ typedef void fast_report_fn(void *ctx, int64_t offset, int64_t count);
 
 /* Called before the forward pass first reads params[offset .. offset + count): the values may still
  * be in flight, and must be there when the callback returns. Ranges are those of nodes with
- * weights, in order. */
+ * weights, in order. With need_again also before the backward pass reads them, in its order;
+ * between the two calls values of nodes before the last two that were asked for may change. */
 typedef void fast_pass_need_fn(void *ctx, int64_t offset, int64_t count);
 
 /* One pass over one batch: inputs first, then outputs. Without `grad` it is a forward pass only. */
@@ -69,6 +70,7 @@ typedef struct fast_pass {
     fast_report_fn *report;  /* called as gradients become final; may be NULL */
     fast_factor_fn *factor;  /* offered gradients as factors; may be NULL */
     fast_pass_need_fn *need; /* called before parameters are read; may be NULL */
+    bool need_again;         /* call need in the backward pass, too */
     void *ctx;               /* context of the three callbacks */
     float *outputs;          /* NULL, or receives [count][outputs of the last node], row major */
     double loss;             /* out: mean over the batch; NAN for a forward pass over a batch that

@@ -254,6 +254,22 @@ static void announce_weights(const fast_cpu_run *run, const fast_cpu_step *step,
             run->pass->need(run->pass->ctx, offset, count);
 }
 
+/* Announce the weights that the backward pass of a step is about to read, if that is asked for: those
+ * of its nodes, and of the convolution whose bias it adds. */
+static void announce_again(const fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const int last = step->last > step->node ? step->last : step->node;
+    int64_t offset, count;
+
+    if (!run->pass->need || !run->pass->need_again)
+        return;
+    for (int n = last; n >= step->node; n--)
+        if (fast__node_params(run->graph, n, &offset, &count))
+            run->pass->need(run->pass->ctx, offset, count);
+    if (step->bias >= 0 && fast__node_params(run->graph, step->bias, &offset, &count))
+        run->pass->need(run->pass->ctx, offset, count);
+}
+
 /* The contract's run(): forward, outputs, loss, backward. */
 static fast_err cpu_run(const fast_program *base, fast_workspace *memory, fast_pass *pass)
 {
@@ -290,6 +306,7 @@ static fast_err cpu_run(const fast_program *base, fast_workspace *memory, fast_p
     stamp(&run, program->step_count, &since);
     for (int s = program->step_count - 1; s >= 0 && pass->grad; s--) {
         const fast_cpu_step *step = &program->steps[s];
+        announce_again(&run, step);
         if (step->train)
             step->op->backward(&run, step);
         else if (step->op != &fast__cpu_permute)

@@ -254,6 +254,15 @@ static void report_node(const fast_ref_call *call)
     }
 }
 
+/* Say that the weights of a node are about to be read. */
+static void announce(const fast_pass *pass, const fast_graph *graph, int node)
+{
+    int64_t offset, count;
+
+    if (pass->need && fast__node_params(graph, node, &offset, &count))
+        pass->need(pass->ctx, offset, count);
+}
+
 /* Run the backward pass over all nodes that need it. */
 static void run_backward(const ref_program *program, const ref_workspace *workspace,
                          const fast_pass *pass)
@@ -262,6 +271,8 @@ static void run_backward(const ref_program *program, const ref_workspace *worksp
         if (!program->needs[i])
             continue;
         fast_ref_call call = call_of(program, workspace, pass, i);
+        if (pass->need_again)
+            announce(pass, program->base.graph, i);
         ops[call.node->op]->backward(&call);
         report_node(&call);
     }
@@ -278,9 +289,7 @@ static fast_err ref_run(const fast_program *base, fast_workspace *memory, fast_p
     FAST_TRY(fast__pass_check(graph, program->base.batch, program->train, pass));
     for (int i = 1; i < graph->node_count; i++) {
         fast_ref_call call = call_of(program, workspace, pass, i);
-        int64_t offset, count;
-        if (pass->need && fast__node_params(graph, i, &offset, &count))
-            pass->need(pass->ctx, offset, count);
+        announce(pass, graph, i);
         ops[call.node->op]->forward(&call);
     }
     const int last = graph->node_count - 1;
