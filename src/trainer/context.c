@@ -30,6 +30,19 @@ void fast__rule_state_clear(fast_optimizer *optimizer, int64_t count)
         fast__vector_fill(count, 0, slot);
 }
 
+/* Copy the blocks of a vector that differ. */
+static void copy_changed(int64_t count, const float *from, float *to)
+{
+    enum { BLOCK = 1024 }; /* 4 KiB: a page */
+
+    for (int64_t i = 0; i < count; i += BLOCK) {
+        const int64_t n = count - i < BLOCK ? count - i : BLOCK;
+
+        if (!fast__vector_equal(n, from + i, to + i))
+            fast__vector_copy(n, from + i, to + i);
+    }
+}
+
 void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t count)
 {
     float *slot;
@@ -37,7 +50,7 @@ void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t cou
     FAST_ASSERT(to != NULL && from != NULL);
     FAST_ASSERT(count >= 0);
     for (int i = 0; to != from && (slot = fast__optimizer_slot(to, i)) != NULL; i++)
-        fast__vector_copy(count, fast__optimizer_slot(from, i), slot);
+        copy_changed(count, fast__optimizer_slot(from, i), slot);
 }
 
 /* Point the strategy's view to this actor's vectors. */
