@@ -31,6 +31,10 @@ typedef struct fast_program {
     double flops_forward; /* textbook operations of one sample: a multiply and an add are two */
     double flops_train;   /* operations of forward and backward pass together */
     uint64_t plan_hash;   /* hash of the measured choices; 0 if nothing was measured */
+    int64_t memory;       /* bytes of a workspace */
+    int64_t memory_least; /* the fewest possible, where the options' `memory` is less; else 0 */
+    double flops_again;   /* operations of one sample that are recomputed, part of flops_train */
+    int segments;         /* that are recomputed one by one; 0: nothing is */
 } fast_program;
 
 /* The part of a workspace that every engine shares; embedded in the same way. */
@@ -43,6 +47,9 @@ typedef struct fast_engine_options {
     int64_t batch;         /* largest batch; at least 1 */
     bool train;            /* compile the backward pass too */
     const char *plan_path; /* file of measured choices; NULL: cache folder; "": none */
+    bool recompute;        /* compute activations twice rather than store them (recompute.h) */
+    int64_t memory;        /* with recompute: as little as fits this many bytes of a workspace; 0:
+                              in sqrt(n) segments */
     const char *method;    /* force one convolution method by name; NULL: the fastest */
 } fast_engine_options;
 

@@ -26,6 +26,7 @@
  * Where to look:
  *
  *   cpu.c                    compile and run: the engine's contract
+ *   recompute.c              steps that run twice, for less memory
  *   fuse.c, buffer.c         nodes -> steps; the layout of their memory
  *   op_x.c, ops.c            a step of each kind, forward and backward; their table
  *   slab.c                   gradients of weights, summed over positions
@@ -55,6 +56,7 @@ enum {
 typedef struct fast_cpu_buffer {
     int64_t count;  /* floats */
     int begin, end; /* first and last time of use */
+    int again_begin, again_end; /* its second life, where steps are recomputed; none: 1 and 0 */
     int64_t offset; /* in floats, a multiple of 16 */
 } fast_cpu_buffer;
 
@@ -112,6 +114,8 @@ struct fast_cpu_step {
     bool add;                          /* batch norm: in[1] is added before the activation */
     bool dead;                         /* the outputs do not depend on it: zero gradients */
     bool train;                        /* the backward pass is compiled */
+    int segment;                       /* of the steps that are recomputed together */
+    bool again;                        /* it is computed again before the segment's backward pass */
     int64_t count;                     /* the operator's own number */
     int buffer[FAST_CPU_BUFFERS];      /* the operator's own buffers, or -1 */
     fast_gemm gemm[FAST_CPU_GEMMS];    /* the operator's own products */
@@ -141,6 +145,9 @@ typedef struct fast_cpu_program {
     bool *needs;                               /* per node: the gradient of its output is needed */
     int soft;                                  /* buffer of labels and targets in lanes */
     int64_t memory_count;                      /* floats of a workspace */
+    int64_t smallest_count;                    /* the fewest, where the options' do not suffice; 0 */
+    double recompute_flops;                    /* that are computed again, of a sample */
+    int recompute_segments;                    /* segments of the steps; 0: none is recomputed */
 } fast_cpu_program;
 
 typedef struct fast_cpu_workspace {
@@ -158,6 +165,7 @@ struct fast_cpu_run {
     const fast_graph *graph;         /* the program's graph */
     int64_t lanes;                   /* the program's lanes */
     int64_t count;                   /* samples of this pass */
+    bool again;                      /* steps are recomputed: statistics have followed already */
 };
 
 /* A program under construction. */
@@ -178,6 +186,9 @@ fast_err fast__cpu_gradients(fast_cpu_compile *compile);
 fast_err fast__cpu_buffer_new(fast_cpu_compile *compile, int64_t count, int begin, int end,
                               int *out);
 fast_err fast__cpu_buffers_place(fast_cpu_program *program);
+/* Choose the steps that are recomputed, by the rule or the budget of the options, and place all
+ * buffers. recompute.c */
+fast_err fast__cpu_recompute(fast_cpu_compile *compile);
 
 /* Return the time of a step's backward pass. */
 static inline int fast__cpu_back(const fast_cpu_program *program, const fast_cpu_step *step)
