@@ -257,6 +257,13 @@ static int64_t system_number(const char *path, const char *label)
 }
 
 /* The smaller one of the machine's free memory and what its container has left. */
+int64_t fast__memory_resident(void)
+{
+    const int64_t kib = system_number("/proc/self/status", "VmRSS:");
+
+    return kib > 0 ? kib * 1024 : 0;
+}
+
 int64_t fast__memory_available(void)
 {
     int64_t available = INT64_MAX;

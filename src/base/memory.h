@@ -30,6 +30,9 @@ void fast__pages_free(void *memory, int64_t bytes);
  * and its container's limits; INT64_MAX if the system does not say. */
 int64_t fast__memory_available(void);
 
+/* Return the bytes of this process that are in memory now; 0 if the system does not say. */
+int64_t fast__memory_resident(void);
+
 /* Checked arithmetic: false on overflow or a negative operand; *out is then unchanged. */
 bool fast__mul_size(int64_t a, int64_t b, int64_t *out);
 bool fast__add_size(int64_t a, int64_t b, int64_t *out);

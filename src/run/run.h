@@ -73,7 +73,8 @@ typedef struct fast_period {
     int64_t count;         /* of steps or epochs */
 } fast_period;
 
-enum { FAST_RUN_DEVICE_HOST, FAST_RUN_DEVICE_CHECK }; /* choices of the option `device` */
+enum { FAST_RUN_DEVICE_HOST, FAST_RUN_DEVICE_CHECK };    /* choices of the option `device` */
+enum { FAST_RUN_RECOMPUTE_NO, FAST_RUN_RECOMPUTE_YES }; /* choices of the option `recompute` */
 
 /* The options of a run, parsed; the fields of options.c's table in its order. */
 typedef struct fast_run_config {
@@ -114,6 +115,8 @@ typedef struct fast_run_config {
     char checkpoint_every[32];         /* a period */
     char resume[FAST_PATH_MAX];        /* a checkpoint; "" */
     int branch;                        /* 1: resume with another rate, schedule, ... */
+    char memory[32];                   /* a size, "500MB"; "" */
+    int recompute;                     /* FAST_RUN_RECOMPUTE_* */
     char plan[FAST_PATH_MAX];          /* auto, no, or a path */
     char method[64];                   /* auto, or a convolution method */
     char log[FAST_PATH_MAX];           /* a line per evaluation; "" */
@@ -192,6 +195,7 @@ typedef struct fast_run_times {
 typedef struct fast_run_text {
     char *options;         /* canonical text of every option, one after the other */
     const char *data_note; /* told at the start; NULL: nothing to tell. Not owned */
+    char memory_note[192]; /* told at the start: what is recomputed; "" */
     char resume_note[768]; /* told at the start; "": nothing to tell */
     char codec_note[512];  /* told at the start: what codec=auto chose, and why; "" */
     char *model;           /* the network in its language; NULL for a network of the caller's */
@@ -313,6 +317,9 @@ fast_err fast__run_json_machine(char **out);
  * `step_count` are the steps of the whole run. FAST_EIO, FAST_ENOMEM. */
 fast_err fast__run_json_log(const fast_result *r, bool several, int64_t step_count, FILE *file);
 
+/* memory_budget.c: compile the run's network as the options recompute and memory ask for, and
+ * predict the peak of memory. FAST_EINVAL if the budget is too small, with the smallest. */
+fast_err fast__run_compile(fast_run *run);
 /* How this run's engine compiles. Texts are lent by the run. */
 fast_engine_options fast__run_engine_options(const fast_run *run);
 
