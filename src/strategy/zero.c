@@ -27,7 +27,9 @@
  *   2       2 (P - 1)/P G     G      G / P  k G / P
  *   3       3 (P - 1)/P G     G / P  G / P  k G / P      besides the units under way
  *
- * Stage 3 sends (P - 1)/P of the units of the last two layers less. A gradient of several micro-batches is summed
+ * Stage 3 sends (P - 1)/P of the units of the last two layers less. A sum copies gradients to messages,
+ * so a few are under way at a time: between two layers of the backward pass the older ones are
+ * waited for. A gradient of several micro-batches is summed
  * after the last one, and its w is gathered once.
  *
  * Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC
@@ -43,7 +45,10 @@
 #include <stdio.h>
 
 enum { STAGE_1 = 1, STAGE_2 = 2, STAGE_3 = 3 };
-enum { AHEAD = 2 }; /* units that are summed or gathered while one is waited for */
+enum {
+    AHEAD = 2,  /* units that are summed or gathered while one is waited for, after a gradient */
+    WINDOW = 8, /* sums under way in a backward pass: their messages are copies of gradients */
+};
 
 /* Options. */
 typedef struct zero_options {
@@ -81,11 +86,14 @@ typedef struct zero {
     int64_t count;             /* units */
     fast_slice *slices;        /* [count]: their ranges, and the own slices */
     zero_unit *units;          /* [count] */
-    int64_t *order;            /* [count]: units in the order in which their sums started */
-    int64_t started;           /* length of order in this step */
+    int64_t *order;            /* [count]: units in the order in which their gradients are final */
+    int64_t ready;             /* length of order in this step */
+    int64_t started;           /* of these, those whose sums have started */
+    int64_t finished;          /* of these, those whose sums are done for certain */
+    int64_t window;            /* sums under way at most in a backward pass */
     fast_sliced gather;        /* of w and of the rule's state */
     bool drops;                /* the vectors are this worker's alone: ranges may be dropped */
-    bool layered;              /* the pass asks for ranges of w before it reads them */
+    bool layered;              /* the pass asks for ranges of w before it reads them: it may wait */
     bool instant;              /* it would, but takes an instant of virtual time */
     bool settled;              /* worker 0 has been given all of w and of the rule's state */
     bool backward;             /* the forward pass is over */
@@ -183,14 +191,30 @@ static fast_err start_sum(zero *z, int64_t i)
 {
     const fast_slice *s = &z->slices[i];
 
-    FAST_ASSERT(!z->units[i].sum && z->started < z->count);
-    z->order[z->started++] = i;
+    FAST_ASSERT(!z->units[i].sum && z->started < z->ready);
+    z->started++;
     fast__trainer_slice_summed(z->t, s->count);
     FAST_TRY(fast__sliced_sum(&z->units[i].slices, z->t->g + s->offset, s->count,
                               &z->units[i].sum));
     if (z->c->stage >= STAGE_2) {
         drop_others(z, i, z->t->g);
         z->held_g -= s->count - s->own_count;
+    }
+    return FAST_OK;
+}
+
+/* Start the sums of units whose gradients are final, with `wait` all of them, else as many as fit the
+ * window. It moves only where this may wait: so sums and gathers start in one order at all workers. */
+static fast_err start_ready(zero *z, bool wait)
+{
+    while (z->started < z->ready) {
+        if (z->started - z->finished >= z->window) {
+            if (!wait)
+                return FAST_OK;
+            FAST_TRY(finish(&z->units[z->order[z->finished]].sum));
+            z->finished++;
+        }
+        FAST_TRY(start_sum(z, z->order[z->started]));
     }
     return FAST_OK;
 }
@@ -214,7 +238,8 @@ static void gather_again(zero *z)
 /* A unit's gradient is final, in a report. With stage 3 its parameters are not read again. */
 static void unit_ready(zero *z, int64_t i)
 {
-    fail(z, start_sum(z, i));
+    z->order[z->ready++] = i;
+    fail(z, start_ready(z, false));
     if (z->c->stage < STAGE_3 || z->err)
         return;
     if (z->layered) {
@@ -277,7 +302,10 @@ static fast_err need(void *ctx, int64_t offset, int64_t count)
 {
     zero *z = ctx;
 
-    if (count == 0)
+    /* The backward pass waits for the sums of the layer above. */
+    if (z->again)
+        FAST_TRY(start_ready(z, true));
+    if (count == 0 || z->c->stage < STAGE_3)
         return FAST_OK;
     const zero_range now = { unit_at(z, offset), unit_at(z, offset + count - 1) };
     const zero_range old = z->read[1];
@@ -328,9 +356,16 @@ static fast_err update(zero *z)
 {
     const bool alone = fast__trainer_slices_alone(z->t);
 
+    while (z->ready < z->count) { /* stage 1 reports nothing */
+        FAST_ASSERT(z->c->stage == STAGE_1);
+        z->order[z->ready] = z->ready;
+        z->ready++;
+    }
+    if (z->c->stage >= STAGE_2)
+        FAST_TRY(start_ready(z, true));
     for (int64_t n = 0; n < z->count; n++) {
-        while (z->c->stage == STAGE_1 && z->started < z->count && z->started <= n + AHEAD)
-            FAST_TRY(start_sum(z, z->started));
+        while (z->started < z->count && z->started <= n + AHEAD)
+            FAST_TRY(start_sum(z, z->order[z->started]));
         FAST_ASSERT(n < z->started);
         FAST_TRY(finish(&z->units[z->order[n]].sum));
         if (!alone)
@@ -353,7 +388,7 @@ static fast_err step(zero *z)
     fast_trainer *t = z->t;
     const bool by_layer = z->c->stage == STAGE_3;
 
-    z->started = 0;
+    z->ready = z->started = z->finished = 0;
     z->backward = z->again = false;
     /* Of several micro-batches the first fills all of g. */
     if (z->c->stage == STAGE_1 || t->micro_batches > 1)
@@ -363,7 +398,7 @@ static fast_err step(zero *z)
     z->read[0] = z->read[1] = (zero_range){ 0, -1 };
     for (int64_t i = 0; i < z->count; i++)
         z->units[i].missing = z->slices[i].count;
-    FAST_TRY(fast__trainer_gradient_again(t, by_layer ? need : NULL,
+    FAST_TRY(fast__trainer_gradient_again(t, by_layer || z->layered ? need : NULL,
                                               z->c->stage >= STAGE_2 ? report : NULL, z,
                                               z->layered));
     fast_actor_at(t->actor, t->step, "gradient");
@@ -466,8 +501,9 @@ static fast_err open_zero(zero *z)
         z->units[i].whole = z->c->stage < STAGE_3;
     }
     z->drops = fast__trainer_owns_model(t);
-    z->layered = by_layer && fast__trainer_reads_layers(t);
+    z->layered = z->c->stage >= STAGE_2 && fast__trainer_reads_layers(t);
     z->instant = by_layer && fast__trainer_would_read_layers(t);
+    z->window = z->layered ? WINDOW : z->count;
     z->held_w = by_layer ? z->own : t->count;
     return FAST_OK;
 }
