@@ -44,7 +44,7 @@ typedef struct fast_result {
     int64_t memory_peak;        /* bytes resident at most, of the whole process */
     int64_t predicted_memory;   /* memory_peak as it was predicted when the run was opened; 0: of a
                                    learner of the caller's */
-    int64_t model_state_bytes;  /* of a worker's parameters, gradients and optimizer state at most */
+    int64_t model_state_bytes; /* of a worker's parameters, gradients and optimizer state at most */
     /* Several workers; what another process did is not in these. On `sim` all times above and below
        are virtual, but for wall_time_s. */
     double virtual_time_s; /* equal to time_s on `sim`, else NAN */

@@ -115,7 +115,7 @@ bool fast__add_size(int64_t a, int64_t b, int64_t *out)
     return true;
 }
 
-/* Find the pages that lie wholly in a block; false if there are none. */
+/* Find the pages that lie wholly in a block; false if it has no whole page. */
 static bool whole_pages(void *memory, int64_t size, void **first_out, size_t *size_out)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

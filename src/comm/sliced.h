@@ -33,6 +33,6 @@ fast_err fast__sliced_sum(fast_sliced *s, float *x, int64_t count, fast_request 
 fast_err fast__sliced_gather(fast_sliced *s, float *x, int64_t count, int64_t root,
                              fast_request **out);
 
-/* Replace x[0 .. count) by the sum over all members, which they add in the order of their ranks: the
- * same bits at all. For a few numbers: count P (P - 1) of them travel. Fails as a collective. */
+/* Replace x[0 .. count) by the sum over all members, which they add in the order of their ranks:
+ * the same bits at all. For a few numbers: count P (P - 1) of them travel. It fails as all do. */
 fast_err fast__sum_doubles(fast_group *group, double *x, int64_t count);

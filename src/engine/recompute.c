@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a pass is cut into segments: the k-th of K - 1 cuts is looked for where between (k - 1/2) / K
- * and (k + 1/2) / K of all stored floats are behind it, at the step that the fewest floats cross; of
- * several such the nearest to k / K. In a residual network this is between two blocks.
+ * Where a pass is cut into segments: the k-th of K - 1 cuts is looked for where between (k - 1/2) /
+ * K and (k + 1/2) / K of all stored floats are behind it, at the step that the fewest floats cross;
+ * of several such the nearest to k / K. In a residual network this is between two blocks.
  */
 #include "engine/recompute.h"
 

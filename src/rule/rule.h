@@ -28,8 +28,7 @@ typedef struct fast_rule_slice {
     float *scratch; /* as many floats as the rule asked for; NULL if it did not */
     bool adapt; /* a by_segment rule scales the learning rate by norms; false in biases and norms */
     float *record; /* measures of the whole vector; NULL: the rule has none, or no room for them */
-    const double
-        *squares; /* what measure() found for the whole segment, of which the slice may be a
+    const double *squares; /* sums by measure() over the whole segment, of which the slice may be a
                               part; NULL: it was not called */
 } fast_rule_slice;
 
@@ -94,8 +93,8 @@ void fast__optimizer_apply_range(fast_optimizer *optimizer, int64_t step, double
 bool fast__optimizer_by_slice(const fast_optimizer *optimizer);
 /* True if the rule scales by norms of layers, so that the first half is needed. */
 bool fast__optimizer_measures(const fast_optimizer *optimizer);
-/* Return `scale` so that the gradient, of which norm2 is the sum of squares before, is no longer than
- * clip_norm. Where that is off (fast__optimizer_clips() is false) it is `scale`. */
+/* Return `scale` so that the gradient, of which norm2 is the sum of squares before, is no longer
+ * than clip_norm. Where that is off (fast__optimizer_clips() is false) it is `scale`. */
 bool fast__optimizer_clips(const fast_optimizer *optimizer);
 float fast__optimizer_clipped(const fast_optimizer *optimizer, float scale, double norm2);
 /* An update in two halves, for vectors of which each worker has a range: add the squares of the

@@ -12,8 +12,9 @@
  * the budget is divided among the workspaces, and it is compiled again to recompute as little as
  * fits.
  */
+#include "run/memory_budget.h"
+
 #include "base/memory.h"
-#include "run/run.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -56,7 +57,18 @@ static int64_t sum_rows(const fast_run_config *c)
     return rows;
 }
 
-/* Bytes of the vectors of the model and of the rule in this process. */
+/* The stage of strategy zero: vectors of which a worker has a part; 0 for other strategies. */
+static int64_t zero_stage(const fast_run_config *c)
+{
+    const char *stage = strstr(c->strategy, "stage=");
+
+    if (strncmp(c->strategy, "zero", 4) != 0 || (c->strategy[4] && c->strategy[4] != ':'))
+        return 0;
+    return stage ? strtoll(stage + strlen("stage="), NULL, 10) : 2;
+}
+
+/* Bytes of the vectors of the model and of the rule in this process. With zero w is whole at the
+ * start and at the end, and the run's own model has no state of the rule. */
 static int64_t vector_bytes(const fast_run *run)
 {
     const fast_run_config *c = &run->config;
@@ -71,6 +83,10 @@ static int64_t vector_bytes(const fast_run *run)
     /* Simulated workers have one copy of w and the rule's state. */
     if (strcmp(c->transport, "sim") == 0)
         return (1 + slots) * count + (1 + slots + c->workers) * count;
+    const int64_t stage = zero_stage(c), parts = stage > 0 ? c->workers : 1;
+    if (stage > 0)
+        return count + workers_here(c) * (count + count / (stage > 1 ? parts : 1) +
+                                          slots * count / parts + sum_rows(c) * count);
     return (1 + slots) * count + workers_here(c) * worker;
 }
 
@@ -86,7 +102,7 @@ static int64_t workspaces(const fast_run_config *c)
     return workers_here(c) + evaluates;
 }
 
-/* What is resident without activations, with what threads, batches and the store take later. */
+/* Bytes resident without activations, with those that threads, batches and the store take later. */
 static int64_t fixed_bytes(const fast_run *run)
 {
     const bool stored = strcmp(run->config.store, "none") != 0;
@@ -111,7 +127,8 @@ static fast_err compile_again(fast_run *run, int64_t budget)
         return FAST_OK;
     return fast__fail(
         FAST_EINVAL,
-        "memory=%s is too small: at least %.0f MB are needed, of which %.0f MB are the program, the "
+        "memory=%s is too small: at least %.0f MB are needed, of which %.0f MB are the program, "
+        "the "
         "data, parameters, gradients and optimizer state, and the rest activations; take a smaller "
         "batch with accumulate, or a smaller model",
         run->config.memory, ceil((double)(fixed + count * run->program->memory_least) / MB),
@@ -141,8 +158,9 @@ fast_err fast__run_compile(fast_run *run)
     if (run->config.memory[0])
         FAST_TRY(parse_size(run->config.memory, &budget));
     if (budget > 0 && always)
-        return fast__fail(FAST_EINVAL, "recompute=yes and memory=%s: the size says how much is "
-                                       "recomputed; leave out one of them",
+        return fast__fail(FAST_EINVAL,
+                          "recompute=yes and memory=%s: the size says how much is "
+                          "recomputed; leave out one of them",
                           run->config.memory);
     FAST_TRY(run->engine->compile(run->graph, &options, &run->program));
     plain = run->program->memory;

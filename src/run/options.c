@@ -92,9 +92,10 @@ const fast_option fast__run_options[] = {
     FAST_OPT_CHOICE(C, branch, "no", "no|yes",
                     "resume as another run: its learning rate, schedule and options of the "
                     "optimizer may differ from the checkpoint's"),
-    FAST_OPT_CHOICE(C, recompute, "no", "no|yes",
-                    "compute activations twice rather than store them, in sqrt(n) segments of the n "
-                    "layers: less memory, the same bits"),
+    FAST_OPT_CHOICE(
+        C, recompute, "no", "no|yes",
+        "compute activations twice rather than store them, in sqrt(n) segments of the n "
+        "layers: less memory, the same bits"),
     FAST_OPT_TEXT(C, memory, "", NULL,
                   "a size like 500MB that the process is to take at most: recompute as few "
                   "activations as it needs"),

@@ -72,7 +72,7 @@ static int64_t memory_peak(void)
     return (int64_t)kib * 1024;
 }
 
-/* What a worker of this process held at most of parameters, gradients and optimizer state. */
+/* The most that a worker of this process held of parameters, gradients and optimizer state. */
 static int64_t model_state_bytes(const fast_team *team)
 {
     int64_t most = 0;

@@ -24,6 +24,7 @@
  * they borrow its training set, and are over before the team is made.
  */
 #include "run/caller_loop.h"
+#include "run/memory_budget.h"
 
 #include "base/memory.h"
 #include "model/onnx/onnx.h"

@@ -73,7 +73,7 @@ typedef struct fast_period {
     int64_t count;         /* of steps or epochs */
 } fast_period;
 
-enum { FAST_RUN_DEVICE_HOST, FAST_RUN_DEVICE_CHECK };    /* choices of the option `device` */
+enum { FAST_RUN_DEVICE_HOST, FAST_RUN_DEVICE_CHECK };   /* choices of the option `device` */
 enum { FAST_RUN_RECOMPUTE_NO, FAST_RUN_RECOMPUTE_YES }; /* choices of the option `recompute` */
 
 /* The options of a run, parsed; the fields of options.c's table in its order. */
@@ -317,9 +317,6 @@ fast_err fast__run_json_machine(char **out);
  * `step_count` are the steps of the whole run. FAST_EIO, FAST_ENOMEM. */
 fast_err fast__run_json_log(const fast_result *r, bool several, int64_t step_count, FILE *file);
 
-/* memory_budget.c: compile the run's network as the options recompute and memory ask for, and
- * predict the peak of memory. FAST_EINVAL if the budget is too small, with the smallest. */
-fast_err fast__run_compile(fast_run *run);
 /* How this run's engine compiles. Texts are lent by the run. */
 fast_engine_options fast__run_engine_options(const fast_run *run);
 
@@ -389,8 +386,7 @@ typedef struct fast_weights {
     int64_t count;                       /* number of tensors */
 } fast_weights;
 fast_err fast__weights_list(const fast_run *run, int slots, fast_weights *out);
-/* Append the segments of a layout, over `vector`, for which there is room; `prefix` goes before
- * their names. */
+/* Append a layout's segments, over `vector`: there is room; `prefix` goes before their names. */
 void fast__weights_add(fast_weights *weights, const fast_layout *layout, const float *vector,
                        const char *prefix);
 #define FAST_BEST_PREFIX "best/" /* before the names of the best model's tensors */

@@ -210,9 +210,9 @@ static fast_state_end state_end(const fast_team *team)
 {
     const fast_run_config *c = &team->run->config;
 
-    return team->phases.count > 1              ? FAST_STATE_ALL
+    return team->phases.count > 1             ? FAST_STATE_ALL
            : c->checkpoint[0] || c->resume[0] ? FAST_STATE_FIRST
-                                               : FAST_STATE_OWN;
+                                              : FAST_STATE_OWN;
 }
 
 /* Make the loader, the learner and the context of actor i. On failure fast__team_actor_free() frees

@@ -13,8 +13,8 @@
  *   stage 1   the rule's state is sharded: a worker has its slices of it
  *   stage 2   gradients too: a unit is summed as soon as the backward pass has made it, and dropped
  *   stage 3   parameters too: a layer's units are gathered before the forward pass reads them and
- *             dropped two layers later, and once more for the backward pass. The next unit is on its
- *             way while a layer is computed. The two layers that are read last stay
+ *             dropped two layers later, and once more for the backward pass. The next unit is on
+ *             its way while a layer is computed. The two layers that are read last stay
  *
  *   state of a layer      forward               backward              step
  *     w       own  gather  all  drop   own  gather  all  drop   own  update
@@ -27,10 +27,10 @@
  *   2       2 (P - 1)/P G     G      G / P  k G / P
  *   3       3 (P - 1)/P G     G / P  G / P  k G / P      besides the units under way
  *
- * Stage 3 sends (P - 1)/P of the units of the last two layers less. A sum copies gradients to messages,
- * so a few are under way at a time: between two layers of the backward pass the older ones are
- * waited for. A gradient of several micro-batches is summed
- * after the last one, and its w is gathered once.
+ * Stage 3 sends (P - 1)/P of the units of the last two layers less. A sum copies gradients to
+ * messages, so a few are under way at a time: between two layers of the backward pass the older
+ * ones are waited for. A gradient of several micro-batches is summed after the last one, and its w
+ * is gathered once.
  *
  * Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC
  * 2020; Zhao et al., "PyTorch FSDP", VLDB 2023.
@@ -115,7 +115,8 @@ static float mean_of(const zero *z)
 /* Remember how much this worker holds now. */
 static void note_held(zero *z)
 {
-    FAST_ASSERT(z->held_w >= 0 && z->held_g >= 0);
+    FAST_ASSERT(z->held_w >= 0);
+    FAST_ASSERT(z->held_g >= 0);
     fast__trainer_holds(z->t, z->held_w + z->held_g, z->own);
 }
 
@@ -124,6 +125,7 @@ static void drop_others(const zero *z, int64_t i, float *x)
 {
     const fast_slice *s = &z->slices[i];
 
+    FAST_ASSERT(i >= 0 && i < z->count);
     if (z->drops)
         fast__trainer_drop(x, s->offset, s->count, s->own_offset, s->own_count);
 }
@@ -131,6 +133,7 @@ static void drop_others(const zero *z, int64_t i, float *x)
 /* Remember the first failure of a report, which cannot return it. */
 static void fail(zero *z, fast_err err)
 {
+    FAST_ASSERT(err <= FAST_OK);
     if (!err || z->err)
         return;
     z->err = err;
@@ -142,6 +145,7 @@ static void hold(zero *z, int64_t i, bool held)
 {
     const int64_t others = z->slices[i].count - z->slices[i].own_count;
 
+    FAST_ASSERT(others >= 0);
     if (z->units[i].held != held)
         z->held_w += held ? others : -others;
     z->units[i].held = held;
@@ -194,8 +198,8 @@ static fast_err start_sum(zero *z, int64_t i)
     FAST_ASSERT(!z->units[i].sum && z->started < z->ready);
     z->started++;
     fast__trainer_slice_summed(z->t, s->count);
-    FAST_TRY(fast__sliced_sum(&z->units[i].slices, z->t->g + s->offset, s->count,
-                              &z->units[i].sum));
+    FAST_TRY(
+        fast__sliced_sum(&z->units[i].slices, z->t->g + s->offset, s->count, &z->units[i].sum));
     if (z->c->stage >= STAGE_2) {
         drop_others(z, i, z->t->g);
         z->held_g -= s->count - s->own_count;
@@ -203,8 +207,9 @@ static fast_err start_sum(zero *z, int64_t i)
     return FAST_OK;
 }
 
-/* Start the sums of units whose gradients are final, with `wait` all of them, else as many as fit the
- * window. It moves only where this may wait: so sums and gathers start in one order at all workers. */
+/* Start the sums of units whose gradients are final, with `wait` all of them, else as many as fit
+ * the window. It moves only where this may wait, so that sums and gathers start in one order at all
+ * workers. */
 static fast_err start_ready(zero *z, bool wait)
 {
     while (z->started < z->ready) {
@@ -226,8 +231,8 @@ static int64_t unit_at(const zero *z, int64_t at)
     return at / z->slices[0].count;
 }
 
-/* Where the whole pass is one instant of virtual time nothing was dropped for it. In the first report
- * the units that would have been are asked for again, in the order of the backward pass. */
+/* Where the whole pass is one instant of virtual time nothing was dropped for it. In the first
+ * report the units that would have been are asked for again, in the order of the backward pass. */
 static void gather_again(zero *z)
 {
     for (int64_t i = z->count - 1; i >= 0 && !z->err; i--)
@@ -261,8 +266,8 @@ static void report(void *ctx, int64_t offset, int64_t count)
     for (int64_t at = offset; at < offset + count && !z->err;) {
         const int64_t i = unit_at(z, at);
         const fast_slice *s = &z->slices[i];
-        const int64_t end = s->offset + s->count < offset + count ? s->offset + s->count
-                                                                  : offset + count;
+        const int64_t end =
+            s->offset + s->count < offset + count ? s->offset + s->count : offset + count;
 
         if (z->units[i].missing == s->count && z->t->micro_batches == 1) {
             z->held_g += s->count;
@@ -282,10 +287,11 @@ static bool is_in(zero_range r, int64_t i)
     return i >= r.low && i <= r.high;
 }
 
-/* The forward pass has left these units: drop those that neither the layer that it reads nor the one
- * before needs. One step of an engine may read both. */
+/* The forward pass has left these units: drop those that neither the layer that it reads nor the
+ * one before needs. One step of an engine may read both. */
 static void leave(zero *z, zero_range old)
 {
+    FAST_ASSERT(!z->backward);
     for (int64_t i = old.low; i <= old.high; i++) {
         if (is_in(z->read[0], i) || is_in(z->read[1], i))
             continue;
@@ -296,8 +302,8 @@ static void leave(zero *z, zero_range old)
     }
 }
 
-/* The pass is about to read a layer, in both directions: its units have to be here, and the next one
- * on its way. */
+/* The pass is about to read a layer, in both directions: its units have to be here, and the next
+ * one on its way. */
 static fast_err need(void *ctx, int64_t offset, int64_t count)
 {
     zero *z = ctx;
@@ -332,6 +338,7 @@ static fast_err spread_unit(zero *z, int64_t n)
 {
     const int64_t i = z->order[n];
 
+    FAST_ASSERT(z->c->stage < STAGE_3 && !z->units[i].gather);
     FAST_TRY(gather_unit(z, i, z->t->w, -1, &z->units[i].gather));
     return n >= AHEAD ? finish(&z->units[z->order[n - AHEAD]].gather) : FAST_OK;
 }
@@ -388,6 +395,7 @@ static fast_err step(zero *z)
     fast_trainer *t = z->t;
     const bool by_layer = z->c->stage == STAGE_3;
 
+    FAST_ASSERT(z->err == FAST_OK);
     z->ready = z->started = z->finished = 0;
     z->backward = z->again = false;
     /* Of several micro-batches the first fills all of g. */
@@ -399,8 +407,7 @@ static fast_err step(zero *z)
     for (int64_t i = 0; i < z->count; i++)
         z->units[i].missing = z->slices[i].count;
     FAST_TRY(fast__trainer_gradient_again(t, by_layer || z->layered ? need : NULL,
-                                              z->c->stage >= STAGE_2 ? report : NULL, z,
-                                              z->layered));
+                                          z->c->stage >= STAGE_2 ? report : NULL, z, z->layered));
     fast_actor_at(t->actor, t->step, "gradient");
     if (z->err)
         return fast__fail(z->err, "%s", z->why);
@@ -417,6 +424,7 @@ static fast_err gather_vector(zero *z, float *x, int64_t root)
 {
     fast_request *request = NULL;
 
+    FAST_ASSERT(x != NULL && root >= -1);
     for (int64_t i = 0; i < z->count; i++) {
         FAST_TRY(gather_unit(z, i, x, root, &request));
         FAST_TRY(finish(&request));
@@ -439,6 +447,7 @@ static fast_err settle(void *ctx)
                     (slot = fast_trainer_rule_slot(z->t, i)) != NULL;
          i++)
         FAST_TRY(gather_vector(z, slot, 0));
+    fast__trainer_state_is_whole(z->t, fast__trainer_state_end(z->t) != FAST_STATE_OWN);
     return FAST_OK;
 }
 
@@ -447,7 +456,9 @@ static void drop_all(zero *z)
 {
     float *slot;
 
+    FAST_ASSERT(z->slices != NULL);
     z->settled = false;
+    fast__trainer_state_is_whole(z->t, false);
     for (int64_t i = 0; i < z->count; i++) {
         for (int k = 0; (slot = fast_trainer_rule_slot(z->t, k)) != NULL; k++)
             drop_others(z, i, slot);
@@ -463,6 +474,8 @@ static void drop_all(zero *z)
 static fast_err complete(zero *z)
 {
     const fast_state_end end = fast__trainer_state_end(z->t);
+
+    FAST_ASSERT(end >= FAST_STATE_OWN && end <= FAST_STATE_ALL);
     const bool saved = end != FAST_STATE_OWN || z->t->step < z->t->step_count;
     const int64_t root = end == FAST_STATE_ALL ? -1 : 0;
     float *slot;
@@ -484,6 +497,7 @@ static fast_err open_zero(zero *z)
     const int64_t size = z->c->bucket / (int64_t)sizeof(float);
 
     FAST_ASSERT(size >= 1);
+    FAST_ASSERT(t->count >= 1);
     z->count = (t->count + size - 1) / size;
     FAST_TRY(fast__alloc("units", z->count + 1, sizeof *z->slices, &z->slices));
     FAST_TRY(fast__alloc("units", z->count + 1, sizeof *z->units, &z->units));
@@ -511,6 +525,7 @@ static fast_err open_zero(zero *z)
 /* Give all memory back. */
 static void close_zero(zero *z)
 {
+    FAST_ASSERT(z->t != NULL);
     for (int64_t i = 0; z->units && i < z->count; i++) {
         fast_request *requests[] = { z->units[i].sum, z->units[i].gather };
 
@@ -539,7 +554,6 @@ static fast_err train(zero *z)
     if (z->drops && z->c->stage == STAGE_3)
         fast__trainer_will_drop(t->w, t->count);
     drop_all(z);
-    fast__trainer_state_is_whole(t, false);
     while (fast_trainer_next(t)) {
         if (z->settled)
             drop_all(z);

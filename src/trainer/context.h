@@ -94,7 +94,7 @@ typedef struct fast_context_options {
     fast_shared_model *shared;  /* that workers of this process may share; NULL: they may not */
     fast_equal_replicas *equal; /* whose w the learner has; NULL: its own */
     bool tied;                  /* weights that are equal at the start share their values */
-    fast_state_end state_end;   /* what of a sharded state of the rule is needed at the end */
+    fast_state_end state_end;   /* who needs all of a sharded state at the end */
     fast_context_phase phase;   /* the first one */
 } fast_context_options;
 
@@ -190,12 +190,12 @@ typedef struct fast_context {
     fast_context_traffic traffic;      /* of this program, for the forecast */
     float *own_w;                      /* the worker's own w while it shares one; else NULL */
     fast_optimizer *own_optimizer;     /* the worker's own rule while it shares one; else NULL */
-    atomic_llong state_bytes; /* of w, g and the rule's state at most; 0: of whole vectors */
-    int64_t step_begun;                /* the step that the replica started from */
-    bool state_parted;                 /* the rule's state is not whole at worker 0 */
-    bool resumed;                      /* see fast_trainer_resumed() */
-    fast_err err;                      /* of a call between steps; FAST_OK: none failed */
-    char why[FAST_DETAIL_MAX];         /* detail of err */
+    atomic_llong state_bytes;  /* of w, g and the rule's state at most; 0: of whole vectors */
+    int64_t step_begun;        /* the step that the replica started from */
+    bool state_parted;         /* the rule's state is not whole at worker 0 */
+    bool resumed;              /* see fast_trainer_resumed() */
+    fast_err err;              /* of a call between steps; FAST_OK: none failed */
+    char why[FAST_DETAIL_MAX]; /* detail of err */
 } fast_context;
 
 /* Make a context without values: the caller calls reset() before the first program. FAST_ENOMEM,
@@ -213,8 +213,8 @@ void fast__context_enter(fast_context *context, const fast_context_phase *phase,
 void fast__context_start(fast_context *context, fast_actor *actor);
 /* A worker's program is over: its replica is its own again, and its sums know no group. */
 void fast__context_stop(fast_context *context);
-/* Return the bytes of w, g and the rule's state that a worker held at most: of whole vectors, if its
- * strategy shards none. */
+/* Return the bytes of w, g and the rule's state that a worker held at most: of whole vectors, if
+ * its strategy shards none. */
 int64_t fast__context_state_bytes(const fast_context *context);
 /* Complete w, where parts of it are on their way. Fails as the strategy's function does. */
 fast_err fast__context_settle(fast_context *context);

@@ -60,19 +60,19 @@ void fast__trainer_will_drop(float *x, int64_t count)
         fast__memory_small_pages(x, count * (int64_t)sizeof *x);
 }
 
-void fast__trainer_drop(float *x, int64_t offset, int64_t count, int64_t keep, int64_t keep_count)
+void fast__trainer_drop(float *x, int64_t offset, int64_t count, int64_t own, int64_t own_count)
 {
     const int64_t end = offset + count, size = (int64_t)sizeof *x;
 
-    FAST_ASSERT(keep_count == 0 || (keep >= offset && keep + keep_count <= end));
+    FAST_ASSERT(own_count == 0 || (own >= offset && own + own_count <= end));
     if (!x || count == 0 || fast__device_of(x) != &fast__host)
         return;
-    if (keep_count == 0) {
+    if (own_count == 0) {
         fast__memory_drop(x + offset, count * size);
         return;
     }
-    fast__memory_drop(x + offset, (keep - offset) * size);
-    fast__memory_drop(x + keep + keep_count, (end - keep - keep_count) * size);
+    fast__memory_drop(x + offset, (own - offset) * size);
+    fast__memory_drop(x + own + own_count, (end - own - own_count) * size);
 }
 
 /* Number of vectors of the rule's state. */
@@ -89,8 +89,9 @@ int64_t fast__context_state_bytes(const fast_context *context)
 {
     const int64_t sharded = atomic_load(&context->state_bytes);
 
-    return sharded > 0 ? sharded
-                       : (2 + slot_count(context)) * context->trainer.count * (int64_t)sizeof(float);
+    return sharded > 0
+               ? sharded
+               : (2 + slot_count(context)) * context->trainer.count * (int64_t)sizeof(float);
 }
 
 void fast__trainer_holds(fast_trainer *t, int64_t floats, int64_t state_floats)

@@ -5,7 +5,7 @@
 
 /*
  * The model's state of a worker that holds a part of it: its slices of the rule's vectors, and
- * perhaps of g and w. Vectors keep their addresses: a range that is dropped takes no memory until
+ * perhaps of g and w. Vectors own their addresses: a range that is dropped takes no memory until
  * it is written again.
  */
 
@@ -17,7 +17,7 @@ typedef struct fast_slice {
     int64_t own_count;  /* of its elements; perhaps 0 */
 } fast_slice;
 
-/* What is left of the rule's state when a worker's program ends. */
+/* The part that is left of the rule's state when a worker's program ends. */
 typedef enum fast_state_end {
     FAST_STATE_OWN,   /* each worker's slices: nobody reads more */
     FAST_STATE_FIRST, /* all of it at worker 0: a checkpoint may be written */
@@ -32,17 +32,17 @@ void fast__trainer_state_is_whole(fast_trainer *t, bool whole);
 bool fast__trainer_owns_model(const fast_trainer *t);
 /* Prepare x, w, g or a vector of the rule, for ranges that are dropped. */
 void fast__trainer_will_drop(float *x, int64_t count);
-/* Give the memory of x[offset .. offset + count) back, but for [keep, keep + keep_count).
+/* Give the memory of x[offset .. offset + count) back, but for [own, own + own_count).
  * Vectors of a device are left as they are. */
-void fast__trainer_drop(float *x, int64_t offset, int64_t count, int64_t keep, int64_t keep_count);
+void fast__trainer_drop(float *x, int64_t offset, int64_t count, int64_t own, int64_t own_count);
 
-/* Note that this worker holds so many floats of w and g; the rule's state is counted with `slices`
- * of it. The most at any time is the result's model_state_bytes. */
+/* Note that this worker holds a number of floats of w and g; the rule's state is counted with
+ * `slices` of it. The most at any time is the result's model_state_bytes. */
 void fast__trainer_holds(fast_trainer *t, int64_t floats, int64_t state_floats);
 
-/* True if the pass asks for ranges of w before it reads them, in both directions, so that others may
- * be dropped meanwhile; true of a pass that would, but takes one instant of virtual time. Neither
- * where w is read at once, or by several micro-batches. */
+/* True if the pass asks for ranges of w before it reads them, in both directions, so that others
+ * may be dropped meanwhile; true of a pass that would, but takes one instant of virtual time.
+ * Neither where w is read at once, or by several micro-batches. */
 bool fast__trainer_reads_layers(const fast_trainer *t);
 bool fast__trainer_would_read_layers(const fast_trainer *t);
 /* As fast_trainer_gradient_when(); with `again` need is called before the backward pass reads a

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Recomputation of activations. Goal: a pass that computes activations twice has the bits of one
- * that stores them: outputs, loss, statistics, gradients, reports; its memory is less, that of sqrt(n)
- * segments about 2 sqrt(n) layers, and never more than a budget that it accepts. Method: every test
- * network on both engines, in sqrt(n) segments and under shrinking budgets; a deep chain for the
- * rule.
+ * that stores them: outputs, loss, statistics, gradients, reports; its memory is less, that of
+ * sqrt(n) segments about 2 sqrt(n) layers, and never more than a budget that it accepts. Method:
+ * every test network on both engines, in sqrt(n) segments and under shrinking budgets; a deep chain
+ * for the rule.
  */
 #include "base/memory.h"
 #include "engine/recompute.h"
@@ -27,15 +27,13 @@ static test_runner runner_of(const fast_engine *engine, const fast_graph *graph,
     const fast_engine_options options = { .batch = BATCH,
                                           .train = true,
                                           .plan_path = "",
-                                          .method = strcmp(engine->name, "cpu") == 0 ? "im2col"
-                                                                                      : NULL,
+                                          .method =
+                                              strcmp(engine->name, "cpu") == 0 ? "im2col" : NULL,
                                           .recompute = recompute,
                                           .memory = memory };
-    const fast_engine_options any = { .batch = BATCH,
-                                      .train = true,
-                                      .plan_path = "",
-                                      .recompute = recompute,
-                                      .memory = memory };
+    const fast_engine_options any = {
+        .batch = BATCH, .train = true, .plan_path = "", .recompute = recompute, .memory = memory
+    };
     test_runner r = { .engine = engine };
 
     if (engine->compile(graph, &options, &r.program) != FAST_OK) /* it has no convolution */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The strategy zero. Goal: with sharded optimizer state, gradients and parameters a run is allreduce
- * to the bit for every rule that sees one element at a time, and to rounding for those with norms;
- * each worker sends the bytes and holds the model states that the papers say; a run resumes with
- * another number of workers and strategy. Method: small models, compared by params_hash and weights;
- * closed forms in sim, where bytes are counted without evaluation.
+ * The strategy zero. Goal: with sharded optimizer state, gradients and parameters a run is
+ * allreduce to the bit for every rule that sees one element at a time, and to rounding for those
+ * with norms; each worker sends the bytes and holds the model states that the papers say; a run
+ * resumes with another number of workers and strategy. Method: small models, compared by
+ * params_hash and weights; closed forms in sim, where bytes are counted without evaluation.
  *
  * With the argument "mpi", under mpirun: the same hash on the ranks as on threads.
  */
@@ -88,8 +88,8 @@ static void equals_allreduce_to_the_bit(void **state)
 
         for (int s = 0; s < 3; s++) {
             assert_true(result_of(LIST(mlp, rules[r], n, stages[s])).params_hash == hash);
-            assert_true(
-                result_of(LIST(mlp, rules[r], n, stages[s], "transport=sim")).params_hash == hash);
+            assert_true(result_of(LIST(mlp, rules[r], n, stages[s], "transport=sim")).params_hash ==
+                        hash);
         }
     }
 }
@@ -97,8 +97,8 @@ static void equals_allreduce_to_the_bit(void **state)
 /* Convolutions, batch norm, several micro-batches, memory of a device, one worker. */
 static void equals_allreduce_elsewhere(void **state)
 {
-    static const char *const more[] = { "model=lenet", "model=resnet20", "accumulate=2",
-                                        "device=check", "engine=cpu", "workers=1" };
+    static const char *const more[] = { "model=lenet",  "model=resnet20", "accumulate=2",
+                                        "device=check", "engine=cpu",     "workers=1" };
 
     (void)state;
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
@@ -229,16 +229,15 @@ static void resumes_across_strategies(void **state)
     for (int i = 0; i < 4; i++) {
         result_of(LIST(job[0], job[1], job[2], job[3], "steps=3", save, strategies[i]));
         for (int k = 0; k < 4; k++)
-            assert_true(
-                result_of(LIST(job[0], job[1], job[2], job[3], resume, strategies[k])).params_hash ==
-                hash);
+            assert_true(result_of(LIST(job[0], job[1], job[2], job[3], resume, strategies[k]))
+                            .params_hash == hash);
         /* With two workers the same number of samples is six steps; six more are taken. */
-        const uint64_t two = result_of(LIST(job[0], job[1], "workers=2", job[3], resume, "steps=12",
-                                            strategies[0]))
-                                 .params_hash;
-        assert_true(result_of(LIST(job[0], job[1], "workers=2", job[3], resume, "steps=12",
-                                   strategies[3]))
-                        .params_hash == two);
+        const uint64_t two =
+            result_of(LIST(job[0], job[1], "workers=2", job[3], resume, "steps=12", strategies[0]))
+                .params_hash;
+        assert_true(
+            result_of(LIST(job[0], job[1], "workers=2", job[3], resume, "steps=12", strategies[3]))
+                .params_hash == two);
     }
     unlink(path);
 }
@@ -270,8 +269,8 @@ static void same_bits_on_ranks(void **state)
             result_of(LIST(model, "optimizer=adam", workers, "steps=3")).params_hash;
 
         for (int s = 0; s < 3; s++) {
-            const fast_result r = result_of(LIST(model, "optimizer=adam", workers, "steps=3",
-                                                 stages[s], "transport=mpi"));
+            const fast_result r = result_of(
+                LIST(model, "optimizer=adam", workers, "steps=3", stages[s], "transport=mpi"));
 
             if (strcmp(getenv("OMPI_COMM_WORLD_RANK"), "0") == 0)
                 assert_true(r.params_hash == hash);
@@ -283,12 +282,9 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest ranks[] = { cmocka_unit_test(same_bits_on_ranks) };
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_allreduce_to_the_bit),
-        cmocka_unit_test(equals_allreduce_elsewhere),
-        cmocka_unit_test(norms_are_of_all_slices),
-        cmocka_unit_test(bytes_are_the_closed_form),
-        cmocka_unit_test(a_worker_holds_its_part),
-        cmocka_unit_test(resumes_across_strategies),
+        cmocka_unit_test(equals_allreduce_to_the_bit), cmocka_unit_test(equals_allreduce_elsewhere),
+        cmocka_unit_test(norms_are_of_all_slices),     cmocka_unit_test(bytes_are_the_closed_form),
+        cmocka_unit_test(a_worker_holds_its_part),     cmocka_unit_test(resumes_across_strategies),
         cmocka_unit_test(saves_only_what_is_whole),
     };
 

@@ -2,8 +2,8 @@
 /*
  * Reduce-scatter and allgather by one message from each member to each other:
  *
- *     sum      member i sends slice j of its x to member j, which adds the P slices in the canonical
- *              order once all are there, a few thousand elements at a time
+ *     sum      member i sends slice j of its x to member j, which adds the P slices in the
+ *              canonical order once all are there, a few thousand elements at a time
  *     gather   member i sends slice i to all others: one buffer, which is not copied for each
  *
  *   T = L (P - 1) + m G (P - 1) / P       each; a sum adds m (P - 1) / P numbers at each member
@@ -49,6 +49,7 @@ static void release(fast_sliced *s)
 void fast__sliced_fini(fast_sliced *s)
 {
     FAST_ASSERT(s != NULL);
+    FAST_ASSERT(!s->msgs || s->group);
     release(s);
     fast__free(s->msgs);
     fast__free(s->x);
@@ -115,6 +116,7 @@ static void add_all(const fast_sliced *s, float *own, int64_t count)
     const fast_group *group = s->group;
     float sum[CHUNK];
 
+    FAST_ASSERT(count > 0);
     for (int64_t r = 0; r < group->size; r++)
         s->x[r] = r == group->rank ? own : fast_msg_data(s->msgs[r], 0);
     for (int64_t at = 0; at < count; at += CHUNK) {
@@ -132,10 +134,12 @@ static fast_err sum_advance(fast_collective *collective, bool *done)
     fast_sliced *s = slices_of(collective);
     int64_t offset, count;
 
+    FAST_ASSERT(s->group == group);
     if (collective->phase++ == 0)
         FAST_TRY(send_all(collective));
     fast__range(collective->ask.count, group->size, group->rank, &offset, &count);
-    for (; count > 0 && collective->words[NEXT] < (uint64_t)group->size; collective->words[NEXT]++) {
+    for (; count > 0 && collective->words[NEXT] < (uint64_t)group->size;
+         collective->words[NEXT]++) {
         const int64_t rank = (int64_t)collective->words[NEXT];
 
         if (rank == group->rank)
@@ -143,8 +147,7 @@ static fast_err sum_advance(fast_collective *collective, bool *done)
         s->msgs[rank] = fast__collective_take(collective, rank);
         if (!s->msgs[rank])
             return FAST_OK;
-        FAST_TRY(
-            fast__collective_check(collective, (size_t)count * sizeof(float), s->msgs[rank]));
+        FAST_TRY(fast__collective_check(collective, (size_t)count * sizeof(float), s->msgs[rank]));
     }
     if (count > 0)
         add_all(s, (float *)collective->y + offset, count);
@@ -188,6 +191,7 @@ static fast_err gather_advance(fast_collective *collective, bool *done)
     const int64_t root = collective->ask.root;
     float *y = collective->y;
 
+    FAST_ASSERT(root < group->size);
     if (collective->phase++ == 0)
         FAST_TRY(send_own(collective));
     for (; collective->words[NEXT] < (uint64_t)group->size; collective->words[NEXT]++) {
@@ -200,8 +204,7 @@ static fast_err gather_advance(fast_collective *collective, bool *done)
         fast_msg *msg = fast__collective_take(collective, rank);
         if (!msg)
             return FAST_OK;
-        const fast_err err =
-            fast__collective_check(collective, (size_t)count * sizeof(float), msg);
+        const fast_err err = fast__collective_check(collective, (size_t)count * sizeof(float), msg);
         if (!err && y)
             fast__vector_copy(count, fast_msg_data(msg, 0), y + offset);
         fast_msg_free(msg);
@@ -260,6 +263,7 @@ fast_err fast__sum_doubles(fast_group *group, double *x, int64_t count)
     fast_buffer *buffer = NULL;
 
     FAST_ASSERT(count >= 0);
+    FAST_ASSERT(x != NULL || count == 0);
     if (count == 0 || group->size == 1)
         return FAST_OK;
     FAST_TRY(fast__allgatherv_init(&gather, group, "allgather of norms"));
@@ -275,8 +279,9 @@ fast_err fast__sum_doubles(fast_group *group, double *x, int64_t count)
 
         err = fast__allgatherv_wait(&gather, r, FAST_SOON, &part);
         if (!err && part->size != size)
-            err = fast__group_fail(group, fast__fail(FAST_EINVAL, "a member sent %zu bytes of "
-                                                                  "norms, not %zu",
+            err = fast__group_fail(group, fast__fail(FAST_EINVAL,
+                                                     "a member sent %zu bytes of "
+                                                     "norms, not %zu",
                                                      part->size, size));
         values = err ? NULL : part->data;
         for (int64_t i = 0; i < count && !err; i++)

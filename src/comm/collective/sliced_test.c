@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums and gathers of slices. Goal: a sum leaves the canonical bits in every member's own slice, and
- * a gather copies all slices to all members, or to one; several are under way at a time; each member
- * sends exactly (P - 1) / P of the vector; who makes another call is told. Method: programs on
- * threads and sim, for group sizes that are and are not powers of two and for vectors shorter than
- * the group, compared with sums that each actor computes alone.
+ * Sums and gathers of slices. Goal: a sum leaves the canonical bits in every member's own slice,
+ * and a gather copies all slices to all members, or to one; several are under way at a time; each
+ * member sends exactly (P - 1) / P of the vector; who makes another call is told. Method: programs
+ * on threads and sim, for group sizes that are and are not powers of two and for vectors shorter
+ * than the group, compared with sums that each actor computes alone.
  */
 #include "comm/sliced.h"
 

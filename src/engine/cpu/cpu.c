@@ -128,11 +128,8 @@ static fast_err cpu_compile(const fast_graph *graph, const fast_engine_options *
     if (!err) {
         program->base.flops_forward = fast__graph_flops_forward(graph);
         program->base.flops_train =
-            fast__graph_flops_train(graph, program->needs) + program->recompute_flops;
+            fast__graph_flops_train(graph, program->needs) + program->base.flops_again;
         program->base.memory = program->memory_count * (int64_t)sizeof(float);
-        program->base.memory_least = program->smallest_count * (int64_t)sizeof(float);
-        program->base.flops_again = program->recompute_flops;
-        program->base.segments = program->recompute_segments;
         program->base.plan_hash = fast__plan_hash(compile.plan);
     }
     fast__plan_close(compile.plan);
@@ -261,8 +258,8 @@ static void announce_weights(const fast_cpu_run *run, const fast_cpu_step *step,
             run->pass->need(run->pass->ctx, offset, count);
 }
 
-/* Announce the weights that the backward pass of a step is about to read, if that is asked for: those
- * of its nodes, and of the convolution whose bias it adds. */
+/* Announce the weights that the backward pass of a step is about to read, if that is asked for:
+ * those of its nodes, and of the convolution whose bias it adds. */
 static void announce_again(const fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int last = step->last > step->node ? step->last : step->node;

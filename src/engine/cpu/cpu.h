@@ -26,7 +26,7 @@
  * Where to look:
  *
  *   cpu.c                    compile and run: the engine's contract
- *   recompute.c              steps that run twice, for less memory
+ *   lives.c                  steps that run twice, for less memory: two lives of their buffers
  *   fuse.c, buffer.c         nodes -> steps; the layout of their memory
  *   op_x.c, ops.c            a step of each kind, forward and backward; their table
  *   slab.c                   gradients of weights, summed over positions
@@ -54,10 +54,10 @@ enum {
 /* A buffer: a lifetime and the memory assigned to it. Times: the forward pass of step s is s, the
  * loss is the number of steps S, the backward pass of step s is 2 S - s. */
 typedef struct fast_cpu_buffer {
-    int64_t count;  /* floats */
-    int begin, end; /* first and last time of use */
+    int64_t count;              /* floats */
+    int begin, end;             /* first and last time of use */
     int again_begin, again_end; /* its second life, where steps are recomputed; none: 1 and 0 */
-    int64_t offset; /* in floats, a multiple of 16 */
+    int64_t offset;             /* in floats, a multiple of 16 */
 } fast_cpu_buffer;
 
 /* The output of a step. */
@@ -145,9 +145,6 @@ typedef struct fast_cpu_program {
     bool *needs;                               /* per node: the gradient of its output is needed */
     int soft;                                  /* buffer of labels and targets in lanes */
     int64_t memory_count;                      /* floats of a workspace */
-    int64_t smallest_count;                    /* the fewest, where the options' do not suffice; 0 */
-    double recompute_flops;                    /* that are computed again, of a sample */
-    int recompute_segments;                    /* segments of the steps; 0: none is recomputed */
 } fast_cpu_program;
 
 typedef struct fast_cpu_workspace {
@@ -187,7 +184,7 @@ fast_err fast__cpu_buffer_new(fast_cpu_compile *compile, int64_t count, int begi
                               int *out);
 fast_err fast__cpu_buffers_place(fast_cpu_program *program);
 /* Choose the steps that are recomputed, by the rule or the budget of the options, and place all
- * buffers. recompute.c */
+ * buffers. lives.c */
 fast_err fast__cpu_recompute(fast_cpu_compile *compile);
 
 /* Return the time of a step's backward pass. */

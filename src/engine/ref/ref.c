@@ -15,9 +15,9 @@
  *     workspace   | y, saved of node 1 | y, saved of node 2 | ... | dy of each node | scratch |
  *                                                                 cleared at once     shared
  *
- * With recomputation the nodes are cut into segments. Nodes that another segment reads have memory of
- * their own; all others have a place in one region, which the segments use in turn, so that before
- * its backward pass a segment is computed again there. The last one is still there.
+ * With recomputation the nodes are cut into segments. Nodes that another segment reads have memory
+ * of their own; all others have a place in one region, which the segments use in turn, so that
+ * before its backward pass a segment is computed again there. The last one is still there.
  *
  *     workspace   | y, saved, dy of nodes that cross a cut | region: y, saved, dy | scratch |
  */
@@ -74,7 +74,7 @@ typedef struct ref_node {
     int64_t dy;    /* gradient of the output; -1 if it is not needed */
     int64_t saved; /* from forward to backward */
     int segment;   /* of the nodes that are recomputed together; 0 without recomputation */
-    bool kept;     /* its memory is its own, not of the region that segments share */
+    bool crosses;  /* its memory is its own, not of the region that segments share */
 } ref_node;
 
 typedef struct ref_program {
@@ -148,13 +148,12 @@ static fast_err plan_memory(ref_program *program, const fast_graph *graph, int64
     return FAST_OK;
 }
 
-/* What a node stores: output, saved values, gradient. */
+/* Floats that a node stores: output, saved values, gradient. */
 static int64_t stored_by(const ref_program *program, const fast_graph *graph, int i, int64_t batch)
 {
     const fast_ref_op *op = ops[graph->nodes[i].op];
     const int64_t outputs = graph->nodes[i].count * batch;
-    const fast_ref_need need =
-        op && op->need ? op->need(graph, i, batch) : (fast_ref_need){ 0, 0 };
+    const fast_ref_need need = op && op->need ? op->need(graph, i, batch) : (fast_ref_need){ 0, 0 };
 
     return (i > 0 ? outputs : 0) + need.saved + (program->needs[i] ? outputs : 0);
 }
@@ -178,11 +177,11 @@ static fast_err cut(ref_program *program, const fast_graph *graph, int64_t batch
         fast__recompute_cut(n, size, size + n, segments, segment);
     for (int i = 0; i < n && !err; i++) {
         program->nodes[i].segment = segment[i];
-        program->nodes[i].kept = i == 0 || i == n - 1;
+        program->nodes[i].crosses = i == 0 || i == n - 1;
         for (int k = 0; k < graph->nodes[i].input_count; k++) {
             ref_node *in = &program->nodes[graph->nodes[i].inputs[k]];
 
-            in->kept = in->kept || in->segment != segment[i];
+            in->crosses = in->crosses || in->segment != segment[i];
         }
     }
     program->segments = err ? 1 : segment[n - 1] + 1;
@@ -197,8 +196,7 @@ static fast_err reserve_node(ref_program *program, const fast_graph *graph, int 
 {
     ref_node *node = &program->nodes[i];
     const fast_ref_op *op = ops[graph->nodes[i].op];
-    const fast_ref_need need =
-        op && op->need ? op->need(graph, i, batch) : (fast_ref_need){ 0, 0 };
+    const fast_ref_need need = op && op->need ? op->need(graph, i, batch) : (fast_ref_need){ 0, 0 };
     int64_t count;
 
     if (!fast__mul_size(graph->nodes[i].count, batch, &count))
@@ -221,14 +219,14 @@ static fast_err plan_segments(ref_program *program, const fast_graph *graph, int
 
     FAST_TRY(cut(program, graph, batch, segments));
     for (int i = 0; i < graph->node_count; i++)
-        if (program->nodes[i].kept)
+        if (program->nodes[i].crosses)
             FAST_TRY(reserve_node(program, graph, i, batch, &used, &scratch));
     end = used;
     for (int k = 0; k < program->segments; k++) {
         int64_t at = used;
 
         for (int i = 0; i < graph->node_count; i++)
-            if (!program->nodes[i].kept && program->nodes[i].segment == k)
+            if (!program->nodes[i].crosses && program->nodes[i].segment == k)
                 FAST_TRY(reserve_node(program, graph, i, batch, &at, &scratch));
         end = at > end ? at : end;
     }
@@ -418,15 +416,15 @@ static void announce(const fast_pass *pass, const fast_graph *graph, int node)
 }
 
 /* Set the gradients of nodes to 0: of those with memory of their own, or of a segment's others. */
-static void clear_gradients(const ref_program *program, const ref_workspace *workspace, bool kept,
-                            int segment)
+static void clear_gradients(const ref_program *program, const ref_workspace *workspace,
+                            bool crosses, int segment)
 {
     const fast_graph *graph = program->base.graph;
 
     for (int i = 0; i < graph->node_count; i++) {
         const ref_node *node = &program->nodes[i];
 
-        if (node->dy >= 0 && node->kept == kept && (kept || node->segment == segment))
+        if (node->dy >= 0 && node->crosses == crosses && (crosses || node->segment == segment))
             memset(workspace->memory + node->dy, 0,
                    (size_t)(graph->nodes[i].count * program->base.batch) * sizeof(float));
     }

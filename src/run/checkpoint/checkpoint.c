@@ -746,8 +746,9 @@ fast_err fast_run_checkpoint(fast_run *run, const char *path)
     char own[FAST_PATH_MAX];
     FAST_TRY(fast__team_can_resume(run->team, "checkpoint"));
     if (run->team->actors[0] && run->team->actors[0]->context.state_parted)
-        return fast__fail(FAST_EINVAL, "strategy %s: each worker has a part of the optimizer's state, "
-                                       "and the run has ended: open it with the option checkpoint",
+        return fast__fail(FAST_EINVAL,
+                          "strategy %s: each worker has a part of the optimizer's state, "
+                          "and the run has ended: open it with the option checkpoint",
                           run->team->strategy->name);
     if (!run->team->saved.open)
         FAST_TRY(fast__saved_states_open(run->team));

@@ -14,8 +14,8 @@
  *
  * Which segments: `sqrt` cuts n steps into ceil(sqrt(n)) segments. For a budget all numbers of
  * segments up to twice that, and of recomputed ones, are compared: the fewest operations whose
- * memory fits. The largest sum of buffers that live at one time stands for the memory until a choice
- * is placed.
+ * memory fits. The largest sum of buffers that live at one time stands for the memory until a
+ * choice is placed.
  */
 #include "engine/recompute.h"
 
@@ -50,7 +50,7 @@ typedef struct recompute_choice {
 } recompute_choice;
 
 /* Is value v read after the end of its segment? */
-static bool is_kept(const recompute_search *r, int v)
+static bool crosses_cut(const recompute_search *r, int v)
 {
     const fast_cpu_program *p = r->program;
     const int segment = r->segment[p->values[v].source];
@@ -82,7 +82,7 @@ static bool is_again(const recompute_search *r, const recompute_choice *c, int s
         return false;
     if (r->saves[s])
         return true;
-    if (is_kept(r, v))
+    if (crosses_cut(r, v))
         return false;
     if (is_read_back(r, v))
         return true;
@@ -128,7 +128,7 @@ static void set_value(const recompute_search *r, int v, fast_cpu_buffer *b)
 {
     const fast_cpu_program *p = r->program;
     const int s = p->values[v].source;
-    const bool twice = p->steps[s].again && !is_kept(r, v);
+    const bool twice = p->steps[s].again && !crosses_cut(r, v);
     int forward = s, again = p->steps[s].again ? r->again[s] : -1;
 
     for (int t = 0; t < p->step_count; t++)
@@ -212,8 +212,8 @@ static fast_err place(const recompute_search *r, recompute_choice *c)
 {
     take(r, c);
     r->program->memory_count = 0;
-    r->program->recompute_flops = c->flops;
-    r->program->recompute_segments = c->first > 0 ? c->segments : 0;
+    r->program->base.flops_again = c->flops;
+    r->program->base.segments = c->first > 0 ? c->segments : 0;
     return fast__cpu_buffers_place(r->program);
 }
 
@@ -263,7 +263,7 @@ static fast_err fit(const recompute_search *r, int64_t limit)
             break; /* the smallest of all */
         lower = c.count - 1;
     }
-    r->program->smallest_count = smallest;
+    r->program->base.memory_least = smallest * (int64_t)sizeof(float);
     return FAST_OK;
 }
 
