@@ -307,7 +307,6 @@ fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loa
 void fast__run_measure(fast_run *run);
 /* Also the hash of parameters and state, and the peak of memory. */
 void fast__run_measure_all(fast_run *run);
-
 /* JSON of a run, as text that the caller frees with fast__free(): its result, its options as they
  * were resolved, the machine with the versions of libraries; run_json.c. */
 fast_err fast__run_json_result(const fast_run *run, char **out);
@@ -336,7 +335,6 @@ double fast__run_depth(const fast_run *run);
 
 /* True if ten times a second something may be shown; by the machine's clock. */
 bool fast__run_is_time(fast_run *run);
-
 /* How often something with this period was due in the first `step` steps, without the end:
  * floor(step / N) for N steps, floor(floor(step / steps of an epoch) / N) for N epochs. */
 int64_t fast__run_dues(const fast_run *run, fast_period period, int64_t step);
@@ -357,7 +355,6 @@ void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text);
 
 /* Of the training set's samples and labels. Computed once. */
 uint64_t fast__run_data_hash(fast_run *run);
-
 /* Save everything that a resumed run needs; atomically. */
 fast_err fast__checkpoint_save(fast_run *run, const char *path);
 /* Continue from a checkpoint. FAST_EINVAL, and nothing changed, if it is of another run. */

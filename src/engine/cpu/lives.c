@@ -80,6 +80,7 @@ static bool is_again(const recompute_search *r, const recompute_choice *c, int s
 
     if (r->segment[s] >= c->first)
         return false;
+    /* Masks, statistics and probabilities are stored beside the output: one step writes both. */
     if (r->saves[s])
         return true;
     if (crosses_cut(r, v))
@@ -140,6 +141,8 @@ static void set_value(const recompute_search *r, int v, fast_cpu_buffer *b)
             }
     if (b->end > again)
         again = b->end;
+    /* A value that crosses a cut is written a second time, with the same bits, where its step has
+     * something else to compute again: it must still live then. */
     if (twice) {
         b->end = forward;
         b->again_begin = r->again[s];
@@ -165,6 +168,8 @@ static void set_lives(const recompute_search *r, const recompute_choice *c)
             set_value(r, r->data[i], b);
             continue;
         }
+        /* Stored for the backward pass, or scratch of the forward pass: both belong to the step at
+         * which they begin. Gradients and scratch of the backward pass begin after the loss. */
         const int s = r->plain[i].begin;
         if (s >= p->step_count || !p->steps[s].again)
             continue;
@@ -321,6 +326,9 @@ static fast_err open_search(fast_cpu_program *p, recompute_search *r)
     return FAST_OK;
 }
 
+/* Free the memory of a search. One that failed half-way has some of it: the rest is NULL, which may
+ * be freed. The program retains the choice alone: the lives of its buffers and, of each step, the
+ * segment and whether it is computed again. */
 static void close_search(recompute_search *r)
 {
     fast__free(r->plain);
