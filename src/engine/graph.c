@@ -37,6 +37,12 @@ static bool has_weights(const fast_node *node)
     return false;
 }
 
+int fast__node_number(const fast_graph *graph, int node)
+{
+    FAST_ASSERT(node >= 0 && node < graph->node_count);
+    return graph->nodes[node].global > 0 ? graph->nodes[node].global - 1 : node;
+}
+
 /* One pass in topological order: a node needs a gradient if it has weights or reads a node that
  * needs one. */
 void fast__graph_needs(const fast_graph *graph, bool *needs)
@@ -45,7 +51,7 @@ void fast__graph_needs(const fast_graph *graph, bool *needs)
     FAST_ASSERT(needs != NULL);
     for (int i = 0; i < graph->node_count; i++) {
         const fast_node *node = &graph->nodes[i];
-        needs[i] = has_weights(node);
+        needs[i] = has_weights(node) || (i == 0 && graph->input_grad);
         for (int k = 0; k < node->input_count; k++)
             needs[i] = needs[i] || needs[node->inputs[k]];
     }

@@ -101,6 +101,8 @@ typedef struct fast_node {
     float a, b;                  /* meaning depends on the operator, see fast_op */
     const fast_operator *custom; /* FAST_OP_CUSTOM; borrowed */
     const void *custom_config;   /* passed to its functions; borrowed */
+    int global;                  /* part of a split network: 1 + its number in the whole one, which
+                                    keys dropout masks; 0: its index is that number */
 } fast_node;
 
 /* A network: what engines compile and models build. */
@@ -115,12 +117,18 @@ typedef struct fast_graph {
     int64_t positions;     /* labels a sample: T where the output is [T, C], else 1 */
     int64_t outputs;       /* classes, or regression outputs */
     bool tokens;           /* the input holds whole numbers below `vocabulary` */
+    bool input_grad;       /* the gradient of the input is computed too: part of a split network
+                              that continues another part */
     int64_t vocabulary;    /* number of different tokens */
     float *initial;        /* NULL, or initial values: params, then state; owned by the graph */
 } fast_graph;
 
+/* Return the number of a node in the whole network. */
+int fast__node_number(const fast_graph *graph, int node);
+
 /* Set needs[i] to whether the gradient of node i's output is needed: the node or one of its
- * ancestors has weights. `needs` has room for node_count entries. */
+ * ancestors has weights, or is an input whose gradient is asked for. `needs` has room for
+ * node_count entries. */
 void fast__graph_needs(const fast_graph *graph, bool *needs);
 
 /* Return the floating-point operations of one sample in a node's matrix products, as textbooks

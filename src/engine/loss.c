@@ -186,7 +186,15 @@ fast_err fast__pass_check(const fast_graph *graph, int64_t batch, bool train, co
         return fast__fail(FAST_EINVAL, "gradients need a program and a pass for training");
     if (b->labels && b->targets)
         return fast__fail(FAST_EINVAL, "a batch has labels or targets, not both");
-    if (!b->labels && !b->targets && pass->grad)
+    if (pass->phase != FAST_PASS_WHOLE && (!train || !pass->train))
+        return fast__fail(FAST_EINVAL, "phases need a program and a pass for training");
+    if ((pass->phase == FAST_PASS_FORWARD && pass->grad) ||
+        (pass->phase == FAST_PASS_BACKWARD && !pass->grad))
+        return fast__fail(FAST_EINVAL, "the gradient belongs to the backward phase");
+    if (pass->inputs_grad && (!pass->grad || !graph->input_grad))
+        return fast__fail(FAST_EINVAL, "the gradient of the inputs needs a backward pass and a "
+                                       "graph that asks for it");
+    if (!b->labels && !b->targets && !pass->outputs_grad && pass->grad)
         return fast__fail(FAST_EINVAL, "gradients need labels or targets");
     if (b->labels && graph->loss == FAST_LOSS_MSE)
         return fast__fail(FAST_EINVAL, "the mean squared error needs targets, not labels");
