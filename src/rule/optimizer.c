@@ -135,6 +135,13 @@ bool fast__optimizer_by_range(const fast_optimizer *optimizer)
     return !optimizer->rule->by_segment && common->clip_norm == 0;
 }
 
+bool fast__optimizer_clips(const fast_optimizer *optimizer)
+{
+    const fast_rule_common *common = optimizer->config;
+
+    return common->clip_norm != 0;
+}
+
 /* One update with its vectors mapped. */
 typedef struct optimizer_pass {
     const fast_optimizer *optimizer; /* whose rule is applied */

@@ -66,6 +66,9 @@ void fast__optimizer_free(fast_optimizer *optimizer); /* NULL is allowed */
  * clipping by norm. */
 bool fast__optimizer_by_range(const fast_optimizer *optimizer);
 
+/* True if it clips by the norm of the whole gradient: a part of a split model does not know it. */
+bool fast__optimizer_clips(const fast_optimizer *optimizer);
+
 /* Update a range of which w[0] and g[0] are element `offset`, with g multiplied by `scale` first.
  * The calls of a step, from 1, cover the vector once, with the same step and lr. The whole vector
  * is always allowed, and required where !by_range. Allocates nothing. */

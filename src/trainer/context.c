@@ -30,14 +30,14 @@ void fast__rule_state_clear(fast_optimizer *optimizer, int64_t count)
         fast__vector_fill(count, 0, slot);
 }
 
-void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t count)
+void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t offset, int64_t count)
 {
     float *slot;
 
     FAST_ASSERT(to != NULL && from != NULL);
     FAST_ASSERT(count >= 0);
     for (int i = 0; to != from && (slot = fast__optimizer_slot(to, i)) != NULL; i++)
-        fast__vector_copy(count, fast__optimizer_slot(from, i), slot);
+        fast__vector_copy(count, fast__optimizer_slot(from, i) + offset, slot);
 }
 
 /* Point the strategy's view to this actor's vectors. */
@@ -79,6 +79,7 @@ static void take_phase(fast_context *c, const fast_context_phase *phase)
 fast_err fast__context_init(fast_context *context, const fast_context_options *options)
 {
     const fast_learner *model = options->model;
+    const fast_learner *part = options->pipe ? options->learner : model;
 
     FAST_ASSERT(options->host != NULL && model != NULL && options->rates != NULL);
     FAST_ASSERT(options->rank >= 0 && options->workers > 0);
@@ -87,16 +88,18 @@ fast_err fast__context_init(fast_context *context, const fast_context_options *o
                                        .workers = options->workers,
                                        .worker_ids = options->worker_ids,
                                        .server_ids = options->server_ids,
-                                       .count = model->params.count,
-                                       .state_count = model->state.count,
+                                       .count = part->params.count,
+                                       .state_count = part->state.count,
                                        .epoch_steps = model->epoch_steps,
                                        .micro_batches = model->parts > 1 ? model->parts : 1 };
     take_phase(context, &options->phase);
     FAST_TRY(make_vectors(context));
+    if (options->pipe)
+        FAST_TRY(fast__pipe_init(context, options->pipe));
     context->optimizer = options->rule;
     return options->rule ? FAST_OK
                          : fast__optimizer_new(fast__context_device(context), options->optimizer,
-                                               &model->params, &context->optimizer);
+                                               &part->params, &context->optimizer);
 }
 
 /* The state of a strategy, which another one has no use for. */
@@ -116,6 +119,7 @@ void fast__context_fini(fast_context *context)
     if (context->own_w)
         fast__context_unshare(context);
     drop_strategy(context);
+    fast__pipe_fini(&context->pipe);
     fast__coded_free(context->codecs.sum);
     fast__context_factors_free(context);
     fast__ties_free(context->ties);
@@ -132,14 +136,16 @@ void fast__context_fini(fast_context *context)
 static void copy_model(fast_context *c)
 {
     const fast_learner *model = c->options.model;
+    const int64_t params = c->options.params_offset, state = c->options.state_offset;
     fast_trainer *t = &c->trainer;
 
-    FAST_ASSERT(model->params.count == t->count);
-    FAST_ASSERT(model->state.count == t->state_count);
+    FAST_ASSERT(c->options.pipe || model->params.count == t->count);
+    FAST_ASSERT(params + t->count <= model->params.count);
+    FAST_ASSERT(state + t->state_count <= model->state.count);
     if (t->w == model->w)
         return;
-    fast__vector_copy(t->count, model->w, t->w);
-    fast__vector_copy(t->state_count, model->s, t->s);
+    fast__vector_copy(t->count, model->w + params, t->w);
+    fast__vector_copy(t->state_count, model->s + state, t->s);
 }
 
 void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t step)
@@ -150,7 +156,7 @@ void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t st
     copy_model(context);
     fast__ties_free(context->ties); /* of other values, perhaps */
     context->ties = NULL;
-    fast__rule_state_copy(context->optimizer, rule, t->count);
+    fast__rule_state_copy(context->optimizer, rule, context->options.params_offset, t->count);
     if (context->shares.w)
         memset(context->shares.w, 0,
                (size_t)fast_trainer_share_count(t) * sizeof *context->shares.w);
@@ -206,6 +212,7 @@ void fast__context_stop(fast_context *context)
     FAST_ASSERT(context->learner != NULL || context->own_w == NULL);
     if (context->own_w)
         fast__context_unshare(context);
+    fast__pipe_drop(&context->pipe);
     fast__context_uncut(context);
 }
 
