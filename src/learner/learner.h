@@ -43,6 +43,7 @@ typedef struct fast_evaluation {
 /* A forward or backward pass of one micro-batch, of a learner that has a stage of a split model. */
 typedef struct fast_stage_pass {
     bool backward;             /* in: else forward */
+    int64_t section;           /* in: of a shard's stage, from 0; backward from the last on */
     int64_t slot;              /* in: where its activations are from forward to backward */
     int64_t number;            /* in: of the micro-batch, over the run */
     const float *w;            /* in: parameters, the same for both passes */
@@ -54,6 +55,9 @@ typedef struct fast_stage_pass {
     fast_learner_report_fn *report; /* in: may be NULL: ranges of g are final, in the backward pass
                                        of the step's last micro-batch */
     void *ctx;                      /* in: argument of report */
+    float *sum;                     /* out: values that are to be summed over the shards before the
+                                       next section; NULL: there are none */
+    int64_t sum_count;              /* out: their number */
     double loss;                    /* out: forward at the last stage: mean over the micro-batch */
     int64_t correct;                /* out: right positions there */
     int64_t positions;              /* out: counted there */
@@ -130,6 +134,7 @@ struct fast_learner {
     double flops;                /* operations of a gradient, known before the first */
     int64_t parts;               /* micro-batches that a gradient is the mean of: the last reports,
                                     and each can be asked for alone; 0: it has none */
+    int64_t sections;            /* of a stage: passes of a micro-batch, with sums between them */
     int64_t slots;               /* of a stage: micro-batches in flight; 0: the model is whole */
     int64_t inputs;              /* of a stage: floats of a micro-batch that arrive; 0: the first */
     int64_t outputs;             /* of a stage: floats of one that leave; 0: the last */

@@ -475,7 +475,7 @@ void fast__phase_agreed(fast_team *team)
         fast__vector_copy(self->context.trainer.count, self->context.trainer.w, run->learner->w);
         fast__vector_copy(self->context.trainer.state_count, self->context.trainer.s,
                           run->learner->s);
-        fast__rule_state_copy(run->optimizer, self->context.optimizer, 0,
+        fast__rule_state_copy(run->optimizer, self->context.optimizer, NULL,
                               self->context.trainer.count);
         return;
     }

@@ -3,7 +3,7 @@
 
 #include "model/staged.h"
 #include "split/mesh.h"
-#include "split/stage.h"
+#include "split/shard.h"
 #include "trainer/context.h"
 
 /*
@@ -16,16 +16,17 @@
 struct fast_team;
 struct fast_team_actor;
 
-/* A stage, and what its workers of this process share. */
-typedef struct fast_team_stage {
-    fast_split_stage *stage; /* its graph */
-    fast_program *program;   /* compiled when the first worker of it is made; NULL before */
-} fast_team_stage;
+/* A shard of a stage, and what its workers of this process share. */
+typedef struct fast_team_shard {
+    fast_split_shard *shard;       /* its sections */
+    fast_staged_section *sections; /* with programs, compiled when the first worker of it is made */
+} fast_team_shard;
 
 typedef struct fast_team_split {
-    fast_mesh mesh;          /* all 0: every worker has the whole model */
-    fast_team_stage *stages; /* [mesh.pipe] */
-    int64_t *ids;            /* [mesh.pipe][mesh.data]: actors' numbers by stage */
+    fast_mesh mesh;            /* all 0: every worker has the whole model */
+    fast_split_stage **stages; /* [mesh.pipe] */
+    fast_team_shard *shards;   /* [mesh.pipe][mesh.tensor] */
+    int64_t *ids;              /* [mesh.pipe][mesh.tensor][mesh.data]: actors' numbers */
 } fast_team_split;
 
 /* Is the model of this team split? */
@@ -38,8 +39,10 @@ void fast__split_close(struct fast_team *team); /* also after a failure */
 /* Make the learner of a worker's stage; its place in the mesh goes into the context's options. */
 fast_err fast__split_learner(struct fast_team_actor *self, fast_context_options *options,
                              fast_pipe_options *pipe);
-/* Make the groups of a worker: of its stage, and of all workers. */
+/* Make the groups of a worker: of its part of the model, of the shards of its stage, and of all
+ * workers; and free all but the first. */
 fast_err fast__split_groups(struct fast_team_actor *self);
+void fast__split_ungroup(struct fast_team_actor *self);
 
 /* The model is due at this step: a stage of replica 0 sends its range to worker 0, which takes its
  * own and receives the others'; workers of other replicas do nothing. */

@@ -274,7 +274,8 @@ static fast_err look_around(fast_team *team)
 static fast_err check_workers_memory(const fast_team *team)
 {
     enum { LARGE = 1 << 30, STACK = 64 << 10, VECTORS = 4, SHARES = 3 };
-    const double stages = fast__split_is(team) ? (double)team->split.mesh.pipe : 1;
+    const double stages =
+        fast__split_is(team) ? (double)(team->split.mesh.pipe * team->split.mesh.tensor) : 1;
     const double params = (double)team->run->learner->params.count / stages,
                  workers = (double)team->workers;
     const double each = params * VECTORS * sizeof(float) + STACK +

@@ -368,8 +368,8 @@ fast_err fast__team_worker(fast_actor *actor, void *ctx)
     fast__context_stop(&self->context);
     fast__team_compare(self, "ends");
     fast_group_free(t->group);
-    fast_group_free(self->everyone);
-    t->group = self->everyone = NULL;
+    fast__split_ungroup(self);
+    t->group = NULL;
     last = fast__monitor_leave(self);
     return err ? err : last;
 }

@@ -23,8 +23,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Is node k's output all that crosses a cut behind it? */
-static bool can_cut(const fast_graph *graph, int k)
+bool fast__split_can_cut(const fast_graph *graph, int k)
 {
     for (int i = k + 1; i < graph->node_count; i++)
         for (int j = 0; j < graph->nodes[i].input_count; j++)
@@ -115,7 +114,7 @@ static void list_cuts(stage_search *search, const bool *needs)
     for (int k = 0; k < graph->node_count; k++) {
         if (k > 0)
             fast__split_cost_add(graph, needs, k, &sum);
-        if (k > 0 && k < graph->node_count - 1 && !can_cut(graph, k))
+        if (k > 0 && k < graph->node_count - 1 && !fast__split_can_cut(graph, k))
             continue;
         search->cuts[search->cut_count] = k;
         search->prefixes[search->cut_count++] = sum;
@@ -240,10 +239,10 @@ fast_err fast__split_stage_new(const fast_graph *graph, int first, int last, fas
     fast_err err;
 
     FAST_ASSERT(first >= 0 && first < last && last < graph->node_count);
-    if ((first > 0 && !can_cut(graph, first)) ||
-        (last < graph->node_count - 1 && !can_cut(graph, last)))
+    if ((first > 0 && !fast__split_can_cut(graph, first)) ||
+        (last < graph->node_count - 1 && !fast__split_can_cut(graph, last)))
         return fast__fail(FAST_EINVAL, "the model cannot be cut after node %d",
-                          first > 0 && !can_cut(graph, first) ? first : last);
+                          first > 0 && !fast__split_can_cut(graph, first) ? first : last);
     FAST_TRY(fast__alloc("a stage", 1, sizeof *stage, &stage));
     stage->first = first;
     stage->last = last;

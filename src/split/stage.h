@@ -25,6 +25,9 @@ typedef struct fast_split_stage {
     bool draws;            /* it has dropout, whose masks are keyed by samples */
 } fast_split_stage;
 
+/* Return whether node k's output is all that crosses a cut behind it. */
+bool fast__split_can_cut(const fast_graph *graph, int k);
+
 /* Choose `count` stages whose slowest is as fast as possible, by the cost model; ends[i] receives
  * the last node of stage i. Every stage has parameters. FAST_EINVAL if the network cannot be cut
  * into that number. FAST_ENOMEM. */

@@ -30,14 +30,24 @@ void fast__rule_state_clear(fast_optimizer *optimizer, int64_t count)
         fast__vector_fill(count, 0, slot);
 }
 
-void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t offset, int64_t count)
+/* Copy all of a vector of the model, or the elements that a map names. */
+static void copy_range(const fast_split_map *map, int64_t count, const float *from, float *to)
+{
+    if (map)
+        fast__split_map_scatter(map, from, to);
+    else
+        fast__vector_copy(count, from, to);
+}
+
+void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, const fast_split_map *map,
+                           int64_t count)
 {
     float *slot;
 
     FAST_ASSERT(to != NULL && from != NULL);
     FAST_ASSERT(count >= 0);
     for (int i = 0; to != from && (slot = fast__optimizer_slot(to, i)) != NULL; i++)
-        fast__vector_copy(count, fast__optimizer_slot(from, i) + offset, slot);
+        copy_range(map, count, fast__optimizer_slot(from, i), slot);
 }
 
 /* Point the strategy's view to this actor's vectors. */
@@ -136,15 +146,15 @@ void fast__context_fini(fast_context *context)
 static void copy_model(fast_context *c)
 {
     const fast_learner *model = c->options.model;
-    const int64_t params = c->options.params_offset, state = c->options.state_offset;
+    const int64_t state = c->options.state_offset;
     fast_trainer *t = &c->trainer;
 
     FAST_ASSERT(c->options.pipe || model->params.count == t->count);
-    FAST_ASSERT(params + t->count <= model->params.count);
+    FAST_ASSERT(t->count <= model->params.count);
     FAST_ASSERT(state + t->state_count <= model->state.count);
     if (t->w == model->w)
         return;
-    fast__vector_copy(t->count, model->w + params, t->w);
+    copy_range(c->options.map, t->count, model->w, t->w);
     fast__vector_copy(t->state_count, model->s + state, t->s);
 }
 
@@ -156,7 +166,7 @@ void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t st
     copy_model(context);
     fast__ties_free(context->ties); /* of other values, perhaps */
     context->ties = NULL;
-    fast__rule_state_copy(context->optimizer, rule, context->options.params_offset, t->count);
+    fast__rule_state_copy(context->optimizer, rule, context->options.map, t->count);
     if (context->shares.w)
         memset(context->shares.w, 0,
                (size_t)fast_trainer_share_count(t) * sizeof *context->shares.w);

@@ -5,6 +5,7 @@
 #include "rule/rule.h"
 #include "rule/schedule.h"
 #include "space/space_checkpoint.h"
+#include "split/shard.h"
 #include "trainer/host.h"
 #include "trainer/pipe.h"
 #include "trainer/remember.h"
@@ -87,7 +88,7 @@ typedef struct fast_context_options {
     bool is_virtual;               /* time is simulated */
     fast_learner *learner;         /* the worker's own; NULL at servers */
     const fast_learner *model;     /* of the run: the layout of vectors, and values to start with */
-    int64_t params_offset;         /* of the learner's w in the model's; 0 unless it is a stage */
+    const fast_split_map *map;     /* of the learner's w in the model's; NULL: it is all of it */
     int64_t state_offset;          /* of the learner's s in the model's */
     const char *optimizer;         /* name:key=value,... */
     fast_optimizer *rule;          /* of the run, where the worker trains `model`, or of equal
@@ -220,7 +221,8 @@ fast_err fast__context_settle(fast_context *context);
 /* Set every vector of a rule's state, of `count` floats, to 0. */
 void fast__rule_state_clear(fast_optimizer *optimizer, int64_t count);
 /* Copy the state to another optimizer of the same rule. */
-void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t offset, int64_t count);
+void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, const fast_split_map *map,
+                           int64_t count);
 
 /* Within src/trainer. */
 

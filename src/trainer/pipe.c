@@ -20,6 +20,9 @@
  * S - 1 - s updates old when it is applied. The pipeline is never drained; at its start and after a
  * pause it fills again, and the first gradients are less stale.
  *
+ * Shards of a stage run its sections together and sum what is partial between them; of parameters
+ * that all shards have each has a part of the gradient, which is summed at the end of a step.
+ *
  * Cost per micro-batch: a message of the boundary's activations each way. Memory: slots of the
  * engine, and with pipedream a copy of the stage's weights for each but the last stage's.
  */
@@ -104,8 +107,8 @@ static fast_err run_pass(fast_work *work)
     return pw->err;
 }
 
-/* Run a pass through the actor. A learner's failure is the host's business too. */
-static fast_err compute(pipe_work *pw)
+/* Run a section through the actor. A learner's failure is the host's business too. */
+static fast_err compute_section(pipe_work *pw)
 {
     const fast_context_options *o = &pw->context->options;
     const fast_err err = fast_compute(pw->context->trainer.actor, &pw->work);
@@ -113,6 +116,51 @@ static fast_err compute(pipe_work *pw)
     if (pw->err)
         o->host->failed(o->host_ctx, pw->err);
     return err;
+}
+
+/* Run a pass: section by section, with sums over the shards in between. Figures are those of the
+ * last section, operations those of all. */
+static fast_err compute(pipe_work *pw)
+{
+    const int64_t count = pw->context->learner->sections;
+    double flops = 0;
+
+    FAST_ASSERT(count >= 1);
+    for (int64_t i = 0; i < count; i++) {
+        pw->pass.section = pw->pass.backward ? count - 1 - i : i;
+        FAST_TRY(compute_section(pw));
+        flops += pw->pass.flops;
+        pw->work.bytes = 0;
+        if (!pw->pass.sum || !pw->context->pipe.shards)
+            continue;
+        fast_actor_at(pw->context->trainer.actor, pw->context->trainer.step, "a sum of shards");
+        FAST_TRY(
+            fast_allreduce(pw->context->pipe.shards, pw->pass.sum, pw->pass.sum_count, FAST_SOON));
+    }
+    pw->pass.flops = flops;
+    return FAST_OK;
+}
+
+/* Report the whole gradient at once, inside fast_compute(). */
+static fast_err run_report(fast_work *work)
+{
+    const pipe_work *pw = (pipe_work *)work;
+
+    fast_work_report(work, 0, 0, pw->context->learner->params.count);
+    return FAST_OK;
+}
+
+/* The gradient of a shard is complete: sum what each shard has a part of, then report it. */
+static fast_err finish_shard(fast_context *c, fast_report_fn *report, void *ctx)
+{
+    const fast_pipe *pipe = &c->pipe;
+    pipe_work pw = { .work = { .run = run_report, .report = report, .ctx = ctx, .name = "report" },
+                     .context = c };
+
+    for (int64_t i = 0; i < pipe->options.partial_count; i++)
+        FAST_TRY(fast_allreduce(pipe->shards, c->trainer.g + pipe->options.partial[i].offset,
+                                pipe->options.partial[i].count, FAST_SOON));
+    return report ? fast_compute(c->trainer.actor, &pw.work) : FAST_OK;
 }
 
 /* Make a message with a part of `count` floats. */
@@ -287,8 +335,9 @@ static fast_err flow(fast_context *c, fast_report_fn *report, void *ctx, fast_gr
     return backward(c, step, report, ctx, sum);
 }
 
-fast_err fast__pipe_gradient(fast_context *context, fast_report_fn *report, void *ctx,
-                             fast_gradient *out)
+/* All passes of a step. */
+static fast_err run_step(fast_context *context, fast_report_fn *report, void *ctx,
+                         fast_gradient *out)
 {
     const fast_pipe_place *place = &context->pipe.options.place;
     const int64_t micro = place->micro_batches;
@@ -311,4 +360,13 @@ fast_err fast__pipe_gradient(fast_context *context, fast_report_fn *report, void
     }
     out->loss /= (double)micro;
     return FAST_OK;
+}
+
+fast_err fast__pipe_gradient(fast_context *context, fast_report_fn *report, void *ctx,
+                             fast_gradient *out)
+{
+    if (!context->pipe.shards)
+        return run_step(context, report, ctx, out);
+    FAST_TRY(run_step(context, NULL, NULL, out));
+    return finish_shard(context, report, ctx);
 }

@@ -4,6 +4,7 @@
 #include "fast/strategy.h"
 #include "learner/learner.h"
 #include "split/pipeline.h"
+#include "split/shard.h"
 
 /*
  * The place of a worker in a pipeline, and what it has in flight. To a strategy a stage is a
@@ -11,9 +12,11 @@
  * the stages before and behind. The strategy's workers are those of the same stage.
  */
 typedef struct fast_pipe_options {
-    fast_pipe_place place; /* schedule, stage, micro-batches */
-    int64_t before;        /* actor of the stage before; -1: the first stage */
-    int64_t behind;        /* actor of the stage behind; -1: the last stage */
+    fast_pipe_place place;           /* schedule, stage, micro-batches */
+    int64_t before;                  /* actor of the stage before; -1: the first stage */
+    int64_t behind;                  /* actor of the stage behind; -1: the last stage */
+    const fast_split_range *partial; /* shards: ranges of g that are to be summed over them */
+    int64_t partial_count;           /* length of partial */
 } fast_pipe_options;
 
 /* A micro-batch between its forward and its backward pass. */
@@ -26,6 +29,8 @@ typedef struct fast_pipe_slot {
 
 typedef struct fast_pipe {
     fast_pipe_options options; /* place and neighbours */
+    fast_group *shards;        /* workers with the other shards of the stage; set and freed by the
+                                  host of the program; NULL: the stage is whole */
     fast_pipe_slot *slots;     /* [slot_count] micro-batches in flight */
     int64_t slot_count;        /* fast__pipe_flight(); 0: the model is whole */
     int64_t next_forward;      /* pipedream: the next batch to enter; -1: the pipeline is empty */

@@ -185,7 +185,7 @@ static void pipedream_is_its_definition(void **state)
     for (int64_t n = 0; n < STEPS; n++) {
         fast_gradient gradient = { .step = n };
         for (int s = 0; s < STAGES; s++) {
-            const fast_split_stage *stage = run->team->split.stages[s].stage;
+            const fast_split_stage *stage = run->team->split.stages[s];
             const int64_t late = STAGES - 1 - s, at = n > late ? n - late : 0;
             memcpy(learner->w + stage->params_offset, versions[at] + stage->params_offset,
                    (size_t)stage->graph.params.count * sizeof(float));
@@ -298,6 +298,83 @@ static void workers_hold_their_own_ranges(void **state)
     fast_run_close(run);
 }
 
+/* Parameters of a run at the process of worker 0, for comparison within rounding. */
+static double distance_of(const char *const *whole, const char *const *split)
+{
+    fast_run *a = open_run(whole), *b = open_run(split);
+    double far = 0, large = 0;
+    assert_int_equal(fast_run_train(a), FAST_OK);
+    if (fast_run_train(b))
+        fail_msg("%s", fast_error_detail());
+    for (int64_t i = 0; i < a->learner->params.count; i++) {
+        far = fmax(far, fabs((double)a->learner->w[i] - (double)b->learner->w[i]));
+        large = fmax(large, fabs((double)a->learner->w[i]));
+    }
+    fast_run_close(a);
+    fast_run_close(b);
+    return rank == 0 ? far / large : 0;
+}
+
+/* Shards of pairs of dense layers sum in another order: equal within rounding, also where a pair
+ * has a norm before it and a residual, ends the network, or lies in a stage. */
+static void shards_equal_the_whole(void **state)
+{
+    (void)state;
+    static const char *const models[] = { "model=mlp:hidden=24", "model=mlp:hidden=24x16",
+                                          "model=mlp:hidden=16x24x20x8x12",
+                                          "model=gpt:width=16,heads=2,depth=2" };
+    static const char *const meshes[][2] = { { "mesh=tensor=2", "workers=1" },
+                                             { "mesh=tensor=4", "workers=1" },
+                                             { "mesh=data=2,tensor=2", "workers=2" },
+                                             { "mesh=pipe=2,tensor=2", "workers=1" } };
+    for (int m = 0; m < 4; m++)
+        for (int k = 0; k < 4; k++) {
+            const char *data = m == 3 ? "data=copy" : "data=digits:train=320,test=64";
+            const char *const whole[] = { models[m], data, meshes[k][1], "steps=20", NULL };
+            const char *const split[] = {
+                models[m], data, meshes[k][0], transport, "steps=20", NULL
+            };
+            if (m == 0 && k == 3) /* its one pair is cut by the stages */
+                continue;
+            const double far = distance_of(whole, split);
+            if (!(far < 1e-5))
+                fail_msg("%s %s: distance %g", models[m], meshes[k][0], far);
+        }
+}
+
+/* Each shard has half of a pair; each micro-batch sums the pair's outputs forward, and the gradient
+ * of its inputs backward where there is a layer before. */
+static void shards_send_what_is_counted(void **state)
+{
+    (void)state;
+    enum { STEPS = 8, MICRO = 4, BATCH = 4, HIDDEN = 16, MIDDLE = 24, OUT = 10 };
+    fast_run *run = NULL;
+    double bytes[2];
+    if (mpi)
+        skip();
+    /* dense 784 -> 16 -> 24 is the pair, its input is the batch; 24 -> 10 is whole. The difference
+     * of two lengths is without what is measured once, at the start. */
+    for (int i = 0; i < 2; i++) {
+        const char *const options[] = { "model=mlp:hidden=16x24",
+                                        "mesh=tensor=2",
+                                        i ? "steps=16" : "steps=8",
+                                        "evaluate=no",
+                                        "transport=sim",
+                                        NULL };
+        fast_run_close(run);
+        run = open_run(options);
+        assert_int_equal(fast_run_train(run), FAST_OK);
+        bytes[i] = (double)fast_run_result(run)->bytes_sent;
+    }
+    const double floats = (double)STEPS * MICRO * BATCH * MIDDLE * 2; /* both shards send it */
+    const double headers = bytes[1] - bytes[0] - 4 * floats;
+    assert_true(headers == 64.0 * 2 * STEPS * MICRO); /* a message a shard and sum */
+    const int64_t pair = 784 * HIDDEN + HIDDEN + HIDDEN * MIDDLE, rest = MIDDLE * OUT + OUT;
+    assert_int_equal(run->team->actors[0]->context.trainer.count, pair / 2 + MIDDLE + rest);
+    assert_int_equal(run->team->actors[1]->context.trainer.count, pair / 2 + rest);
+    fast_run_close(run);
+}
+
 /* A checkpoint of one split continues under any other, to the bit. */
 static void checkpoints_move_between_splits(void **state)
 {
@@ -343,6 +420,7 @@ static void the_rest_is_refused(void **state)
         { "mesh=pipe=40", "cannot be cut" },
         { "pipeline=pipedream", "accumulate" },
         { "mesh=depth=2", "depth" },
+        { "mesh=tensor=7", "no stage has two dense layers" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const char *options[32];
@@ -370,6 +448,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(pipedream_of_one_stage_is_sgd),
         cmocka_unit_test(bubbles_in_virtual_time),
         cmocka_unit_test(workers_hold_their_own_ranges),
+        cmocka_unit_test(shards_equal_the_whole),
+        cmocka_unit_test(shards_send_what_is_counted),
         cmocka_unit_test(checkpoints_move_between_splits),
         cmocka_unit_test(the_rest_is_refused),
     };
