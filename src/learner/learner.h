@@ -56,7 +56,7 @@ typedef struct fast_stage_pass {
                                        of the step's last micro-batch */
     void *ctx;                      /* in: argument of report */
     float *sum;                     /* out: values that are to be summed over the shards before the
-                                       next section; NULL: there are none */
+                                       next section; NULL: none are due */
     int64_t sum_count;              /* out: their number */
     double loss;                    /* out: forward at the last stage: mean over the micro-batch */
     int64_t correct;                /* out: right positions there */

@@ -3,12 +3,13 @@
 
 #include "model/staged.h"
 #include "split/mesh.h"
-#include "split/shard.h"
+#include "split/pairs.h"
 #include "trainer/context.h"
 
 /*
- * A team whose workers have stages of the model (--mesh). The workers of one stage are a group of
- * their own, in which the run's strategy acts; to the rest of the run they are workers like others.
+ * A team whose workers have stages of the model, or shards of them (--mesh). Those of one part are
+ * a group of their own, in which the run's strategy acts; to the rest of the run they are workers
+ * like others.
  *
  * The run's own learner has the whole model: where it is evaluated or saved, the stages of replica
  * 0 send their ranges to worker 0, and at the end their last ones.

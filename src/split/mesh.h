@@ -22,8 +22,9 @@ typedef struct fast_mesh {
 /* The options of a mesh, for help. */
 extern const fast_option fast__mesh_options[];
 
-/* Parse "data=2,pipe=3,tensor=2"; a dimension that is left out is 1, or for `data` what `workers` leaves;
- * with workers=1, the default, it is 1. FAST_EINVAL if the product is not the number of workers. */
+/* Parse "data=2,pipe=3,tensor=2"; a dimension that is left out is 1, or for `data` what `workers`
+ * leaves; with workers=1, the default, it is 1. FAST_EINVAL if the product is not the number of
+ * workers. */
 fast_err fast__mesh_parse(const char *spec, int64_t workers, fast_mesh *out);
 
 /* Return the number of workers of a mesh. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Systems that split the model: pipelines of stages. They differ in the order of passes, in what is
- * in flight, and in the age of the weights that a gradient is of. Two stages are what the smallest
- * machine has cores for; --mesh data=D,pipe=S gives others.
+ * Systems that split the model: pipelines of stages, and shards of tensors. Pipelines differ in the
+ * order of passes, in what is in flight, and in the age of the weights that a gradient is of. Two
+ * stages or shards are what the smallest machine has cores for; --mesh data=D,pipe=S,tensor=T gives
+ * others.
  */
 #include "strategy/systems.h"
 
@@ -44,6 +45,18 @@ const fast_system fast__systems_split[] = {
                    "with gradients that are S - 1 - s updates old.",
         .missing = "stages with replicas of different numbers, a partition by measured profiles, "
                    "vertical sync",
+    },
+    {
+        .name = "megatron",
+        .title = "Megatron-LM: pairs of layers split by columns and by rows",
+        .by = "Shoeybi et al. 2019",
+        .row = 0,
+        .flags = "strategy=allreduce mesh=tensor=2 batch=64 lr=0.1",
+        FAST_TAXONOMY("MP + DP", "central", "sync.", "allreduce of activations", "any",
+                      "synchronous"),
+        .remarks = "The first dense layer of a pair is split by its outputs, the second by its "
+                   "inputs: one sum of activations forward and one backward.",
+        .missing = "split attention heads, embeddings and the loss over split vocabularies",
     },
     { .name = NULL },
 };

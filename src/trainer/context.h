@@ -5,7 +5,7 @@
 #include "rule/rule.h"
 #include "rule/schedule.h"
 #include "space/space_checkpoint.h"
-#include "split/shard.h"
+#include "split/pairs.h"
 #include "trainer/host.h"
 #include "trainer/pipe.h"
 #include "trainer/remember.h"

@@ -3,8 +3,8 @@
 
 #include "fast/strategy.h"
 #include "learner/learner.h"
+#include "split/pairs.h"
 #include "split/pipeline.h"
-#include "split/shard.h"
 
 /*
  * The place of a worker in a pipeline, and what it has in flight. To a strategy a stage is a

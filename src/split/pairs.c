@@ -16,14 +16,14 @@
  * Everything between pairs is a section of its own. Where a pair ends the network, a section with
  * one node that copies its input has the loss, which needs the sum.
  */
-#include "split/shard.h"
+#include "split/pairs.h"
 
 #include "base/memory.h"
 #include "tensor/vector.h"
 
 #include <string.h>
 
-/* What becomes of a node in a shard. */
+/* Role of a node in a shard. */
 typedef enum shard_role {
     ROLE_WHOLE,   /* computed by every shard, from the whole input */
     ROLE_PREFIX,  /* the same, and each has a part of the gradient of its parameters */
