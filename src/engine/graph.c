@@ -72,6 +72,14 @@ fast_dense_shape fast__dense_shape(const fast_graph *graph, int node)
     return shape;
 }
 
+int64_t fast__attention_width(const fast_graph *graph, int node)
+{
+    const int64_t segment = graph->nodes[node].weight[FAST_W_WEIGHT];
+
+    FAST_ASSERT(graph->nodes[node].op == FAST_OP_ATTENTION && segment >= 0);
+    return graph->params.segments[segment].shape[0] / 3;
+}
+
 /* Operations in products with weights, and in attention's products of activations with each
  * other. */
 typedef struct graph_flops {
@@ -105,8 +113,9 @@ static graph_flops count_flops(const fast_graph *graph, int index)
     case FAST_OP_ATTENTION: {
         const double T = (double)node->shape[0];
         const double C = (double)node->shape[1];
-        flops.weights = 2.0 * T * C * 4.0 * C;
-        flops.activations = 2.0 * T * (T + 1) * C;
+        const double W = (double)fast__attention_width(graph, index);
+        flops.weights = 2.0 * T * C * 4.0 * W;
+        flops.activations = 2.0 * T * (T + 1) * W;
         break;
     }
     case FAST_OP_MATMUL:

@@ -45,7 +45,8 @@ typedef enum fast_op {
     FAST_OP_LSTM,        /* gates i, f, g, o; PyTorch's weight_ih, weight_hh, bias_ih, bias_hh */
     FAST_OP_GRU,         /* gates r, z, n; PyTorch's weights as for the LSTM */
     FAST_OP_ATTENTION,   /* causal multi-head self-attention, [T, C] -> [T, C]: in_proj [3C, C] +
-                           bias, out_proj [C, C] + bias; heads */
+                           bias, out_proj [C, C] + bias; heads; a part of the heads has a
+                           part of the rows of in_proj and the columns of out_proj */
     FAST_OP_ADD,         /* sum of inputs of one shape */
     FAST_OP_CONCAT,      /* along C of [C, H, W], [T, C], [C] */
     FAST_OP_LAST,        /* last position of a sequence: [T, C] -> [C] */
@@ -152,6 +153,10 @@ bool fast__node_params(const fast_graph *graph, int node, int64_t *offset_out, i
 /* Check the invariants of engines: inputs precede their nodes, segments follow each other without
  * gaps and belong to exactly one node, outputs fit the loss. FAST_EINVAL names the node. */
 fast_err fast__graph_check(const fast_graph *graph);
+
+/* Return the channels of all heads of an attention node: those of its output, or with a part of the
+ * heads a part of them. */
+int64_t fast__attention_width(const fast_graph *graph, int node);
 
 /* Rows and columns of a dense layer for one sample: one product per position of [T, C], otherwise
  * one product with the flattened sample. */

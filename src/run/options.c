@@ -34,10 +34,11 @@ const fast_option fast__run_options[] = {
                     "where vectors live; check: a debug device that proves that nothing outside "
                     "kernels touches vectors; slow"),
     FAST_OPT_INT(C, workers, "1", 1, 65536, "workers that compute gradients"),
-    FAST_OPT_TEXT(C, mesh, "", "mesh",
-                  "split the model: data=2,pipe=4 is two replicas of four stages each, on eight "
-                  "workers; tensor=2 splits pairs of dense layers; strategy and codec act along "
-                  "data"),
+    FAST_OPT_TEXT(
+        C, mesh, "", "mesh",
+        "split the model: data=2,pipe=4 is two replicas of four stages each, on eight "
+        "workers; tensor=2 splits pairs of dense layers and heads; strategy and codec act along "
+        "data"),
     FAST_OPT_CHOICE(C, pipeline, "1f1b", FAST_PIPELINE_CHOICES,
                     "schedule of the stages of mesh, with accumulate micro-batches: 1f1b, at most "
                     "as many activations as stages; gpipe, all forward, then all backward; "

@@ -124,8 +124,8 @@ static fast_err open_stages(fast_team *team)
     fast__free(ends);
     if (!err && shards > 1 && pairs == 0)
         return fast__fail(FAST_EINVAL,
-                          "mesh=%s: no stage has two dense layers in a row, with an activation "
-                          "between them, whose width %lld shards divide; use another tensor",
+                          "mesh=%s: no stage has attention, or two dense layers with an activation "
+                          "between them, that %lld shards divide; use another tensor",
                           team->run->config.mesh, (long long)shards);
     return err;
 }

@@ -13,6 +13,10 @@
  *     A, shard t of T   rows    [t out / T, (t + 1) out / T)     and the same part of the bias
  *     B, shard t of T   columns [t in / T, (t + 1) in / T)       bias, and the residual: shard 0
  *
+ * Attention is a pair by itself, A its product for queries, keys and values, B that of its output:
+ *
+ *     in_proj   of each third the rows of the shard's heads       out_proj   their columns
+ *
  * Everything between pairs is a section of its own. Where a pair ends the network, a section with
  * one node that copies its input has the loss, which needs the sum.
  */
@@ -30,6 +34,8 @@ typedef enum shard_role {
     ROLE_ROWS,    /* dense A */
     ROLE_MIDDLE,  /* an activation of the outputs of A that the shard has */
     ROLE_COLUMNS, /* dense B */
+    ROLE_HEADS,   /* attention, of which the shard has some heads: a pair by itself */
+    ROLE_SUMMAND, /* dropout of the output of B: the same mask for each summand */
     ROLE_RESIDUAL /* the sum with the input of the pair, in shard 0 */
 } shard_role;
 
@@ -91,6 +97,22 @@ static bool follows(const fast_graph *graph, int i, int in)
            graph->nodes[i].inputs[0] == in;
 }
 
+/* Find the last product of a pair whose first one reads node i: a dense layer behind another, or
+ * attention, which is both; 0: there is no pair. */
+static int find_second(const shard_build *b, int i)
+{
+    const fast_graph *graph = b->graph;
+    const int first = i + 1;
+
+    if (follows(graph, first, i) && graph->nodes[first].op == FAST_OP_ATTENTION)
+        return graph->nodes[first].heads % b->shards == 0 ? first : 0;
+    if (!is_dense(graph, first, i) || fast__dense_shape(graph, first).outputs % b->shards != 0)
+        return 0;
+    for (i = first; follows(graph, i + 1, i) && is_activation(graph->nodes[i + 1].op);)
+        i++;
+    return is_dense(graph, i + 1, i) ? i + 1 : 0;
+}
+
 /* Find a pair that begins after node a; returns its last node, and sets the roles; 0: there is no
  * pair. */
 static int find_pair(const shard_build *b, int a)
@@ -102,15 +124,12 @@ static int find_pair(const shard_build *b, int a)
            (is_activation(graph->nodes[i + 1].op) || graph->nodes[i + 1].op == FAST_OP_LAYER_NORM ||
             graph->nodes[i + 1].op == FAST_OP_FLATTEN))
         i++;
-    const int first = i + 1;
-    if (!is_dense(graph, first, i) || fast__dense_shape(graph, first).outputs % b->shards != 0)
-        return 0;
-    for (i = first; follows(graph, i + 1, i) && is_activation(graph->nodes[i + 1].op);)
-        i++;
-    const int second = i + 1;
+    const int first = i + 1, second = find_second(b, i);
     int end = second;
-    if (!is_dense(graph, second, i))
+    if (second == 0)
         return 0;
+    if (follows(graph, end + 1, end) && graph->nodes[end + 1].op == FAST_OP_DROPOUT)
+        end++;
     if (end + 1 < graph->node_count && graph->nodes[end + 1].op == FAST_OP_ADD &&
         graph->nodes[end + 1].input_count == 2) {
         const int *in = graph->nodes[end + 1].inputs;
@@ -121,29 +140,39 @@ static int find_pair(const shard_build *b, int a)
     if (end < graph->node_count - 1 && !fast__split_can_cut(graph, end))
         return 0;
     for (int k = a + 1; k <= end; k++)
-        b->role[k] = k < first     ? ROLE_PREFIX
-                     : k == first  ? ROLE_ROWS
-                     : k < second  ? ROLE_MIDDLE
-                     : k == second ? ROLE_COLUMNS
-                                   : ROLE_RESIDUAL;
+        b->role[k] = k < first                                 ? ROLE_PREFIX
+                     : graph->nodes[k].op == FAST_OP_ATTENTION ? ROLE_HEADS
+                     : k == first                              ? ROLE_ROWS
+                     : k < second                              ? ROLE_MIDDLE
+                     : k == second                             ? ROLE_COLUMNS
+                     : graph->nodes[k].op == FAST_OP_DROPOUT   ? ROLE_SUMMAND
+                                                               : ROLE_RESIDUAL;
     return end;
 }
 
 /* The slice of a segment that the shard has, as a piece of the whole vector; false: it has none. */
-static bool slice(const shard_build *b, const fast_segment *s, shard_role role, bool bias,
+static bool slice(const shard_build *b, const fast_segment *s, shard_role role, int which,
                   fast_segment *out, fast_split_piece *piece)
 {
     const int64_t T = b->shards, t = b->shard;
+    const bool output = role == ROLE_COLUMNS || (role == ROLE_HEADS && which >= FAST_W_WEIGHT2);
+    const bool bias = which == FAST_W_BIAS || which == FAST_W_BIAS2;
 
     *out = *s;
     *piece = (fast_split_piece){ .whole = b->params_offset + s->offset, .rows = 1 };
-    if (role == ROLE_COLUMNS && bias && t > 0)
+    if (output && bias && t > 0)
         return false;
     if (role == ROLE_ROWS) {
         out->shape[0] = s->shape[0] / T;
         out->count = s->count / T;
         piece->whole += t * out->count;
-    } else if (role == ROLE_COLUMNS && !bias) {
+    } else if (role == ROLE_HEADS && !output) { /* of queries, keys and values each */
+        out->shape[0] = s->shape[0] / T;
+        out->count = s->count / T;
+        piece->rows = 3;
+        piece->stride = s->count / 3;
+        piece->whole += t * out->count / 3;
+    } else if (output && !bias) {
         out->shape[1] = s->shape[1] / T;
         out->count = s->count / T;
         piece->rows = s->shape[0];
@@ -172,7 +201,7 @@ static void copy_params(shard_build *b, fast_split_section *section, int i, fast
             which++;
         FAST_ASSERT(which < FAST_WEIGHTS_MAX);
         node->weight[which] = -1;
-        if (!slice(b, s, b->role[i], which == FAST_W_BIAS, out, piece))
+        if (!slice(b, s, b->role[i], which, out, piece))
             continue;
         node->weight[which] = layout->segment_count++;
         out->layer = section->graph.node_count;
@@ -245,6 +274,8 @@ static void add_node(shard_build *b, fast_split_section *section, int i, int a)
         node->shape[node->rank - 1] /= b->shards;
         node->count /= b->shards;
     }
+    if (role == ROLE_HEADS)
+        node->heads /= b->shards;
     if (role == ROLE_RESIDUAL && b->shard > 0) {
         node->input_count = 1;
         node->inputs[0] = i - 1 - a;

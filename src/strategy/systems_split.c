@@ -54,9 +54,10 @@ const fast_system fast__systems_split[] = {
         .flags = "strategy=allreduce mesh=tensor=2 batch=64 lr=0.1",
         FAST_TAXONOMY("MP + DP", "central", "sync.", "allreduce of activations", "any",
                       "synchronous"),
-        .remarks = "The first dense layer of a pair is split by its outputs, the second by its "
-                   "inputs: one sum of activations forward and one backward.",
-        .missing = "split attention heads, embeddings and the loss over split vocabularies",
+        .remarks =
+            "The first layer of a pair is split by its outputs, or by heads, the second by its "
+            "inputs: one sum of activations forward and one backward.",
+        .missing = "split embeddings, and the loss over split vocabularies",
     },
     { .name = NULL },
 };

@@ -322,7 +322,7 @@ static void shards_equal_the_whole(void **state)
     (void)state;
     static const char *const models[] = { "model=mlp:hidden=24", "model=mlp:hidden=24x16",
                                           "model=mlp:hidden=16x24x20x8x12",
-                                          "model=gpt:width=16,heads=2,depth=2" };
+                                          "model=gpt:width=16,heads=4,depth=2,dropout=0.1" };
     static const char *const meshes[][2] = { { "mesh=tensor=2", "workers=1" },
                                              { "mesh=tensor=4", "workers=1" },
                                              { "mesh=data=2,tensor=2", "workers=2" },
@@ -340,6 +340,32 @@ static void shards_equal_the_whole(void **state)
             if (!(far < 1e-5))
                 fail_msg("%s %s: distance %g", models[m], meshes[k][0], far);
         }
+}
+
+/* Heads and dense layers of a transformer are split, on the engine of users too. */
+static void transformers_are_halved(void **state)
+{
+    (void)state;
+    const char *const whole[] = { "model=gpt:width=32,heads=4,depth=3",
+                                  "data=copy",
+                                  "engine=auto",
+                                  "accumulate=2",
+                                  "steps=20",
+                                  NULL };
+    const char *const split[] = { "model=gpt:width=32,heads=4,depth=3",
+                                  "data=copy",
+                                  "engine=auto",
+                                  "accumulate=2",
+                                  "steps=20",
+                                  "mesh=tensor=2",
+                                  transport,
+                                  NULL };
+    assert_true(distance_of(whole, split) < 1e-4);
+    fast_run *run = open_run(split);
+    const fast_split_shard *shard = run->team->split.shards[1].shard;
+    assert_int_equal(shard->pair_count, 2 * 3);
+    assert_true((double)shard->params.count < 0.6 * (double)run->learner->params.count);
+    fast_run_close(run);
 }
 
 /* Each shard has half of a pair; each micro-batch sums the pair's outputs forward, and the gradient
@@ -420,7 +446,7 @@ static void the_rest_is_refused(void **state)
         { "mesh=pipe=40", "cannot be cut" },
         { "pipeline=pipedream", "accumulate" },
         { "mesh=depth=2", "depth" },
-        { "mesh=tensor=7", "no stage has two dense layers" },
+        { "mesh=tensor=7", "no stage has attention" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const char *options[32];
@@ -449,6 +475,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(bubbles_in_virtual_time),
         cmocka_unit_test(workers_hold_their_own_ranges),
         cmocka_unit_test(shards_equal_the_whole),
+        cmocka_unit_test(transformers_are_halved),
         cmocka_unit_test(shards_send_what_is_counted),
         cmocka_unit_test(checkpoints_move_between_splits),
         cmocka_unit_test(the_rest_is_refused),
