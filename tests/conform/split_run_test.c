@@ -463,9 +463,41 @@ static void the_rest_is_refused(void **state)
     }
 }
 
+/* Memory can run out at every allocation of an opening, and of the first steps. */
+static void memory_can_run_out(void **state)
+{
+    (void)state;
+    const char *options[32];
+    int used = 0;
+    if (mpi)
+        skip();
+    for (int k = 0; small[k]; k++)
+        options[used++] = small[k];
+    options[used++] = "model=mlp:hidden=8x8x8";
+    options[used++] = "data=digits:train=64,test=16";
+    options[used++] = "steps=2";
+    options[used++] = "transport=sim";
+    options[used++] = "mesh=data=2,pipe=2,tensor=2";
+    options[used] = NULL;
+    for (int64_t n = 0;; n++) {
+        fast_run *run = NULL;
+        fast__alloc_fail_after(n, true);
+        fast_err err = fast_run_open(options, &run);
+        if (!err)
+            err = fast_run_train(run);
+        fast__alloc_fail_after(-1, true);
+        fast_run_close(run);
+        if (!err)
+            break;
+        assert_int_equal(err, FAST_ENOMEM);
+        assert_true(n < 20000);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_can_run_out),
         cmocka_unit_test(splits_equal_the_whole),
         cmocka_unit_test(models_and_rules_are_equal_too),
         cmocka_unit_test(codecs_act_along_data),

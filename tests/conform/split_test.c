@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 #include "model/network.h"
-#include "split/stage.h"
+#include "split/pairs.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -199,11 +199,15 @@ static void memory_can_run_out(void **state)
     test_networks[0].build(&g);
     for (int64_t n = 0;; n++) {
         fast_split_stage *stage = NULL;
+        fast_split_shard *shard = NULL;
         fast__alloc_fail_after(n, true);
         fast_err err = fast__split_choose(&g.graph, 2, &fast__split_speed_typical, ends);
         if (!err)
             err = fast__split_stage_new(&g.graph, 0, ends[0], &stage);
+        if (!err)
+            err = fast__split_shard_new(stage, 2, 1, &shard);
         fast__alloc_fail_after(-1, true);
+        fast__split_shard_free(shard);
         fast__split_stage_free(stage);
         if (!err)
             break;
