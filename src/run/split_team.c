@@ -142,6 +142,17 @@ fast_err fast__split_open(fast_team *team)
     return open_stages(team);
 }
 
+fast_err fast__split_check_saved(const fast_team *team)
+{
+    if (!fast__split_is(team) || !team->saved.on)
+        return FAST_OK;
+    return fast__fail(
+        FAST_EINVAL,
+        "mesh=%s: a codec with residuals has state that a checkpoint of a split model "
+        "does not hold; leave out checkpoint and resume, or give feedback=no",
+        team->run->config.mesh);
+}
+
 /* Free the sections of a shard with their programs. */
 static void free_shard(const fast_team *team, const fast_team_shard *shared)
 {

@@ -35,6 +35,8 @@ bool fast__split_is(const struct fast_team *team);
 /* Cut the model of a run with a mesh, and refuse what a split model cannot do: FAST_EINVAL with the
  * reason. Nothing happens without a mesh. FAST_ENOMEM. */
 fast_err fast__split_open(struct fast_team *team);
+/* Refuse a checkpoint of actors' own state, such as residuals of a codec: FAST_EINVAL. */
+fast_err fast__split_check_saved(const struct fast_team *team);
 void fast__split_close(struct fast_team *team); /* also after a failure */
 
 /* Make the learner of a worker's stage; its place in the mesh goes into the context's options. */

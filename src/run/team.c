@@ -323,6 +323,8 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
         err = look_around(team);
     if (!err && (c->checkpoint[0] || c->resume[0]))
         err = fast__saved_states_open(team);
+    if (!err)
+        err = fast__split_check_saved(team);
     if (err) {
         fast__team_free(team);
         return err;

@@ -117,6 +117,10 @@ static void models_and_rules_are_equal_too(void **state)
     static const char *const lars[] = { "optimizer=lars", "accumulate=1", NULL };
     static const char *const adam[] = { "optimizer=adam", "lr=0.01", "accumulate=3",
                                         "evaluate=2steps", NULL };
+    static const char *const priority[] = { "strategy=allreduce:priority=yes,bucket=256", NULL };
+    static const char *const early[] = { "strategy=allreduce:overlap=yes,bucket=256", NULL };
+    check_equal(priority, "workers=2", "mesh=data=2,pipe=2", "pipeline=1f1b");
+    check_equal(early, "workers=2", "mesh=data=2,pipe=2", "pipeline=1f1b");
     check_equal(resnet, "workers=1", "mesh=pipe=3", "pipeline=1f1b");
     check_equal(resnet, "workers=2", "mesh=data=2,pipe=2", "pipeline=gpipe");
     check_equal(gpt, "workers=1", "mesh=pipe=3", "pipeline=1f1b");
