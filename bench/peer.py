@@ -10,14 +10,21 @@ The larger models (resnet20 and resnet56 on 32x32 images, an LSTM of 512 units o
 a GPT of 6 layers, 384 wide, on texts of 256) train on arrays drawn at random, for a speed alone.
 
 --isa avx2 limits both programs, with all their libraries, to that instruction set, so that the
-figures of a smaller processor can be taken on a larger one; --isa avx2,best measures both. --quick
-takes as many steps of each model as a speed needs, seconds instead of an epoch. --csv writes it,
-with the processor and the commit, in the place of the row of the same processor, instruction set
-and model. All models with AVX2 and AVX-512, in about ten minutes:
+figures of a smaller processor can be taken on a larger one; --isa avx2,best measures both. Both get
+the kernels of OpenBLAS that fit it, whatever OPENBLAS_... says in the environment: an OpenBLAS that
+is older than the processor would take those of SSE3.
+
+--quick takes as many steps of each model as a speed needs, seconds instead of an epoch. A number of
+steps counts from the second on: the first one pays for memory that the operating system clears, for
+half of gpt's time in a run of three. PyTorch's program starts its clock later; of FAST two runs of
+different length are subtracted. --csv writes the medians, with the processor and the commit, in the
+place of the row of the same processor, instruction set and model, and makes the pages of results/
+and docs/speed.md again. All models with AVX2 and AVX-512, in about eight minutes:
 
     bench/peer.py --quick --isa avx2,best --csv results/cpu.csv all
- --clock cpu is for a busy machine: it counts the processor's time, of
-which other programs take none, though they disturb its caches.
+
+On a busy machine put `chrt -f 50 taskset -c 1` before it, so that other programs wait; or take
+--clock cpu, which counts the processor's time, though other programs disturb its caches.
 
 usage: bench/peer.py [--fast build/release/fast] [--isa avx2,best] [--rounds 3] [--clock cpu]
                      [--epochs 1 | --steps N | --quick] [--csv results/cpu.csv] [--seeds] [MODEL ...]
@@ -34,9 +41,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tools"))
+import results  # noqa: E402
 
 FOLDER = os.environ.get("FMNIST", "/usr/share/datasets/fashion-mnist")
-ENV = dict(os.environ, OMP_NUM_THREADS="1")
+ENV = {}  # of both programs, by set_environment()
 # What limits FAST, and PyTorch with each library that it may be built with. OpenBLAS is in both.
 LIMITS = {
     "avx2": {"FAST_ISA": "avx2", "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2",
@@ -46,7 +57,7 @@ LIMITS = {
              "DNNL_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
              "OPENBLAS_CORETYPE": "Nehalem"},
 }
-# An OpenBLAS that is older than the processor takes its slowest kernels: both get the fitting ones.
+# The kernels of OpenBLAS that fit the processor.
 BLAS = {"avx512": {"OPENBLAS_CORETYPE": "SkylakeX"}, "avx2": {"OPENBLAS_CORETYPE": "Haswell"}}
 COLUMNS = ["processor", "instruction set", "model", "PyTorch, samples/s", "FAST, samples/s", "ratio",
            "commit", "date"]
@@ -55,23 +66,24 @@ COLUMNS = ["processor", "instruction set", "model", "PyTorch, samples/s", "FAST,
 NOTES = [  # the head of a new table, as tools/results.py wants it
     "# page: performance", "# order: 13", "# title: One worker beside PyTorch 1.13, by instruction set",
     "# question: Is FAST faster than PyTorch on one thread, with AVX2 and with AVX-512? Batch 64 (gpt: 16); "
-    "medians of alternating runs.",
+    "medians of alternating runs, steps after the first.",
     "# machine: the processor of each row", "# date: of each row",
     "# command: bench/peer.py --quick --isa avx2,best --csv results/cpu.csv all"]
 
 
 # The larger models: FAST's text, what they read, and the steps that take seconds on one core.
 LARGE = {
-    "resnet20": ("resnet20", "images", 20),
-    "resnet56": ("resnet56", "images", 8),
-    "lstm": ("lstm:hidden=512,embedding=128", 64, 10),
-    "gpt": ("gpt:width=384,heads=6,depth=6", 256, 2),
+    "resnet20": ("resnet20", "images", 16),
+    "resnet56": ("resnet56", "images", 6),
+    "lstm": ("lstm:hidden=512,embedding=128", 64, 8),
+    "gpt": ("gpt:width=384,heads=6,depth=6", 256, 3),
 }
 
 
-QUICK = {"mlp": 600, "lenet": 150, "resnet8": 50}
+QUICK = {"mlp": 900, "lenet": 200, "resnet8": 60}
 BATCH = {"gpt": 16}  # 4096 tokens; a step of 64 texts takes PyTorch most of a minute
 ROUNDS = {"gpt": 2}  # at most
+RUN_S_MAX = 600  # of one run: a measurement of the whole table ends
 
 
 def write_arrays(folder, kind, samples):
@@ -92,7 +104,10 @@ def write_arrays(folder, kind, samples):
 def run(command):
     """Run a program; returns its last line of JSON, with the processor's seconds that it took."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result = subprocess.run(command, capture_output=True, text=True, env=ENV)
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=RUN_S_MAX)
+    except subprocess.TimeoutExpired:
+        sys.exit(f"{' '.join(command)} took more than {RUN_S_MAX} s; --steps shortens it")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if result.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{result.stderr}")
@@ -102,24 +117,44 @@ def run(command):
 
 
 def train(args, command, steps, batch):
-    """Run one contender. By the processor's clock PyTorch's program measures its steps; two runs of
-    FAST of different length are compared, so that the start does not count."""
-    if args.clock == "wall":
-        return run(command(steps))
+    """Run one contender, an epoch or some steps after the first. PyTorch's program measures its steps;
+    two runs of FAST of different length are compared, so that the start does not count."""
+    if not steps:
+        return run(command(0))
     long = run(command(steps + 1))
     if "samples_per_cpu_s" in long:
-        long["samples_per_s"] = long["samples_per_cpu_s"]
+        if args.clock == "cpu":
+            long["samples_per_s"] = long["samples_per_cpu_s"]
         return long
     short = run(command(1))
-    long["samples_per_s"] = steps * batch / (long["cpu_s"] - short["cpu_s"])
+    seconds = [r["cpu_s"] if args.clock == "cpu" else r["samples"] / r["samples_per_s"] for r in (long, short)]
+    long["samples_per_s"] = steps * batch / (seconds[0] - seconds[1])
     return long
 
 
+def set_environment(isa):
+    """Limit both programs, and one thread of each library, to an instruction set."""
+    ENV.clear()
+    ENV.update((key, value) for key, value in os.environ.items() if not key.startswith("OPENBLAS_"))
+    ENV.update(BLAS.get(largest_set(), {}))
+    ENV.update(LIMITS.get(isa, {}), OMP_NUM_THREADS="1")
+
+
 def processor():
-    """The name of this machine's processor."""
+    """The name of this machine's processor, with its family: a virtual machine may hide the rest."""
+    found = {}
     with open("/proc/cpuinfo") as file:
-        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    return names[0] if names else "unknown"
+        for line in file:
+            key, _, value = line.partition(":")
+            found.setdefault(key.strip(), value.strip())
+    name = found.get("model name", "unknown")
+    return f"{name}, family {found['cpu family']}" if "cpu family" in found else name
+
+
+def commit():
+    """The commit of this source."""
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return git.stdout.strip()
 
 
 def largest_set():
@@ -141,6 +176,8 @@ def write_rows(path, rows):
     with open(path, "w", newline="") as file:
         file.write("".join(line + "\n" for line in notes))
         csv.writer(file, lineterminator="\n").writerows([COLUMNS] + list(table.values()))
+    if os.path.dirname(os.path.abspath(path)) == os.path.join(results.HERE, "results"):
+        results.write_pages()
 
 
 def compare(args, model, folder):
@@ -165,7 +202,9 @@ def compare(args, model, folder):
 
     run(fast(1, 1))  # measures the fastest kernels of this machine, once
     peers, ours = [], []
-    for i in range(min(args.rounds, ROUNDS.get(model, args.rounds))):
+    rounds = min(args.rounds, ROUNDS.get(model, args.rounds))
+    for i in range(rounds):
+        print(f"{model}: round {i + 1} of {rounds}", file=sys.stderr, flush=True)
         seed = 1 + (i if args.seeds else 0)
         peers.append(train(args, lambda n: torch(seed, n), steps, batch))
         ours.append(train(args, lambda n: fast(seed, n), steps, batch))
@@ -174,7 +213,6 @@ def compare(args, model, folder):
 
 def measure(args, isa, model):
     """Compare on one model; prints the medians and returns their row."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     name = largest_set() if isa == "best" else isa
     with tempfile.TemporaryDirectory() as folder:
         runs = compare(args, model, folder)
@@ -186,7 +224,7 @@ def measure(args, isa, model):
         line += f"   accuracy {right[0]:.2f}% {right[1]:.2f}% {right[1] - right[0]:+.2f}"
     print(line, flush=True)
     return [processor(), name, model, f"{speed[0]:,.1f}", f"{speed[1]:,.1f}",
-            f"{speed[1] / speed[0]:.2f}", commit.stdout.strip(), str(datetime.date.today())]
+            f"{speed[1] / speed[0]:.2f}", commit(), str(datetime.date.today())]
 
 
 def main():
@@ -213,14 +251,18 @@ def main():
     for isa in args.isa.split(","):
         if isa != "best" and isa not in LIMITS:
             parser.error(f"no instruction set {isa}; there are best, {', '.join(LIMITS)}")
+    unknown = [name for name in names if name not in QUICK and name not in LARGE]
+    if unknown:
+        parser.error(f"no model {unknown[0]}; there are {', '.join([*QUICK, *LARGE])}")
+    start = time.time()
+    print(f"{processor()}, one thread, commit {commit()}", flush=True)
     for isa in args.isa.split(","):
-        ENV.clear()
-        ENV.update(BLAS.get(largest_set(), {}))
-        ENV.update(os.environ)
-        ENV.update(LIMITS.get(isa, {}), OMP_NUM_THREADS="1")
-        rows = [measure(args, isa, model) for model in names]
-        if args.csv:
-            write_rows(args.csv, rows)
+        set_environment(isa)
+        for model in names:
+            row = measure(args, isa, model)
+            if args.csv:
+                write_rows(args.csv, [row])
+    print(f"{time.time() - start:.0f} s", flush=True)
     return 0
 
 

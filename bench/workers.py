@@ -18,6 +18,7 @@ release's for example, that is measured in the same rounds.
 import argparse
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -104,7 +105,7 @@ def main():
                 "question": "How much of the speed of workers that exchange nothing does each strategy reach, "
                             "and how much processor time does it take for a sample?",
                 "machine": results.machine(), "date": results.today(),
-                "command": ["nice -n -19 bench/workers.py " + " ".join(sys.argv[1:])],
+                "command": ["nice -n -19 bench/workers.py " + shlex.join(sys.argv[1:])],
                 "note": [f"Load {os.getloadavg()[0]:.1f} at the end. Medians of {options.rounds} rounds."]}
         results.publish([(f"workers-ratio-{options.workers}", head, COLUMNS, rows)])
 

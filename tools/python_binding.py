@@ -187,6 +187,7 @@ HEAD = '''# SPDX-License-Identifier: Apache-2.0
 """
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32,
                     c_int64, c_size_t, c_uint32, c_uint64, c_uint8, c_void_p)
+from typing import Any
 '''
 
 
@@ -212,7 +213,7 @@ def write(binding, texts):
         out.append(f"\nclass {name}(Structure):\n    \"\"\"struct {name}"
                    f"{'; its fields are private' if fields is None else ''}.\"\"\"\n")
     out.append("")
-    out += [f"{name} = {binding.ctype(kind)}" for name, kind in binding.callbacks.items()]
+    out += [f"{name}: Any = {binding.ctype(kind)}" for name, kind in binding.callbacks.items()]
     out.append("")
     for name in binding.order:
         out.append(wrap(f"{name}._fields_ = [", [f'("{field}", {binding.ctype(kind)})'

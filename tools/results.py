@@ -17,6 +17,14 @@ A table is one CSV file. It starts with lines "# key: text":
     note      what a reader must know: how settings were chosen, what limits the figures; may be repeated
     code      columns whose words are code, separated by commas
 
+A page of docs/ that shows some columns of a table has them between two lines, which stay,
+
+    <!-- results/cpu.csv: rows "instruction set", columns "model", cells "ratio" -->
+    <!-- results/cpu.csv: end -->
+
+as a row for each value of the first column (or of several, separated by commas), a column for each of
+the second.
+
 The rows follow, the first of them the names of the columns. results/pages.csv has the title and the
 introduction of each page. Programs that measure write tables with write_table().
 """
@@ -144,8 +152,49 @@ def read_pages(folder):
     return pages
 
 
+SHOWN = re.compile(r'(<!-- results/([\w-]+)\.csv: rows "([^"]+)", columns "([^"]+)", cells "([^"]+)" -->\n)'
+                   r'.*?(<!-- results/\2\.csv: end -->)', re.S)
+
+
+def pivot(table, row_fields, column_field, cell_field):
+    """The lines of a table with one row for each value of row_fields, one column for each of column_field."""
+    at = {field: i for i, field in enumerate(table.fields)}
+    unknown = [field for field in [*row_fields, column_field, cell_field] if field not in at]
+    if unknown:
+        sys.exit(f"results/{table.name}.csv has no column \"{unknown[0]}\"")
+    columns = list(dict.fromkeys(row[at[column_field]] for row in table.rows))
+    cells = {}
+    for row in table.rows:
+        cells.setdefault(tuple(row[at[f]] for f in row_fields), {})[row[at[column_field]]] = row[at[cell_field]]
+    code = set(table.head.get("code", "").split(","))
+    lines = ["| " + " | ".join([*row_fields, *columns]) + " |", "|" + "---|" * len(row_fields) + "---:|" * len(columns)]
+    for names, found in cells.items():
+        shown = [cell_text(name, field in code) for field, name in zip(row_fields, names)]
+        lines.append("| " + " | ".join([*shown, *(found.get(column, "") for column in columns)]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def make_docs(root, tables):
+    """{name of a page of docs/, as seen from results/: its text}, of those that show tables."""
+    folder, files = os.path.join(root, "docs"), {}
+
+    def shown(match):
+        begin, name, rows, columns, cells, end = match.groups()
+        if name not in tables:
+            sys.exit(f"docs show results/{name}.csv, which is not there")
+        return begin + "\n" + pivot(tables[name], rows.split(","), columns, cells) + "\n" + end
+
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        if name.endswith(".md"):
+            with open(os.path.join(folder, name), encoding="utf-8", newline="") as file:
+                text = file.read()
+            if SHOWN.search(text):
+                files["../docs/" + name] = SHOWN.sub(shown, text)
+    return files
+
+
 def make(root):
-    """{name of a file in results/: its text}, of tables and pages."""
+    """{name of a file, as seen from results/: its text}, of tables and pages."""
     folder = os.path.join(root, "results")
     files, tables, pages = {}, {}, read_pages(folder)
     for name in sorted(os.listdir(folder)):
@@ -172,6 +221,7 @@ def make(root):
         files[page + ".md"] = "\n".join(lines).rstrip("\n") + "\n"
         index.append(f"| [{page}.md]({page}.md) | {head['summary'][0]} | {len(tables[page])} |")
     files["README.md"] = "\n".join(index) + "\n"
+    files.update(make_docs(root, {table.name: table for group in tables.values() for table in group}))
     return files
 
 
@@ -201,7 +251,7 @@ def main():
         return 0
     bad = stale(roots[0])
     for name in bad:
-        print(f"results/{name} is not what tools/results.py makes of the tables; run it")
+        print(f"{os.path.normpath('results/' + name)} is not what tools/results.py makes of the tables; run it")
     return 1 if bad else 0
 
 

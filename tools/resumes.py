@@ -30,7 +30,7 @@ OPTIONS = ["ps:slack=0", "ps:slack=2", "ps:slack=2,eager=yes", "ps:slack=2,cache
            "ps:slack=1,proxies=2,flows=behind", "ps:rate=1e7", "ps:slack=0,replicas=1", "ps:slack=1,replicas=1,chain=yes",
            "ps:slack=0,path=tree", "quorum:backup=1,late=add", "quorum:quorum=3,partial=yes", "local:master=tree",
            "federated:part=0.5,pace=yes", "mpca:tree=yes", "gossip_async:how=push", "gossip_async:how=pull",
-           "partial:how=scatter", "partial:how=states", "broadcast:how=gossip"]
+           "partial:how=scatter", "partial:how=states", "broadcast:how=gossip", "zero:stage=1", "zero:stage=3"]
 SMALL = ["--data", "digits:train=256,test=32", "--model", "mlp:hidden=8", "--batch", "8", "--evaluate", "no", "--seed", "1",
          "--optimizer", "sgd", "--lr", "0.05", "--steps", "1000000", "--workers", "4", "--checkpoint", FILE,
          "--checkpoint-every", "20steps"]

@@ -54,7 +54,10 @@ typedef struct fast_compare_config {
      * those of fast_searcher_list(). "lr=0.001..1:log" in `tune` is then a range. */
     const char *searcher;
     bool trials_only; /* a search: trials of one way of training and no runs; see docs/search.md */
-    bool changes;     /* on sim: find out whether a slower network or more workers would change
+    /* Of a search by a searcher whose trials start with models of others: the file for the last
+     * checkpoint of the best trial. NULL: none. */
+    const char *checkpoint;
+    bool changes;        /* on sim: find out whether a slower network or more workers would change
                             the answer, by two runs each */
     const char *command; /* the user's command line, for reports and to continue; or NULL */
 } fast_compare_config;
@@ -109,12 +112,16 @@ typedef struct fast_compared_run {
     int64_t seed;                   /* of everything random in it */
     const char *tuned;              /* tuned options of this run: "lr=0.1"; "" */
     const char *status;             /* waiting, running, held, done, target, stopped (early, by the
-                                       searcher), diverged, failed, canceled */
+                                       searcher), saved (other trials start with its model),
+                                       diverged, failed, canceled */
     const char *error;              /* why it failed, one line; or NULL */
     const char *command;            /* that repeats it, quoted for a shell; NULL while waiting */
     fast_compare_measures measures; /* NAN until it ended */
     const fast_compare_point *points; /* its curve, thinned out */
     int64_t point_count;              /* number of points */
+    int64_t parent;                   /* trial whose model it started with; -1: a new model */
+    double samples_before;            /* that its parents had seen; they are in its measures too */
+    double time_before_s;             /* that its parents had trained; not in its measures */
 } fast_compared_run;
 
 /* Median, least and largest over the runs of a line; INFINITY is "never", NAN "not measured". */

@@ -42,6 +42,9 @@ typedef struct fast_result {
     uint64_t plan_hash;         /* of the engine's measured choices; 0 where none were made */
     int64_t param_count;        /* trainable numbers of the model */
     int64_t memory_peak;        /* bytes resident at most, of the whole process */
+    int64_t predicted_memory;   /* memory_peak as it was predicted when the run was opened; 0: of a
+                                   learner of the caller's */
+    int64_t model_state_bytes; /* of a worker's parameters, gradients and optimizer state at most */
     /* Several workers; what another process did is not in these. On `sim` all times above and below
        are virtual, but for wall_time_s. */
     double virtual_time_s; /* equal to time_s on `sim`, else NAN */

@@ -23,7 +23,7 @@ from .tables import Comparison, compare, metrics, parts, runs, systems
 __version__ = lib.fast_version().decode()
 # Parts that need another package, imported when they are used.
 _LATER = {"Classifier": "estimators", "Regressor": "estimators", "wrap": "torch", "shard": "torch", "finish": "torch",
-          "rank": "torch", "size": "torch", "loss": "torch", "comm_hook": "torch", "Codec": "torch"}
+          "rank": "torch", "size": "torch", "loss": "torch", "launch": "torch", "comm_hook": "torch", "Codec": "torch"}
 __all__ = ["Answer", "Batch", "Comparison", "Data", "Error", "Event", "Filter", "FormatError", "InvalidError",
            "Learner", "MissingError", "Model", "Network", "Operator", "PeerError", "Plot", "Result", "Run", "Strategy",
            "TimeoutError", "Trainer", "UnsupportedError", "compare", "export_wandb", "metrics", "parts", "plot", "progress", "runs",

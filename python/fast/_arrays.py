@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import array
 import ctypes
-from typing import Any, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 try:
     import numpy
@@ -17,7 +17,7 @@ except ImportError:  # the package works without it
 
 FORMATS = {"f": "f", "i": "i"}  # of the buffer protocol, by FAST's types: float, int32_t
 NUMPY = {"f": "float32", "i": "int32"}
-CTYPES = {"f": ctypes.c_float, "i": ctypes.c_int32}
+CTYPES: Dict[str, Any] = {"f": ctypes.c_float, "i": ctypes.c_int32}
 CODES = {"f": (2, 32), "i": (0, 32)}  # of DLPack: kind and bits
 
 
@@ -94,7 +94,12 @@ class View:
         self.copied = True
         if numpy is not None:
             x = x.detach().cpu() if hasattr(x, "detach") else x
-            owner = numpy.ascontiguousarray(x, NUMPY[kind])
+            given = numpy.asarray(x)
+            if given.dtype.kind == "c":
+                raise TypeError("the array has complex numbers; FAST takes real ones")
+            if kind == "i" and given.size and (given.max() > 2 ** 31 - 1 or given.min() < -2 ** 31):
+                raise ValueError(f"labels from {given.min()} to {given.max()}; they are whole numbers below 2^31")
+            owner = numpy.ascontiguousarray(given, NUMPY[kind])
             self.address, self.shape = owner.ctypes.data, owner.shape
         elif isinstance(x, (list, tuple)):
             values = _flat(x)

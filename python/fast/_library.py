@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import builtins
 import ctypes
 import os
 import sys
@@ -18,6 +19,7 @@ class Error(Exception):
     def __init__(self, code: int, text: str):
         super().__init__(text)
         self.code = code
+        self.told = False  #: the library has the sentence too
         self.name = native.ERRORS.get(code, ("?", ""))[0]
 
 
@@ -40,7 +42,7 @@ class MissingError(Error, FileNotFoundError):
         return str(self.args[0])
 
 
-class TimeoutError(Error, TimeoutError):  # noqa: A001 - also Python's own
+class TimeoutError(Error, builtins.TimeoutError):  # noqa: A001 - also Python's own
     """A wait passed its deadline (ETIMEDOUT)."""
 
     def __str__(self) -> str:
@@ -109,7 +111,9 @@ lib = load()
 def failure(code: int) -> Error:
     """Return the exception of a code, with the sentence of the last failure on this thread."""
     detail = (lib.fast_error_detail() or b"").decode(errors="replace") or lib.fast_err_text(code).decode()
-    return KINDS.get(code, Error)(code, detail)
+    error = KINDS.get(code, Error)(code, detail)
+    error.told = True
+    return error
 
 
 def check(code: int) -> None:
@@ -169,8 +173,34 @@ def interruptible(call: Callable[[], int], cancel: Callable[[], None], guard: Op
         raise ended[0]
 
 
+class Handle:
+    """An object of FAST's that a Python object owns: its pointer until it is closed, then a sentence."""
+
+    def __init__(self, what: str):
+        self.what = what
+
+    def __get__(self, owner: Any, _: Any = None) -> Any:
+        found = owner.__dict__.get("_handle") if owner is not None else None
+        if found is None:
+            raise InvalidError(native.FAST_EINVAL, f"the {self.what} is closed")
+        return found
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        owner.__dict__["_handle"] = value
+
+
+class Owner:
+    """What owns a Handle: it cannot be copied, as two would close one object."""
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        raise TypeError(f"a {type(self).__name__} cannot be copied or pickled; save() writes what it has learned")
+
+
 def text_list(words: list) -> Any:
     """Return words as a C array of texts that ends with NULL."""
+    for given in words:
+        if "\0" in given:
+            raise InvalidError(native.FAST_EINVAL, f"{given!r} has a zero byte")
     return (ctypes.c_char_p * (len(words) + 1))(*[word.encode() for word in words])
 
 

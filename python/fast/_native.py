@@ -5,6 +5,7 @@
 """
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32,
                     c_int64, c_size_t, c_uint32, c_uint64, c_uint8, c_void_p)
+from typing import Any
 
 FAST_OK = 0
 FAST_ENOMEM = -1
@@ -482,29 +483,29 @@ class fast_store_series(Structure):
     """struct fast_store_series."""
 
 
-fast_log_fn = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
-fast_actor_fn = CFUNCTYPE(c_int, POINTER(fast_actor), c_void_p)
-fast_serve_fn = CFUNCTYPE(c_int, c_void_p, POINTER(POINTER(fast_msg)))
-fast_report_fn = CFUNCTYPE(None, c_void_p, c_int64, c_int64)
-fast_compare_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_compare_progress))
-fast_measure_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_measure))
-fast_forecast_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_forecast_measure))
-fast_sim_measure_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_sim_measure))
-fast_codec_measure_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_codec_measure))
-fast_allreduce_measure_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_allreduce_measure))
-fast_cluster_measure_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_cluster_measure))
-fast_simulate_fn = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_simulation))
-fast_lr_point_fn = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_lr_point))
-fast_event_fn = CFUNCTYPE(None, c_void_p, POINTER(fast_event))
-fast_space_save_fn = CFUNCTYPE(c_size_t, c_void_p, c_void_p)
-fast_space_load_fn = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
-fast_space_fn = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_space_update), c_void_p)
-fast_space_watch_fn = CFUNCTYPE(None, c_void_p, c_int64, c_int64, c_int64)
-fast_need_fn = CFUNCTYPE(c_int, c_void_p, c_int64, c_int64)
-fast_settle_fn = CFUNCTYPE(c_int, c_void_p)
-fast_learner_request_fn = CFUNCTYPE(c_int, c_void_p, POINTER(fast_learner_request))
-fast_generate_fn = CFUNCTYPE(c_bool, c_void_p, c_char)
-fast_store_row_fn = CFUNCTYPE(c_int, c_void_p, c_void_p)
+fast_log_fn: Any = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+fast_actor_fn: Any = CFUNCTYPE(c_int, POINTER(fast_actor), c_void_p)
+fast_serve_fn: Any = CFUNCTYPE(c_int, c_void_p, POINTER(POINTER(fast_msg)))
+fast_report_fn: Any = CFUNCTYPE(None, c_void_p, c_int64, c_int64)
+fast_compare_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_compare_progress))
+fast_measure_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_measure))
+fast_forecast_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_forecast_measure))
+fast_sim_measure_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_sim_measure))
+fast_codec_measure_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_codec_measure))
+fast_allreduce_measure_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_allreduce_measure))
+fast_cluster_measure_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_cluster_measure))
+fast_simulate_fn: Any = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_simulation))
+fast_lr_point_fn: Any = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_lr_point))
+fast_event_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_event))
+fast_space_save_fn: Any = CFUNCTYPE(c_size_t, c_void_p, c_void_p)
+fast_space_load_fn: Any = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
+fast_space_fn: Any = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_space_update), c_void_p)
+fast_space_watch_fn: Any = CFUNCTYPE(None, c_void_p, c_int64, c_int64, c_int64)
+fast_need_fn: Any = CFUNCTYPE(c_int, c_void_p, c_int64, c_int64)
+fast_settle_fn: Any = CFUNCTYPE(c_int, c_void_p)
+fast_learner_request_fn: Any = CFUNCTYPE(c_int, c_void_p, POINTER(fast_learner_request))
+fast_generate_fn: Any = CFUNCTYPE(c_bool, c_void_p, c_char)
+fast_store_row_fn: Any = CFUNCTYPE(c_int, c_void_p, c_void_p)
 
 fast_option._fields_ = [("name", c_char_p), ("standard", c_char_p), ("help", c_char_p), ("type", c_int),
     ("offset", c_size_t), ("size", c_size_t), ("min", c_double), ("max", c_double), ("choices", c_char_p),
@@ -530,7 +531,7 @@ fast_sparse._fields_ = [("size", c_int64), ("count", c_int64), ("space", c_int64
     ("value", c_void_p)]
 fast_compare_config._fields_ = [("size", c_size_t), ("program", c_char_p), ("options", POINTER(c_char_p)),
     ("tune", POINTER(c_char_p)), ("seeds", c_int64), ("jobs", c_int64), ("budget", c_char_p), ("searcher", c_char_p),
-    ("trials_only", c_bool), ("changes", c_bool), ("command", c_char_p)]
+    ("trials_only", c_bool), ("checkpoint", c_char_p), ("changes", c_bool), ("command", c_char_p)]
 fast_compare_measures._fields_ = [("test_accuracy", c_double), ("test_loss", c_double),
     ("time_to_target_s", c_double), ("time_s", c_double), ("virtual_time_s", c_double), ("wall_time_s", c_double),
     ("steps", c_double), ("samples", c_double), ("samples_per_s", c_double), ("bytes_sent", c_double),
@@ -543,7 +544,7 @@ fast_compare_point._fields_ = [("time_s", c_double), ("samples", c_double), ("by
     ("progress", c_double)]
 fast_compared_run._fields_ = [("seed", c_int64), ("tuned", c_char_p), ("status", c_char_p), ("error", c_char_p),
     ("command", c_char_p), ("measures", fast_compare_measures), ("points", POINTER(fast_compare_point)),
-    ("point_count", c_int64)]
+    ("point_count", c_int64), ("parent", c_int64), ("samples_before", c_double), ("time_before_s", c_double)]
 fast_compare_spread._fields_ = [("median", c_double), ("min", c_double), ("max", c_double)]
 fast_compared._fields_ = [("name", c_char_p), ("place", c_int64), ("error", c_char_p), ("tuned", c_char_p),
     ("reached_count", c_int64), ("failed_count", c_int64), ("to_target", fast_compare_spread),
@@ -607,16 +608,17 @@ fast_result._fields_ = [("steps", c_int64), ("samples", c_int64), ("epoch", c_in
     ("test_loss", c_double), ("test_accuracy", c_double), ("validation_loss", c_double),
     ("validation_accuracy", c_double), ("best_step", c_int64), ("time_to_target_s", c_double),
     ("params_hash", c_uint64), ("plan_hash", c_uint64), ("param_count", c_int64), ("memory_peak", c_int64),
-    ("virtual_time_s", c_double), ("wall_time_s", c_double), ("exchange_s", c_double), ("wait_s", c_double),
-    ("codec_s", c_double), ("encode_s", c_double), ("decode_s", c_double), ("codec_bytes_in", c_int64),
-    ("codec_bytes_out", c_int64), ("break_even_mbit_per_s", c_double), ("codec_sum", c_char_p),
-    ("codec_note", c_char_p), ("bytes_sent", c_int64), ("messages_sent", c_int64), ("bytes_per_step", c_double),
-    ("waited_for", c_char_p), ("waited_share", c_double), ("staleness_mean", c_double), ("staleness_p50", c_int64),
-    ("staleness_p95", c_int64), ("staleness_max", c_int64), ("staleness", c_int64 * 16), ("divergence", c_double),
-    ("completeness", c_double), ("work", c_double), ("depth", c_double), ("predicted_step_s", c_double),
-    ("predicted_compute_s", c_double), ("predicted_exchange_s", c_double), ("predicted_straggler_s", c_double),
-    ("step_s", c_double), ("momentum", c_double), ("momentum_error", c_double), ("workers_lost", c_int64),
-    ("canceled", c_bool), ("stop", c_char_p)]
+    ("predicted_memory", c_int64), ("model_state_bytes", c_int64), ("virtual_time_s", c_double),
+    ("wall_time_s", c_double), ("exchange_s", c_double), ("wait_s", c_double), ("codec_s", c_double),
+    ("encode_s", c_double), ("decode_s", c_double), ("codec_bytes_in", c_int64), ("codec_bytes_out", c_int64),
+    ("break_even_mbit_per_s", c_double), ("codec_sum", c_char_p), ("codec_note", c_char_p), ("bytes_sent", c_int64),
+    ("messages_sent", c_int64), ("bytes_per_step", c_double), ("waited_for", c_char_p), ("waited_share", c_double),
+    ("staleness_mean", c_double), ("staleness_p50", c_int64), ("staleness_p95", c_int64), ("staleness_max", c_int64),
+    ("staleness", c_int64 * 16), ("divergence", c_double), ("completeness", c_double), ("work", c_double),
+    ("depth", c_double), ("predicted_step_s", c_double), ("predicted_compute_s", c_double),
+    ("predicted_exchange_s", c_double), ("predicted_straggler_s", c_double), ("step_s", c_double),
+    ("momentum", c_double), ("momentum_error", c_double), ("workers_lost", c_int64), ("canceled", c_bool),
+    ("stop", c_char_p)]
 fast_class_figures._fields_ = [("actual", c_int64), ("predicted", c_int64), ("correct", c_int64),
     ("precision", c_double), ("recall", c_double), ("f1", c_double), ("auc", c_double)]
 fast_figures._fields_ = [("rows", c_int64), ("invalid", c_int64), ("classes", c_int64),

@@ -10,7 +10,7 @@ import ctypes
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 from . import _arrays, _native as native
-from ._library import Error, Guard, check, lib
+from ._library import Error, Guard, InvalidError, check, lib
 
 
 class Batch:
@@ -27,6 +27,11 @@ class Batch:
         each = (request.count, request.targets)
         self.labels = _arrays.wrap(request.labels, each, "i") if request.labels else None
         self.y = _arrays.wrap(request.y, each) if request.y else None
+
+
+def _kinds(struct: Any) -> Dict[str, Any]:
+    """The types of a struct's fields."""
+    return dict(struct._fields_)
 
 
 def _split(address: int, shapes: Mapping[str, Sequence[int]]) -> Dict[str, Any]:
@@ -88,6 +93,8 @@ class learner_kind:  # noqa: N801 - the C struct's name
         shapes, rows = {}, (native.fast_learner_tensor * max(1, len(values)))()
         for row, (name, value) in zip(rows, values.items()):
             view = _arrays.View(value)
+            if not 1 <= len(view.shape) <= 4:
+                raise InvalidError(native.FAST_EINVAL, f"tensor \"{name}\" has {len(view.shape)} dimensions; 1 to 4 are possible")
             shapes[name] = view.shape
             row.name, row.rank, row.initial = name.encode(), len(view.shape), view.address
             row.shape[:len(view.shape)] = view.shape
@@ -113,7 +120,8 @@ class learner_kind:  # noqa: N801 - the C struct's name
 class Trainer:
     """One worker's view of a run, for strategies: see include/fast/strategy.h.
 
-    `w` and `g` are arrays in FAST's memory; `w` may be written between gradients, `g` after one.
+    `w` and `g` are arrays in FAST's memory, which goes with the program's end; `w` may be written between gradients, `g`
+    after one.
     """
 
     def __init__(self, pointer: Any):
@@ -122,27 +130,51 @@ class Trainer:
         self.g = _arrays.wrap(self.t.g, (self.t.count,)) if self.t.g else None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["t"], name)
+        return getattr(self._there(), name)
+
+    def _there(self) -> Any:
+        """The struct, while the program runs."""
+        found = self.__dict__["t"]
+        if found is None:
+            raise InvalidError(native.FAST_EINVAL, "this trainer is of a run that has ended")
+        return found
+
+    def _leave(self) -> None:
+        """The program has returned: the trainer's memory goes with the run."""
+        self.__dict__.update(t=None, pointer=None, w=None, g=None)
+
+    def _vector(self, x: Any) -> int:
+        """The address of a vector as long as the parameters, which is changed in place."""
+        view = _arrays.View(self.g if x is None else x)
+        count = 1
+        for size in view.shape:
+            count *= size
+        if view.copied or count != self.count:
+            raise InvalidError(native.FAST_EINVAL, f"the vector has {count} values; it is contiguous float32 memory of "
+                               f"{self.count}, as w and g are")
+        return view.address
 
     def next(self) -> bool:  # noqa: A003
         """Go to the next step; false at the end."""
+        self._there()
         return bool(lib.fast_trainer_next(self.pointer))
 
     def gradient(self) -> float:
         """Compute g, the gradient of the next batch at w; returns the loss."""
+        self._there()
         check(lib.fast_trainer_gradient(self.pointer, native.fast_report_fn(), None))
         return float(self.t.loss)
 
     def sum(self, x: Any = None) -> Any:  # noqa: A003
         """Replace a vector (g) by its sum over all workers, encoded where the run has a codec."""
         x = self.g if x is None else x
-        check(lib.fast_trainer_sum(self.pointer, _arrays.View(x).address))
+        check(lib.fast_trainer_sum(self.pointer, self._vector(x)))
         return x
 
     def update(self, x: Any = None, scale: float = 1.0) -> None:
         """Update the replica: w <- rule(w, scale x); x is g if it is not given."""
         x = self.g if x is None else x
-        check(lib.fast_trainer_update(self.pointer, _arrays.View(x).address, scale))
+        check(lib.fast_trainer_update(self.pointer, self._vector(x), scale))
 
     def neighbours(self) -> Dict[int, float]:
         """Ranks that this worker mixes with at this step by the topology, with their weights; its own included."""
@@ -191,15 +223,18 @@ class Strategy:
     def bind(self, guard: Guard) -> Any:
         """The C struct for one run."""
         def run(pointer: Any, _: Any) -> int:
+            trainer = Trainer(pointer)
             try:
-                self.program(Trainer(pointer))
-            except Error as error:  # FAST's own: its sentence is set already
-                return error.code
+                self.program(trainer)
             except BaseException as error:
+                if isinstance(error, Error) and error.told:  # the library has its sentence
+                    return error.code
                 guard.remember(error)
                 return native.FAST_EINVAL
+            finally:
+                trainer._leave()
             return lib.fast_trainer_end(pointer)
-        fields = dict(native.fast_strategy._fields_)
+        fields = _kinds(native.fast_strategy)
         self.native.worker = fields["worker"](run)
         return ctypes.byref(self.native)
 
@@ -222,7 +257,7 @@ class Filter:
     def bind(self, guard: Guard) -> Any:
         """The C struct for one run."""
         select, pack, unpack, bound = self.functions
-        kinds = dict(native.fast_filter._fields_)
+        kinds = _kinds(native.fast_filter)
 
         def do_select(_: Any, update: Any, send: int, wait: int) -> None:
             u = update.contents
@@ -273,7 +308,7 @@ class Operator:
 
     def __init__(self, name: str, forward: Callable, backward: Callable, shape: Optional[Callable] = None):
         self.name, self.guard = name, Guard()
-        kinds = dict(native.fast_operator._fields_)
+        kinds = _kinds(native.fast_operator)
 
         def arrays(pointers: Any, count: int, sizes: Any, n: int) -> list:
             return [_arrays.wrap(pointers[i], (count, sizes[i])) if pointers[i] else None for i in range(n)]
@@ -285,7 +320,7 @@ class Operator:
                 given = [tuple(s[i][:r[i]]) for i in range(n)]
                 out = tuple(shape(given)) if shape else given[0]
                 ctypes.c_int.from_address(rank_out).value = len(out)
-                (ctypes.c_int64 * len(out)).from_address(shape_out)[:] = out
+                (ctypes.c_int64 * len(out)).from_address(shape_out)[:] = list(out)
                 return native.FAST_OK
             except BaseException as error:
                 self.guard.remember(error)

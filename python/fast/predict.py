@@ -8,22 +8,27 @@ import os
 from typing import Any, Dict, List
 
 from . import _arrays, _native as native
-from ._library import check, lib
+from ._library import Handle, Owner, check, lib
 
 
-class Model:
+class Model(Owner):
     """A saved model: a file of `fast train --save`, or its bytes. Keywords are those of fast_predictor_options."""
 
+    handle = Handle("model")
+
     def __init__(self, path: Any, **more: Any):
-        self.handle = ctypes.POINTER(native.fast_predictor)()
+        self._handle: Any = None
+        opened = ctypes.POINTER(native.fast_predictor)()
         texts = {k: v.encode() if isinstance(v, str) else v for k, v in more.items()}
         given = native.fast_predictor_options(size=ctypes.sizeof(native.fast_predictor_options), **texts)
         if isinstance(path, (bytes, bytearray)):
             self.bytes = bytes(path)
             given.bytes = ctypes.cast(ctypes.c_char_p(self.bytes), ctypes.c_void_p)
             given.byte_count, path = len(self.bytes), "memory"
-        check(lib.fast_predictor_open(os.fspath(path).encode(), ctypes.byref(given), ctypes.byref(self.handle)))
-        self.sizes = lib.fast_predictor_get_sizes(self.handle).contents
+        check(lib.fast_predictor_open(os.fspath(path).encode(), ctypes.byref(given), ctypes.byref(opened)))
+        self.handle = opened
+        sizes = lib.fast_predictor_get_sizes(self.handle).contents
+        self.sizes = type(sizes).from_buffer_copy(sizes)  # a closed model has none
         names = [lib.fast_predictor_class(self.handle, i) for i in range(self.sizes.classes)]
         self.classes: List[Any] = [name.decode() if name else i for i, name in enumerate(names)]
         self.description: Dict[str, Any] = json.loads(lib.fast_predictor_json(self.handle))
@@ -64,16 +69,20 @@ class Model:
         text: List[bytes] = []
         given = native.fast_generate_options(size=ctypes.sizeof(native.fast_generate_options), prompt=prompt.encode(),
                                              length=length, temperature=temperature, top_k=top_k, seed=seed)
-        put = native.fast_generate_fn(lambda _, c: text.append(c) or True)
+
+        def take(_: Any, character: bytes) -> bool:
+            text.append(character)
+            return True
+        put = native.fast_generate_fn(take)
         check(lib.fast_predictor_generate(self.handle, ctypes.byref(given), put, None))
         return b"".join(text).decode(errors="replace")
 
     def close(self) -> None:
         """Free the model."""
-        handle, self.handle = self.handle, None
+        handle, self._handle = self._handle, None
         if handle:
             lib.fast_predictor_close(handle)
 
     def __del__(self) -> None:
-        if self.__dict__.get("handle"):
+        if self.__dict__.get("_handle"):
             self.close()

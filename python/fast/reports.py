@@ -14,6 +14,7 @@ from ._library import lib
 from .run import Run
 from .tables import _read, metrics
 
+POINTS_MAX = 500  #: of a picture that is drawn again and again: more are thinned
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#e377c2")
 
 
@@ -74,7 +75,7 @@ class Plot:
 
 def plot(*which: Any, y: str = "loss", x: str = "step", store: Any = None) -> Plot:
     """A measure of stored runs over time: numbers of runs or Run objects; x may be step, epoch, time_s, samples, bytes."""
-    lines = {}
+    lines: Dict[str, Sequence[Tuple[float, float]]] = {}
     for run in which:
         number = _number(run)
         rows = _rows(metrics(number, store=store))
@@ -143,6 +144,8 @@ def live() -> Optional[Any]:
         if event.kind not in ("progress", "evaluate"):
             return
         points.append((event.step, event.loss))
+        if len(points) > POINTS_MAX:
+            del points[1::2]
         picture = SVG(Plot({f"step {event.step} of {event.step_count}": points}, "step", "loss")._repr_svg_())
         if shown:
             shown[0].update(picture)

@@ -10,7 +10,7 @@ import tempfile
 from typing import Any, Callable, NamedTuple, Optional
 
 from . import _arrays, _native as native, _plugins
-from ._library import Guard, InvalidError, check, interruptible, lib, options, text_list
+from ._library import Guard, Handle, InvalidError, Owner, check, interruptible, lib, options, text_list
 
 KINDS = ("start", "progress", "evaluate", "save", "note")
 
@@ -35,7 +35,7 @@ class Result(dict):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(name) from None
+            raise AttributeError(f"the run has no measure \"{name}\"" + ("" if self else ": it took no step")) from None
 
 
 class Network:
@@ -55,6 +55,8 @@ class Network:
 
     def add(self, line: str) -> "Network":
         """Add a layer; returns the network."""
+        if not isinstance(line, str) or "\0" in line:
+            raise InvalidError(native.FAST_EINVAL, f"a layer is a line of text, not {line!r}")
         check(lib.fast_network_add(self.handle, line.encode()))
         self.lines.append(line)
         self.path = None
@@ -63,8 +65,10 @@ class Network:
     def add_operator(self, operator: "_plugins.Operator", name: Optional[str] = None,
                      inputs: Optional[str] = None) -> "Network":
         """Add a layer that an operator of Python computes, on the layers named in `inputs`."""
-        check(lib.fast_network_add_operator(self.handle, name and name.encode(), ctypes.byref(operator.native),
-                                            None, inputs and inputs.encode()))
+        code = lib.fast_network_add_operator(self.handle, name and name.encode(), ctypes.byref(operator.native),
+                                             None, inputs and inputs.encode())
+        operator.guard.raise_first()
+        check(code)
         self._used.append(operator)
         self.lines.append(operator.name)
         return self
@@ -139,7 +143,8 @@ class Data:
         batches = [(numpy.asarray(x), numpy.asarray(y)) for x, y in source]
         if not batches:
             raise InvalidError(native.FAST_EINVAL, "the source has no batches")
-        return cls(*(numpy.concatenate(part) for part in zip(*batches)))
+        x, y = (numpy.concatenate(part) for part in zip(*batches))
+        return cls(x, y)
 
     def __len__(self) -> int:
         return self.count
@@ -163,19 +168,23 @@ def _whole(y: Any) -> bool:
     return isinstance(at, int) or getattr(y, "typecode", "f") in "bBhHiIlLqQ"
 
 
-class Run:
+class Run(Owner):
     """A run, opened: everything is checked and read, nothing has trained yet. Closed by `with` or `close()`.
 
     Keyword arguments are the options of `fast train`. `model` may be a `Network`; `data` and `test` may be
     `Data` or pairs (x, y) of arrays; `learner`, `strategy` and `filter` are parts of one's own in Python.
     """
 
+    handle = Handle("run")
+
     def __init__(self, model: Any = None, data: Any = None, test: Any = None, *, learner: Any = None,
                  strategy: Any = None, filter: Any = None, store: Any = None, **more: Any):  # noqa: A002
-        self.handle = ctypes.POINTER(native.fast_run)()
+        opened = ctypes.POINTER(native.fast_run)()
+        self._handle: Any = None
+        self._training = False
         self.guard, given = Guard(), model
-        self.guard.cancel = lambda: lib.fast_run_cancel(self.handle)
-        network = model if isinstance(model, Network) else None
+        self.guard.cancel = lambda: lib.fast_run_cancel(self.handle) if self._handle else None
+        network: Any = model if isinstance(model, Network) else None
         if network is not None and not network._used:  # as a file, which saved models can name
             network, model = None, "file:" + network.file()
         sets = [s if s is None or isinstance(s, (Data, str)) else Data.of(s) for s in (data, test)]
@@ -185,7 +194,12 @@ class Run:
                              strategy=mine.name if mine else strategy))
         self._used = [given, network, sets, mine, filter]
         call, arguments = self._opener(network, sets, learner, mine, filter)
-        check(call(text_list(words), *arguments, ctypes.byref(self.handle)))
+        for operator in network._used if network is not None else []:
+            operator.guard = self.guard
+        code = call(text_list(words), *arguments, ctypes.byref(opened))
+        self.guard.raise_first()
+        check(code)
+        self.handle = opened
         if mine and self.option("transport") == "sim":
             self.close()
             raise InvalidError(native.FAST_EINVAL, f"strategy {mine.name} is written in Python, which cannot run in "
@@ -223,9 +237,16 @@ class Run:
             except BaseException as error:
                 self.guard.remember(error)
 
+        handle = self.handle
+        if self._training:
+            raise InvalidError(native.FAST_EINVAL, "the run is training already")
         self._watch = native.fast_event_fn(event) if watch else native.fast_event_fn()
-        lib.fast_run_watch(self.handle, self._watch, None)
-        interruptible(lambda: lib.fast_run_train(self.handle), lambda: lib.fast_run_cancel(self.handle), self.guard)
+        self._training = True
+        try:
+            lib.fast_run_watch(handle, self._watch, None)
+            interruptible(lambda: lib.fast_run_train(handle), lambda: lib.fast_run_cancel(handle), self.guard)
+        finally:
+            self._training = False
         return self
 
     def cancel(self) -> None:
@@ -262,7 +283,9 @@ class Run:
         if each != inputs:
             raise InvalidError(native.FAST_EINVAL, f"samples have {each} values, the model takes {inputs}")
         y, address = _arrays.new((count, outputs))
-        check(lib.fast_run_predict(self.handle, count, view.address, address))
+        code = lib.fast_run_predict(self.handle, count, view.address, address)
+        self.guard.raise_first()
+        check(code)
         return y
 
     def save(self, path: Any) -> None:
@@ -275,12 +298,14 @@ class Run:
 
     def close(self) -> None:
         """Free the run."""
-        handle, self.handle = self.handle, None
+        if self._training:
+            raise InvalidError(native.FAST_EINVAL, "the run is training; cancel() ends it")
+        handle, self._handle = self._handle, None
         if handle:
             lib.fast_run_close(handle)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in ("handle", "guard"):
+        if name.startswith("_") or name == "guard":
             raise AttributeError(name)
         return getattr(self.result, name)
 
@@ -291,10 +316,12 @@ class Run:
         self.close()
 
     def __del__(self) -> None:
-        if self.__dict__.get("handle"):
+        if self.__dict__.get("_handle") and not self._training:
             self.close()
 
     def __repr__(self) -> str:
+        if self._handle is None:
+            return "<fast.Run, closed>"
         r = self.result
         return f"<fast.Run {r.model} on {r.data}: {r.steps} steps, loss {r.loss}, test accuracy {r.test_accuracy}>"
 

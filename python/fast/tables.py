@@ -53,6 +53,8 @@ def parts(kind: str) -> Any:
     """The parts of a kind ("model", "strategy", "data", "transport", ...): name and summary."""
     count = ctypes.c_int64()
     rows = lib.fast_part_list(kind.encode(), ctypes.byref(count))
+    if not rows:
+        raise ValueError(f"no kind of parts \"{kind}\"; there are model, data, strategy, codec, topology, transport, ...")
     return table([dict(name=rows[i].name.decode(), summary=(rows[i].summary or b"").decode())
                   for i in range(count.value)])
 

@@ -115,13 +115,54 @@ bool fast__add_size(int64_t a, int64_t b, int64_t *out)
     return true;
 }
 
-/* Advise the kernel before the first touch; it may refuse. */
-static void ask_for_huge_pages(void *memory, size_t size)
+/* Find the pages that lie wholly in a block; false if it has no whole page. */
+static bool whole_pages(void *memory, int64_t size, void **first_out, size_t *size_out)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const uintptr_t start = ((uintptr_t)memory + page - 1) / page * page;
-    const uintptr_t end = ((uintptr_t)memory + size) / page * page;
-    madvise((void *)start, end - start, MADV_HUGEPAGE);
+    const uintptr_t end = ((uintptr_t)memory + (uintptr_t)size) / page * page;
+
+    FAST_ASSERT(size >= 0);
+    *first_out = (void *)start;
+    *size_out = end > start ? end - start : 0;
+    return end > start;
+}
+
+/* Set a block to 0. The pages of a large one are given back instead: they are 0 when they are first
+ * touched, so that vectors of which a part is used take the memory of that part. */
+static void clear(void *memory, int64_t bytes)
+{
+    unsigned char *begin = memory, *first;
+    void *pages;
+    size_t size;
+
+    if (bytes < HUGE_FROM || !whole_pages(memory, bytes, &pages, &size) ||
+        madvise(pages, size, MADV_DONTNEED) != 0) {
+        memset(memory, 0, (size_t)bytes);
+        return;
+    }
+    madvise(pages, size, MADV_HUGEPAGE); /* before the first touch; it may refuse */
+    first = pages;
+    memset(begin, 0, (size_t)(first - begin));
+    memset(first + size, 0, (size_t)(begin + bytes - (first + size)));
+}
+
+void fast__memory_small_pages(void *at, int64_t bytes)
+{
+    void *pages;
+    size_t size;
+
+    if (whole_pages(at, bytes, &pages, &size))
+        madvise(pages, size, MADV_NOHUGEPAGE);
+}
+
+void fast__memory_drop(void *at, int64_t bytes)
+{
+    void *pages;
+    size_t size;
+
+    if (whole_pages(at, bytes, &pages, &size))
+        madvise(pages, size, MADV_DONTNEED);
 }
 
 fast_err fast__alloc(const char *what, int64_t count, size_t size, void *out)
@@ -140,9 +181,7 @@ fast_err fast__alloc(const char *what, int64_t count, size_t size, void *out)
     if (fault_now() || posix_memalign(&memory, bytes >= HUGE_FROM ? (size_t)HUGE_FROM : FAST_ALIGN,
                                       bytes ? (size_t)bytes : 1))
         return fast__fail(FAST_ENOMEM, "no memory for %s: %lld bytes", what, (long long)bytes);
-    if (bytes >= HUGE_FROM)
-        ask_for_huge_pages(memory, (size_t)bytes);
-    memset(memory, 0, (size_t)bytes);
+    clear(memory, bytes);
     /* `out` is a pointer to a pointer of any type. */
     memcpy(out, &memory, sizeof memory);
     return FAST_OK;
@@ -218,6 +257,13 @@ static int64_t system_number(const char *path, const char *label)
 }
 
 /* The smaller one of the machine's free memory and what its container has left. */
+int64_t fast__memory_resident(void)
+{
+    const int64_t kib = system_number("/proc/self/status", "VmRSS:");
+
+    return kib > 0 ? kib * 1024 : 0;
+}
+
 int64_t fast__memory_available(void)
 {
     int64_t available = INT64_MAX;

@@ -13,6 +13,13 @@ enum { FAST_ALIGN = 64 };
 fast_err fast__alloc(const char *what, int64_t count, size_t size, void *out);
 void fast__free(void *memory); /* NULL is allowed */
 
+/* For a block of fast__alloc() of which parts are to be dropped: let it take memory in small pages,
+ * not in those of 2 MB. */
+void fast__memory_small_pages(void *at, int64_t bytes);
+/* Give the pages that lie wholly in this range of such a block back to the system: they become 0,
+ * and take memory again when they are next written. The rest of the range keeps its contents. */
+void fast__memory_drop(void *at, int64_t bytes);
+
 /* Map `bytes` of zeros in pages of their own, which take memory when they are first written: for
  * large blocks that may stay partly unused. FAST_ENOMEM. Free with the same size; NULL is
  * allowed. */
@@ -22,6 +29,9 @@ void fast__pages_free(void *memory, int64_t bytes);
 /* Return the bytes of memory that this process can still take without swapping, by the machine's
  * and its container's limits; INT64_MAX if the system does not say. */
 int64_t fast__memory_available(void);
+
+/* Return the bytes of this process that are in memory now; 0 if the system does not say. */
+int64_t fast__memory_resident(void);
 
 /* Checked arithmetic: false on overflow or a negative operand; *out is then unchanged. */
 bool fast__mul_size(int64_t a, int64_t b, int64_t *out);

@@ -181,12 +181,45 @@ static void test_arena(void **state)
     fast__free(arena.base);
 }
 
+/* Whole pages of a range are given back and are 0 afterwards; all else stays. A large block takes
+ * no memory before it is written. */
+static void test_drop(void **state)
+{
+    enum { BYTES = 64 << 20, FIRST = 5000, LAST = BYTES - 7000 };
+    unsigned char *block = NULL;
+    const int64_t before = fast__memory_resident();
+
+    (void)state;
+    assert_int_equal(fast__alloc("a large block", BYTES, 1, &block), FAST_OK);
+#ifndef FAST_SANITIZED
+    assert_true(fast__memory_resident() < before + BYTES / 4);
+#endif
+    fast__memory_small_pages(block, BYTES);
+    for (int64_t i = 0; i < BYTES; i += 512)
+        assert_int_equal(block[i], 0);
+    memset(block, 7, BYTES);
+    fast__memory_drop(block + FIRST, 10); /* no whole page */
+    assert_int_equal(block[FIRST], 7);
+    fast__memory_drop(block + FIRST, LAST - FIRST);
+#ifndef FAST_SANITIZED
+    assert_true(before == 0 || fast__memory_resident() < before + BYTES / 4);
+#endif
+    for (int i = 0; i < FIRST; i++)
+        assert_int_equal(block[i], 7);
+    for (int64_t i = LAST; i < BYTES; i++)
+        assert_int_equal(block[i], 7);
+    assert_int_equal(block[BYTES / 2], 0);
+    block[BYTES / 2] = 3; /* it is memory again */
+    fast__free(block);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_alloc),
         cmocka_unit_test(test_pages),      cmocka_unit_test(test_alloc_absurd),
         cmocka_unit_test(test_fault),      cmocka_unit_test(test_arena),
+        cmocka_unit_test(test_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

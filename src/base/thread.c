@@ -82,19 +82,36 @@ void fast__mutex_unlock(fast_mutex *mutex)
     FAST_ASSERT(!failed);
 }
 
-void fast__futex_wait(atomic_uint *word, unsigned value, int64_t time)
+/* Wait on a word by one of futex's two operations. It returns on a changed value, a signal or the
+ * timeout; the caller checks in any case. */
+static void futex_wait(atomic_uint *word, int operation, unsigned value, int64_t time)
 {
     const struct timespec limit = { (time_t)(time / 1000000000), (long)(time % 1000000000) };
     FAST_ASSERT(word != NULL);
     FAST_ASSERT(time >= 0);
-    /* Returns on a changed value, a signal or the timeout; the caller checks in any case. */
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &limit, NULL, 0);
+    syscall(SYS_futex, word, operation, value, &limit, NULL, 0);
+}
+
+void fast__futex_wait(atomic_uint *word, unsigned value, int64_t time)
+{
+    futex_wait(word, FUTEX_WAIT_PRIVATE, value, time);
 }
 
 void fast__futex_wake(atomic_uint *word)
 {
     FAST_ASSERT(word != NULL);
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void fast__futex_wait_shared(atomic_uint *word, unsigned value, int64_t time)
+{
+    futex_wait(word, FUTEX_WAIT, value, time);
+}
+
+void fast__futex_wake_shared(atomic_uint *word)
+{
+    FAST_ASSERT(word != NULL);
+    syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 int64_t fast__cpu_count(void)

@@ -32,6 +32,9 @@ void fast__mutex_unlock(fast_mutex *mutex);
  * changes the word wakes the sleeper; a word has at most one. */
 void fast__futex_wait(atomic_uint *word, unsigned value, int64_t time);
 void fast__futex_wake(atomic_uint *word);
+/* The same for a word in memory that processes share. */
+void fast__futex_wait_shared(atomic_uint *word, unsigned value, int64_t time);
+void fast__futex_wake_shared(atomic_uint *word);
 
 /* Return the number of cores that this process may use, at least 1. */
 int64_t fast__cpu_count(void);

@@ -70,14 +70,15 @@ static void cancel_compare(void *compare)
     fast_compare_cancel(compare);
 }
 
-/* Read a number of runs or jobs; a usage error names the flag. */
-static int read_count(const char *name, const char *value, int64_t *out)
+/* Read a number of runs or jobs, at least `least`; a usage error names the flag. */
+static int read_count(const char *name, const char *value, int64_t least, int64_t *out)
 {
     char *end = NULL;
     const long long number = strtoll(value, &end, 10);
 
-    if (end == value || *end || number < 1 || number > 1000)
-        return cli_fail(CLI_USAGE, "--%s %s: write a number from 1 to 1000", name, value);
+    if (end == value || *end || number < least || number > 1000)
+        return cli_fail(CLI_USAGE, "--%s %s: write a number from %lld to 1000", name, value,
+                        (long long)least);
     *out = number;
     return CLI_DONE;
 }
@@ -115,9 +116,9 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
                    : cli_fail(CLI_USAGE, "--changes is auto or no, not \"%s\"", value);
     }
     if (strcmp(option->name, "seeds") == 0)
-        return read_count("seeds", value, &line->seeds);
+        return read_count("seeds", value, 1, &line->seeds);
     if (strcmp(option->name, "jobs") == 0)
-        return read_count("jobs", value, &line->jobs);
+        return read_count("jobs", value, 0, &line->jobs);
     if (strcmp(option->name, "tune") == 0)
         return cli_list_add(&line->tune, NULL, value);
     return cli_list_add(&line->options, option->name, value);

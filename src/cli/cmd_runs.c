@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAME_MIN = 14, IDS_MAX = 1000, LIMIT = 20, YEAR_S = 300 * 86400 };
+enum { NAME_MIN = 14, WIDE = 80, IDS_MAX = 1000, LIMIT = 20, YEAR_S = 300 * 86400 };
 
 /* One command line, read. */
 typedef struct runs_line {
@@ -168,10 +168,13 @@ static void put_cell(FILE *out, const char *text, int width, bool right)
  * the model are left out, in this order. */
 static void put_row(const cli_page *page, const char *const cells[8])
 {
-    static const int widths[8] = { 5, 11, 11, 0, 9, 7, 8, 8 }, order[3] = { 2, 5, 4 };
+    static const int order[3] = { 2, 5, 4 };
+    int widths[8] = { 5, 11, 11, 0, 9, 7, 8, 8 };
     bool omitted[8] = { false };
     int name = page->width;
 
+    if (page->width > WIDE) /* half of the rest is the model's */
+        widths[4] += (page->width - WIDE) / 2;
     for (int i = 0; i < 8; i++)
         name -= widths[i] + (i > 0);
     for (int i = 0; i < 3 && name < NAME_MIN; i++) {

@@ -19,6 +19,8 @@
 #include "cli_json.h"
 #include "cli_page.h"
 #include "cli_tables.h"
+#include "cmd_runs.h"
+#include "compare_table.h"
 #include "progress.h"
 
 #include <math.h>
@@ -28,13 +30,14 @@
 
 /* One command line, read. */
 typedef struct search_line {
-    cli_list options;     /* of the job */
-    cli_list tune;        /* "lr=0.001..1:log": options to search */
-    int64_t jobs;         /* trials at a time; 0: the default */
-    const char *budget;   /* of every trial; "": none */
-    const char *searcher; /* "asha:reduction=4" */
-    bool json;            /* print objects */
-    bool quiet;           /* print only the result */
+    cli_list options;       /* of the job */
+    cli_list tune;          /* "lr=0.001..1:log": options to search */
+    int64_t jobs;           /* trials at a time; 0: the default */
+    const char *budget;     /* of every trial; "": none */
+    const char *searcher;   /* "asha:reduction=4" */
+    const char *checkpoint; /* for that of the best trial; NULL: none */
+    bool json;              /* print objects */
+    bool quiet;             /* print only the result */
 } search_line;
 
 /* How the search is shown while it runs. */
@@ -64,15 +67,19 @@ static int set_flag(void *ctx, const fast_option *option, const char *value)
         *(option->name[0] == 's' ? &line->searcher : &line->budget) = value;
         return CLI_DONE;
     }
+    if (strcmp(option->name, "checkpoint") == 0) {
+        line->checkpoint = value;
+        return CLI_DONE;
+    }
     if (strcmp(option->name, "tune") == 0)
         return cli_list_add(&line->tune, NULL, value);
     if (strcmp(option->name, "jobs") == 0) {
         char *end = NULL;
 
         line->jobs = strtoll(value, &end, 10);
-        return end != value && !*end && line->jobs >= 1 && line->jobs <= 64
+        return end != value && !*end && line->jobs >= 0 && line->jobs <= 64
                    ? CLI_DONE
-                   : cli_fail(CLI_USAGE, "--jobs %s: write a number from 1 to 64", value);
+                   : cli_fail(CLI_USAGE, "--jobs %s: write a number from 0 to 64", value);
     }
     return cli_list_add(&line->options, option->name, value);
 }
@@ -97,7 +104,7 @@ static void result_text(const fast_compared_run *run, char text[48])
     const double loss = isfinite(m->test_loss) || !last ? m->test_loss : last->test_loss;
 
     if (isfinite(m->time_to_target_s))
-        time_text(m->time_to_target_s, text);
+        time_text(run->time_before_s + m->time_to_target_s, text);
     else if (isfinite(accuracy))
         snprintf(text, 48, "%.1f%%", 100 * accuracy);
     else if (isfinite(loss))
@@ -143,17 +150,22 @@ static const fast_compared_run *find_chosen(const fast_compared *line)
 }
 
 /* The table of trials, in the order in which they were proposed; the chosen one has an asterisk.
- * Columns of settings and results are as wide as their longest cell. */
+ * Columns of settings and results are as wide as their longest cell; in a narrow window settings
+ * are cut, numbers never. */
 static void put_table(const fast_compared *line)
 {
-    int setting = 7, result = 6;
-    char text[48], percent[16], samples[32];
+    int setting = 7, result = 6, status = 6;
+    char text[48], percent[16], samples[32], safe[CLI_SAFE_MAX];
 
     for (int64_t i = 0; i < line->trial_count; i++) {
         result_text(&line->trials[i], text);
         setting = (int)fmax(setting, (double)strlen(line->trials[i].tuned));
         result = (int)fmax(result, (double)strlen(text));
+        status = (int)fmax(status, (double)strlen(line->trials[i].status) +
+                                       (line->trials[i].parent >= 0 ? strlen(", from 100") : 0));
     }
+    const int room = cli_window_width(stdout) - (9 + 2 + result + 2 + 7 + 2 + 10 + 2 + status);
+    setting = setting > room ? (room > 8 ? room : 8) : setting;
     printf("  trial  %-*s  %*s  trained     samples  status\n", setting, "setting", result,
            "result");
     for (int64_t i = 0; i < line->trial_count; i++) {
@@ -162,10 +174,16 @@ static void put_table(const fast_compared *line)
 
         result_text(run, text);
         snprintf(percent, sizeof percent, isfinite(progress) ? "%.0f%%" : "-", 100 * progress);
-        cli_group_digits(isfinite(run->measures.samples) ? (int64_t)run->measures.samples : 0,
+        cli_group_digits(isfinite(run->measures.samples)
+                             ? (int64_t)(run->measures.samples - run->samples_before)
+                             : 0,
                          samples);
-        printf("%s %5lld  %-*s  %*s  %7s  %10s  %s\n", run->tuned == line->tuned ? "*" : " ",
-               (long long)i + 1, setting, run->tuned, result, text, percent, samples, run->status);
+        printf("%s %5lld  %-*s  %*s  %7s  %10s  %s", run->tuned == line->tuned ? "*" : " ",
+               (long long)i + 1, setting, cli_text_safe(run->tuned, setting, safe), result, text,
+               percent, samples, run->status);
+        if (run->parent >= 0)
+            printf(", from %lld", (long long)run->parent + 1);
+        printf("\n");
     }
 }
 
@@ -180,15 +198,31 @@ static double whole_samples(const fast_compared *line)
         const bool early = strcmp(run->status, "stopped") == 0 && progress > 0;
 
         if (isfinite(run->measures.samples))
-            sum += run->measures.samples / (early ? fmin(1, progress) : 1);
+            sum += run->measures.samples / (early ? fmin(1, progress) : 1) - run->samples_before;
     }
     return sum;
 }
 
+/* The settings of a model that several trials have trained, the first one last: "lr=0.1 to 25%,
+ * lr=0.12 to 100%". Equal ones that follow one another are one. */
+static void put_schedule(const fast_compared *line, const fast_compared_run *run)
+{
+    const fast_compared_run *before = run->parent >= 0 ? &line->trials[run->parent] : NULL;
+
+    while (before && strcmp(before->tuned, run->tuned) == 0)
+        before = before->parent >= 0 ? &line->trials[before->parent] : NULL;
+    if (before) {
+        put_schedule(line, before);
+        printf(", ");
+    }
+    printf("%s to %.0f%%", run->tuned, 100 * progress_of(run));
+}
+
 /* The result in words: the best setting, the cost of all trials, and the command that trains with
  * it. The command has no --holdout: the run learns from the whole training set, and its seed is
- * that of the user, not that of the trials. */
-static void put_result(const fast_compare *compare, const fast_compared *line)
+ * that of the user, not that of the trials. A model of several trials has a schedule instead. */
+static void put_result(const fast_compare *compare, const fast_compared *line,
+                       const char *checkpoint)
 {
     const fast_compared_run *chosen = find_chosen(line);
     char text[48], used[32];
@@ -209,8 +243,14 @@ static void put_result(const fast_compare *compare, const fast_compared *line)
         printf("; %lld were stopped early, which saved about %.0f%%", (long long)stopped,
                100 * (1 - samples / fmax(samples, whole_samples(line))));
     printf("\n");
-    if (chosen && line->runs[0].command)
+    if (chosen && chosen->parent >= 0) {
+        printf("schedule: ");
+        put_schedule(line, chosen);
+        printf("\n%s%s\n", checkpoint ? "checkpoint: " : "",
+               checkpoint ? checkpoint : "its model was not saved; give --checkpoint FILE");
+    } else if (chosen && line->runs[0].command) {
         printf("run it: %s\n", line->runs[0].command);
+    }
 }
 
 /* Trials and the result as objects. `samples` of the result is the cost of all trials, and
@@ -231,12 +271,14 @@ static void put_json(const fast_compare *compare, const fast_compared *line, boo
         cli_json_text(&json, "status", run->status);
         cli_json_text(&json, "error", run->error);
         cli_json_real(&json, "progress", progress_of(run));
-        cli_json_real(&json, "time_to_target_s", m->time_to_target_s);
+        cli_json_real(&json, "time_to_target_s", run->time_before_s + m->time_to_target_s);
         cli_json_real(&json, "test_accuracy", m->test_accuracy);
         cli_json_real(&json, "test_loss", m->test_loss);
         cli_json_real(&json, "samples", m->samples);
         cli_json_real(&json, "bytes_sent", m->bytes_sent);
         cli_json_real(&json, "time_s", m->time_s);
+        if (run->parent >= 0)
+            cli_json_int(&json, "parent", run->parent + 1);
         cli_json_text(&json, "command", run->command);
         cli_json_end(&json);
     }
@@ -249,7 +291,7 @@ static void put_json(const fast_compare *compare, const fast_compared *line, boo
     cli_json_real(&json, "samples_whole", whole_samples(line));
     cli_json_real(&json, "time_s", seconds);
     cli_json_text(&json, "name", fast_compare_name(compare));
-    cli_json_text(&json, "run_it", chosen ? line->runs[0].command : NULL);
+    cli_json_text(&json, "run_it", chosen && chosen->parent < 0 ? line->runs[0].command : NULL);
     cli_json_end(&json);
 }
 
@@ -286,6 +328,7 @@ static int search_all(const search_line *line)
         .jobs = line->jobs,
         .budget = line->budget,
         .searcher = line->searcher,
+        .checkpoint = line->checkpoint,
         .trials_only = true,
     };
     fast_err err = fast_compare_open(&config, &compare);
@@ -307,7 +350,7 @@ static int search_all(const search_line *line)
         put_json(compare, result, !err);
     } else {
         put_table(result);
-        put_result(compare, result);
+        put_result(compare, result, line->checkpoint);
     }
     if (err == FAST_ECANCELED)
         cli_fail(CLI_CANCELED, "the search was stopped: some trials are missing");

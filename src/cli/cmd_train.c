@@ -40,6 +40,8 @@
 #include "progress.h"
 
 #include <math.h>
+#include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -65,13 +67,17 @@ typedef struct train_show {
     bool confusion;          /* show the classes and the confusion matrix at the end */
     bool lockstep;           /* wait for an answer after each evaluation */
     bool dismissed;          /* the input has ended: the run ends and is not saved */
+    atomic_bool canceled;    /* by a signal */
     fast_exporter *exporter; /* of --metrics-port; or NULL */
 } train_show;
 
 /* Called by the first Ctrl-C: the run ends after its step. */
-static void cancel_run(void *run)
+static void cancel_run(void *ctx)
 {
-    fast_run_cancel(run);
+    train_show *show = ctx;
+
+    atomic_store(&show->canceled, true);
+    fast_run_cancel(show->run);
 }
 
 /* Read the port of --metrics-port; a usage error for anything but 0 to 65535. */
@@ -162,14 +168,17 @@ static void say_header(const train_show *show, const fast_event *event)
                 (long long)event->step_count);
 }
 
-/* Wait for a line of standard input; its end ends the run. A signal ends the wait. */
+/* Wait for a line of standard input; its end ends the run. A signal ends the wait, though not the
+ * read of an empty input: the input is asked first. */
 static void wait_for_answer(train_show *show)
 {
+    struct pollfd input = { STDIN_FILENO, POLLIN, 0 };
     char byte = 0;
     ssize_t got = 1;
 
-    while (got == 1 && byte != '\n')
-        got = read(STDIN_FILENO, &byte, 1);
+    while (got == 1 && byte != '\n' && !atomic_load(&show->canceled))
+        if (poll(&input, 1, 100) > 0)
+            got = read(STDIN_FILENO, &byte, 1);
     if (got != 0)
         return;
     show->dismissed = true;
@@ -572,7 +581,7 @@ static int train(const train_line *line, int argc, char **argv)
     if (show.first)
         fast_run_watch(show.run, on_event, &show);
     say_ranks(&show);
-    cli_on_interrupt(cancel_run, show.run);
+    cli_on_interrupt(cancel_run, &show);
     show.steps_before = fast_run_result(show.run)->steps;
     err = fast_run_train(show.run);
     cli_progress_clear(&show.progress);

@@ -202,8 +202,7 @@ static void fit(compare_table *t, int width)
     t->widths[0] = rest > NAME_MIN ? rest : NAME_MIN;
 }
 
-/* The width of the window; very large for a file, which takes a row of any length. */
-static int window_width(FILE *out)
+int cli_window_width(FILE *out)
 {
     const char *columns = getenv("COLUMNS");
     struct winsize size;
@@ -272,7 +271,7 @@ void cli_compare_table(const fast_compare *compare, FILE *out)
     if (!t.cells)
         return;
     cli_page_init(&page, out);
-    fit(&t, window_width(out));
+    fit(&t, cli_window_width(out));
     for (int64_t i = 0; i <= t.count; i++)
         put_row(&t, i, &page);
     say_dropped(&t, &page);

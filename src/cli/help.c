@@ -16,6 +16,8 @@
  * --man, --markdown and --complete print the same tables for other programs: manual.c, markdown.c
  * and complete.c. If several are given, the first of this order is printed.
  */
+#include "fast/comparison.h"
+
 #include "cli_page.h"
 #include "cli_tables.h"
 #include "manual.h"
@@ -149,8 +151,12 @@ static void print_topic(cli_page *page, const cli_topic *topic)
     cli_page_text(page, 2, topic->how);
     fputc('\n', page->out);
     const fast_option *shared = cli_shared_options(parts, count);
-    for (int64_t i = 0; i < count; i++)
+    const bool searchers = strcmp(topic->kind, "searcher") == 0;
+    for (int64_t i = 0; i < count; i++) {
         print_part(page, &parts[i], !shared);
+        if (searchers && fast_searcher_missing(i)[0])
+            cli_page_row(page, 6, 30, "missing of its paper", fast_searcher_missing(i));
+    }
     if (shared) {
         fputs("\n  each with\n", page->out);
         print_keys(page, shared);

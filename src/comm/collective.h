@@ -111,6 +111,12 @@ fast_err fast__collective_wait(fast_collective *collective, int64_t deadline);
  * without a schedule, which send and receive by themselves. */
 fast_err fast__collective_receive(fast_collective *collective, int64_t rank, int64_t until,
                                   fast_msg **out);
+/* Take this collective's message of a rank, for algorithms without a schedule that never wait; NULL
+ * if it has not arrived, which then is what the collective waits for. */
+fast_msg *fast__collective_take(fast_collective *collective, int64_t rank);
+/* FAST_EINVAL if a message has not one part of this size. */
+fast_err fast__collective_check(const fast_collective *collective, size_t size,
+                                const fast_msg *msg);
 /* Make an empty message of this collective. */
 fast_err fast__collective_message(fast_collective *collective, fast_msg **out);
 /* Release its buffers, where it is given up. */

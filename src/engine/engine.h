@@ -31,6 +31,10 @@ typedef struct fast_program {
     double flops_forward; /* textbook operations of one sample: a multiply and an add are two */
     double flops_train;   /* operations of forward and backward pass together */
     uint64_t plan_hash;   /* hash of the measured choices; 0 if nothing was measured */
+    int64_t memory;       /* bytes of a workspace */
+    int64_t memory_least; /* the fewest possible, where the options' `memory` is less; else 0 */
+    double flops_again;   /* operations of one sample that are recomputed, part of flops_train */
+    int segments;         /* that are recomputed one by one; 0: nothing is */
 } fast_program;
 
 /* The part of a workspace that every engine shares; embedded in the same way. */
@@ -43,6 +47,9 @@ typedef struct fast_engine_options {
     int64_t batch;         /* largest batch; at least 1 */
     bool train;            /* compile the backward pass too */
     const char *plan_path; /* file of measured choices; NULL: cache folder; "": none */
+    bool recompute;        /* compute activations twice rather than store them (recompute.h) */
+    int64_t memory;        /* with recompute: as little as fits this many bytes of a workspace; 0:
+                              in sqrt(n) segments */
     const char *method;    /* force one convolution method by name; NULL: the fastest */
 } fast_engine_options;
 
@@ -54,7 +61,8 @@ typedef void fast_report_fn(void *ctx, int64_t offset, int64_t count);
 
 /* Called before the forward pass first reads params[offset .. offset + count): the values may still
  * be in flight, and must be there when the callback returns. Ranges are those of nodes with
- * weights, in order. */
+ * weights, in order. With need_again also before the backward pass reads them, in its order;
+ * between the two calls values of nodes before the last two that were asked for may change. */
 typedef void fast_pass_need_fn(void *ctx, int64_t offset, int64_t count);
 
 /*
@@ -93,6 +101,7 @@ typedef struct fast_pass {
     fast_report_fn *report;    /* called as gradients become final; may be NULL */
     fast_factor_fn *factor;    /* offered gradients as factors; may be NULL */
     fast_pass_need_fn *need;   /* called before parameters are read; may be NULL */
+    bool need_again;           /* call need in the backward pass, too */
     void *ctx;                 /* context of the three callbacks */
     float *outputs;            /* NULL, or receives [count][outputs of the last node], row major */
     const float *outputs_grad; /* gradient of the outputs, in their layout: the loss is elsewhere;

@@ -124,6 +124,8 @@ static fast_err add_own_flags(fast_compare *compare, fast_compare_task *task)
     char name[128];
 
     FAST_TRY(add_flag(argv, "log=/dev/stdout"));
+    if (task->trial)
+        FAST_TRY(fast__trials_add_flags(compare, task));
     if (strcmp(store, "none") != 0) {
         const char *line = compare->sweep.lines[task->line].name; /* lines are sorted later */
 
@@ -233,7 +235,10 @@ fast_err fast__compare_choose(fast_compare *compare, int64_t line)
 
     for (int64_t i = 0; i < l->trial_count; i++)
         if (fast__run_is_whole(&l->trials[i]) &&
-            (best < 0 || trial_beats(&compare->budget, &l->trials[i], &l->trials[best])))
+            (best < 0 || (compare->trials.folder /* the searcher's values count the parents too */
+                              ? compare->trials.searches[line]->trials[i].value <
+                                    compare->trials.searches[line]->trials[best].value
+                              : trial_beats(&compare->budget, &l->trials[i], &l->trials[best]))))
             best = i;
     if (best >= 0)
         l->tuned = l->trials[best].tuned;
@@ -304,7 +309,8 @@ static fast_err read_name(fast_compare *compare)
     if (!compare->named)
         snprintf(compare->name, sizeof compare->name, "%.40s-%d", standard, (int)getpid());
     if (strchr(compare->name, ','))
-        return fast__fail(FAST_EINVAL, "name=%s: a comparison's name has no comma", compare->name);
+        return fast__fail(FAST_EINVAL, "name=%s: the name of a %s has no comma", compare->name,
+                          compare->sweep.trials_only ? "search" : "comparison");
     FAST_TRY(
         take_text(&compare->sweep.job, "store", "auto", compare->store, sizeof compare->store));
     if (strcmp(compare->store, "no") == 0)
@@ -329,6 +335,27 @@ static bool is_simulated(const fast_sweep *sweep)
             return false;
     }
     return true;
+}
+
+/* Workers on threads share memory: a budget of bytes would be no limit to most systems, and no
+ * measure of them. FAST_EINVAL if a line runs there. */
+static fast_err check_bytes(const fast_compare *compare)
+{
+    const fast_sweep *sweep = &compare->sweep;
+    const char *job = fast__words_value(&sweep->job, "transport");
+
+    if (compare->budget.amount <= 0 || compare->budget.by != FAST_BY_BYTES)
+        return FAST_OK;
+    for (int64_t i = 0; i < sweep->line_count; i++) {
+        const char *own = fast__words_value(&sweep->lines[i].options, "transport");
+        const char *transport = own ? own : job ? job : "auto";
+
+        if (strncmp(transport, "threads", 7) == 0 || strcmp(transport, "auto") == 0)
+            return fast__fail(FAST_EINVAL,
+                              "a budget of bytes needs workers that send: threads share memory; "
+                              "give transport=sim, or a budget of time or samples");
+    }
+    return FAST_OK;
 }
 
 /*
@@ -366,6 +393,7 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
         FAST_TRY(fast__parse_real("target", text, &target));
     compare->target = target;
     FAST_TRY(fast__budget_read(config->budget ? config->budget : "", &compare->budget));
+    FAST_TRY(check_bytes(compare));
     compare->line_count = sweep->line_count;
     compare->seed_count = sweep->trials_only ? 1 : config->seeds > 0 ? config->seeds : 3;
     compare->trial_seed = FAST_COMPARE_TRIAL_SEED;
@@ -373,6 +401,7 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
         (double)compare->trial_seed < seed + (double)compare->seed_count)
         compare->trial_seed = (int64_t)seed + compare->seed_count;
     compare->seed = (int64_t)seed;
+    sweep->simulated = is_simulated(sweep);
     FAST_TRY(fast__trials_open(compare, config->searcher));
     /* The bound is divided by the lines: lines * each could overflow for a large --seeds. */
     const int64_t each = compare->trial_count + compare->seed_count;
@@ -391,7 +420,6 @@ static fast_err read_config(fast_compare *compare, const fast_compare_config *co
         compare->jobs = FAST_COMPARE_JOBS_MAX;
     /* Simulated runs measure virtual time, which other processes cannot change; all others would
        share cores and caches and slow each other down. */
-    sweep->simulated = is_simulated(sweep);
     if (!sweep->simulated)
         compare->jobs = 1;
     return FAST_OK;
@@ -422,6 +450,7 @@ static fast_err make_bouts(fast_compare *compare)
         b->line = at / (trial ? trials : seeds);
         b->view->status = "waiting";
         b->view->tuned = "";
+        b->view->parent = -1;
         b->view->seed = trial ? compare->trial_seed : compare->seed + number;
         fast__read_measures(NULL, &b->view->measures); /* nothing yet */
     }
@@ -430,7 +459,7 @@ static fast_err make_bouts(fast_compare *compare)
 
         line->tuned = "";
         line->trials = compare->views + i * trials;
-        line->trial_count = compare->searches ? trials : 0;
+        line->trial_count = compare->trials.searches ? trials : 0;
         line->runs = compare->views + lines * trials + i * seeds;
         line->run_count = seeds;
     }
@@ -439,7 +468,7 @@ static fast_err make_bouts(fast_compare *compare)
 
 fast_err fast__compare_make_tasks(fast_compare *compare)
 {
-    for (int64_t i = 0; !compare->searches && i < compare->task_count; i++) {
+    for (int64_t i = 0; !compare->trials.searches && i < compare->task_count; i++) {
         fast_compare_task *task = &compare->tasks[i];
 
         if (strcmp(task->view->status, "waiting") != 0) /* its line could not be fitted */
@@ -462,6 +491,8 @@ fast_err fast_compare_open(const fast_compare_config *config, fast_compare **out
         err = text_copy(config->program ? config->program : "fast", &compare->program);
     if (!err && config->command)
         err = text_copy(config->command, &compare->command);
+    if (!err && config->checkpoint)
+        err = text_copy(config->checkpoint, &compare->trials.checkpoint);
     if (!err)
         err = read_config(compare, config);
     if (!err)
@@ -493,7 +524,7 @@ fast_err fast_compare_run(fast_compare *compare)
     if (err && err != FAST_ECANCELED)
         return err;
     if (compare->sweep.trials_only) /* a search has no runs to rank */
-        return err ? fast__fail(err, "the search was stopped") : FAST_OK;
+        return err ? fast__fail(err, "the search was stopped") : fast__trials_save(compare);
     FAST_TRY(fast__compare_rank(compare));
     if (!err) {
         err = fast__compare_changes(compare);
@@ -603,6 +634,7 @@ void fast_compare_close(fast_compare *compare)
     fast__free(compare->command);
     fast__free(compare->steps);
     fast__trials_close(compare);
+    fast__free(compare->trials.checkpoint);
     free(compare->verdict); /* of open_memstream() */
     fast__sweep_close(&compare->sweep);
     fast__free(compare);

@@ -96,6 +96,7 @@ typedef struct fast_compare_task {
     const char *outcome;        /* outcome in its result: "done", ...; NULL before */
     fast_child *child;          /* its process while it is held; NULL */
     bool ending;                /* a trial that its searcher ends early */
+    bool saving;                /* a trial that ends with a checkpoint for others */
     bool restarts;              /* a held trial whose process ends: it starts again later */
     double spent_before[2];     /* samples and seconds of processes before the last one */
 } fast_compare_task;
@@ -125,6 +126,13 @@ typedef struct fast_compare_watcher {
     void *ctx;             /* argument */
 } fast_compare_watcher;
 
+/* Searches and models of the trials. */
+typedef struct fast_compare_trials {
+    fast_search **searches; /* [line_count]; NULL if nothing is tuned */
+    char *folder;           /* of trials' checkpoints; NULL: no trial needs any */
+    char *checkpoint;       /* file for that of the best trial; NULL: no such file */
+} fast_compare_trials;
+
 struct fast_compare {
     fast_sweep sweep;               /* the expanded options */
     fast_compared *lines;           /* the lines that callers see */
@@ -149,7 +157,7 @@ struct fast_compare {
     char *command;                  /* the user's command line; or NULL */
     char *verdict;                  /* the paragraph; NULL before it ran */
     fast_compare_watcher watcher;   /* of the progress */
-    fast_search **searches;         /* [line_count], of trials; NULL if nothing is tuned */
+    fast_compare_trials trials;     /* of all lines */
     volatile sig_atomic_t canceled; /* set by any thread or a signal handler */
 };
 
@@ -158,6 +166,10 @@ fast_err fast__task_make(fast_compare *compare, fast_compare_task *task, const f
                          int64_t seed);
 /* Open a search for each line. FAST_EINVAL for a searcher that is unknown or does not fit. */
 fast_err fast__trials_open(fast_compare *compare, const char *searcher);
+/* Add the flags by which a trial starts with another one's model and saves its own. */
+fast_err fast__trials_add_flags(fast_compare *compare, fast_compare_task *task);
+/* Move the checkpoint of the chosen trial to the user's file. */
+fast_err fast__trials_save(const fast_compare *compare);
 void fast__trials_close(fast_compare *compare);
 /* Write the next trial that a line's searcher proposes, its command made; NULL: none for now.
  * *over_out tells that the search of the line is over. */

@@ -20,7 +20,8 @@
  * end is delivered after its last line, so a result is never lost to an early exit.
  *
  * A task is first "waiting", then "running" in a place, then as its result says: done, target,
- * diverged or canceled; a trial may be "held" in between, and is "stopped" if its searcher ends it;
+ * diverged or canceled; a trial may be "held" in between, and is "stopped" if its searcher ends it,
+ * or "saved" if others start with its model;
  * a task is "failed" if its process ended without one. A task that failed does not end
  * the comparison: the reason stands in its line. FAST_ENOMEM and an error of the pipes do end it.
  *
@@ -100,9 +101,9 @@ static fast_err end_search(compare_pool *p, int64_t line)
     fast_compare *compare = p->compare;
     fast_compare_task *trials = compare->tasks + line * compare->trial_count;
 
-    compare->lines[line].trial_count = compare->searches[line]->count;
-    p->done += compare->trial_count - compare->searches[line]->count;
-    for (int64_t i = 0; i < compare->searches[line]->count; i++)
+    compare->lines[line].trial_count = compare->trials.searches[line]->count;
+    p->done += compare->trial_count - compare->trials.searches[line]->count;
+    for (int64_t i = 0; i < compare->trials.searches[line]->count; i++)
         if (strcmp(trials[i].view->status, "held") == 0)
             trials[i].ending = true;
     FAST_TRY(fast__compare_choose(compare, line));
@@ -145,7 +146,7 @@ static fast_err next_trial(compare_pool *p, fast_compare_task **out)
             return FAST_OK;
         }
     for (int64_t i = 0; i < compare->line_count; i++) {
-        bool over = compare->searches[i]->over; /* and its runs are made */
+        bool over = compare->trials.searches[i]->over; /* and its runs are made */
 
         if (over || (compare->steps && compare->steps[i] == 0))
             continue;
@@ -217,7 +218,7 @@ static fast_err start(compare_pool *p, int64_t i, fast_compare_task *task, bool 
             start_again(task);
         /* Searchers that end trials decide by curves, whose progress is not stored. */
         if (!task->trial || !p->searches ||
-            p->compare->searches[task->line]->searcher->plan == fast__grid_plan)
+            p->compare->trials.searches[task->line]->searcher->plan == fast__grid_plan)
             FAST_TRY(fast__compare_stored_read(p->stored, task, &found));
         if (found)
             return end(p, task, task->outcome);
@@ -372,11 +373,14 @@ static fast_err end_child(compare_pool *p, int64_t i, const fast_child_event *ev
     p->sum_ns += fast__clock_ns() - p->begun_ns[i];
     if (task->ending) /* whether it was done in the meantime depends on the machine */
         status = "stopped";
+    if (task->saving && strcmp(status, "canceled") == 0)
+        status = "saved";
     if (p->compare->canceled && strcmp(status, "failed") == 0)
         status = "canceled";
     /* Whatever a run that worked said on standard error was a warning, not a reason. */
     if (strcmp(status, "done") == 0 || strcmp(status, "target") == 0 ||
-        strcmp(status, "patience") == 0 || strcmp(status, "stopped") == 0)
+        strcmp(status, "patience") == 0 || strcmp(status, "stopped") == 0 ||
+        strcmp(status, "saved") == 0)
         task->error[0] = '\0';
     else if (!task->error[0] && event->signal)
         snprintf(task->error, sizeof task->error, "ended by signal %d (%s)", event->signal,
@@ -398,7 +402,8 @@ static fast_err look_at_trial(compare_pool *p, int64_t i)
     fast_child *child = p->children[i];
     fast_trial_order order;
 
-    if (!p->searches || !task->trial || task->ending || task->restarts || task->outcome)
+    if (!p->searches || !task->trial || task->ending || task->saving || task->restarts ||
+        task->outcome)
         return FAST_OK;
     FAST_TRY(fast__trials_observe(p->compare, task, false, &order));
     if (order == FAST_TRIAL_GO) {
@@ -412,10 +417,20 @@ static fast_err look_at_trial(compare_pool *p, int64_t i)
         tell(p, NULL);
     } else {
         task->ending = order == FAST_TRIAL_END;
+        task->saving = order == FAST_TRIAL_SAVE;
         task->restarts = order == FAST_TRIAL_HOLD;
         fast__child_end_input(child);
     }
     return FAST_OK;
+}
+
+/* Ask a process to end; one that waits for an answer does when its input ends. */
+static void ask_to_end(fast_child *child)
+{
+    if (!child)
+        return;
+    fast__child_terminate(child);
+    fast__child_end_input(child);
 }
 
 /* Ask all children to end, and wait for them; what has not ended then was canceled. All are asked
@@ -424,8 +439,9 @@ static fast_err look_at_trial(compare_pool *p, int64_t i)
 static void stop_all(compare_pool *p)
 {
     for (int64_t i = 0; i < FAST_COMPARE_JOBS_MAX; i++)
-        if (p->children[i])
-            fast__child_terminate(p->children[i]);
+        ask_to_end(p->children[i]);
+    for (int64_t i = 0; i < p->count; i++)
+        ask_to_end(p->list[i].child);
     for (int64_t i = 0; i < FAST_COMPARE_JOBS_MAX; i++) {
         if (!p->children[i])
             continue;
@@ -451,7 +467,8 @@ static void stop_all(compare_pool *p)
 static bool is_searching(const compare_pool *p)
 {
     for (int64_t i = 0; p->searches && i < p->compare->line_count; i++)
-        if (!p->compare->searches[i]->over && !(p->compare->steps && p->compare->steps[i] == 0))
+        if (!p->compare->trials.searches[i]->over &&
+            !(p->compare->steps && p->compare->steps[i] == 0))
             return true;
     return false;
 }
@@ -466,7 +483,7 @@ fast_err fast__pool_run(fast_compare *compare, fast_compare_task *tasks, int64_t
     p->compare = compare;
     p->list = tasks;
     p->count = count;
-    p->searches = compare->searches && tasks == compare->tasks;
+    p->searches = compare->trials.searches && tasks == compare->tasks;
     for (int64_t i = 0; i < count; i++) /* lines that could not be fitted have ended already */
         p->done += !is_waiting(&tasks[i]);
     err = fast__compare_stored_open(compare, &p->stored);

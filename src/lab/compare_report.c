@@ -476,8 +476,8 @@ static void tuning(const fast_compare *compare, FILE *out)
             "with each seed on the test set. Cells are times to the target, or the accuracy where "
             "it was not reached; a trial that was stopped early has cost what it used. All trials "
             "took %.0f samples.</p>\n<div class=\"wide\"><table>\n<tbody>\n",
-            compare->searches[0]->name, (long long)compare->trial_count, 100 * compare->holdout,
-            (long long)compare->trial_seed, samples);
+            compare->trials.searches[0]->name, (long long)compare->trial_count,
+            100 * compare->holdout, (long long)compare->trial_seed, samples);
     for (int64_t i = 0; i < compare->line_count; i++) {
         const fast_compared *line = &compare->lines[i];
 

@@ -51,6 +51,25 @@ static fast_err read_spec(const char *spec, fast_search *search)
     return fast__options_parse(where, parts[i].options, &search->config, rest);
 }
 
+/* Refuse a space that the searcher cannot search. */
+static fast_err check_space(const fast_search *search)
+{
+    const fast_search_space *space = search->space;
+
+    for (int64_t i = 0; i < space->count; i++)
+        if (search->searcher->lists && space->options[i].values.count == 0)
+            return fast__fail(FAST_EINVAL,
+                              "searcher %s needs values, not a range; write %s=0.0125..0.8x2, or "
+                              "search with random, bayes or asha",
+                              search->name, space->options[i].name);
+    if (space->count < search->searcher->options_min)
+        return fast__fail(FAST_EINVAL,
+                          "searcher %s needs %lld options: a momentum first, and last the systems "
+                          "or numbers of groups, the most asynchronous first",
+                          search->name, (long long)search->searcher->options_min);
+    return FAST_OK;
+}
+
 fast_err fast__search_open(const char *spec, const fast_search_space *space, uint64_t seed,
                            fast_search **out)
 {
@@ -62,7 +81,10 @@ fast_err fast__search_open(const char *spec, const fast_search_space *space, uin
     search->space = space;
     search->seed = seed;
     search->round = -1;
+    search->goal = -INFINITY;
     err = read_spec(spec, search);
+    if (!err)
+        err = check_space(search);
     if (!err && fast__search_bound(search) > FAST_SEARCH_TRIALS_MAX)
         err =
             fast__fail(FAST_EINVAL, "searcher %s: %lld trials are more than %d; give fewer",
@@ -154,8 +176,10 @@ fast_err fast__search_add(fast_search *search, const double *at, int64_t parent,
     memcpy(t->at, at, (size_t)search->space->count * sizeof *at);
     if (parent >= 0) {
         FAST_ASSERT(parent < search->count);
-        t->from = search->trials[parent].until;
-        t->spent = search->trials[parent].spent;
+        const fast_trial *p = &search->trials[parent];
+
+        t->from = p->point_count > 0 ? p->points[p->point_count - 1].progress : p->until;
+        t->spent = p->spent;
     }
     return add_job(search, search->count++, until);
 }
@@ -269,10 +293,15 @@ fast_trial_order fast__search_stop(fast_search *search, int64_t trial)
         t->state = FAST_TRIAL_STOPPED;
         return FAST_TRIAL_END;
     }
-    if (t->points[t->point_count - 1].progress < t->until - PROGRESS_TOLERANCE)
+    const double progress = t->points[t->point_count - 1].progress;
+    if (progress < t->until - PROGRESS_TOLERANCE)
         return FAST_TRIAL_GO;
-    if (t->until >= 1 || searcher->forks) /* its process ends by itself */
+    if (progress >= 1 - PROGRESS_TOLERANCE) /* an evaluation behind the end of a budget */
+        t->until = 1;
+    if (t->until >= 1) /* its process ends by itself */
         return FAST_TRIAL_GO;
+    if (searcher->forks) /* others may start when its process has ended */
+        return FAST_TRIAL_SAVE;
     t->state = FAST_TRIAL_HELD;
     return FAST_TRIAL_HOLD;
 }
@@ -283,6 +312,29 @@ double fast__trial_value(const fast_trial *trial, double progress)
         if (trial->points[i].progress >= progress - PROGRESS_TOLERANCE)
             return trial->points[i].value;
     return trial->value;
+}
+
+bool fast__search_has_whole(const fast_search *search)
+{
+    for (int64_t i = 0; i < search->count; i++) {
+        const fast_trial *t = &search->trials[i];
+
+        const bool end =
+            t->point_count > 0 && t->points[t->point_count - 1].progress >= 1 - PROGRESS_TOLERANCE;
+
+        if (t->state == FAST_TRIAL_ENDED && isfinite(t->value) &&
+            (t->until >= 1 || t->reached || end))
+            return true;
+    }
+    return false;
+}
+
+bool fast__search_has_reached(const fast_search *search)
+{
+    for (int64_t i = 0; i < search->count; i++)
+        if (search->trials[i].reached)
+            return true;
+    return false;
 }
 
 const fast_trial *fast__search_best(const fast_search *search)

@@ -31,6 +31,9 @@ enum {
     FAST_SEARCH_TRIALS_STANDARD = 16 /* of a space with a range */
 };
 
+/* More settings than these are not counted. */
+#define FAST_SEARCH_SETTINGS_MAX (INT64_C(1) << 52)
+
 /* One searched option. */
 typedef struct fast_search_option {
     const char *name;  /* of the option, in its table */
@@ -48,7 +51,8 @@ typedef struct fast_search_space {
     int64_t count;                                       /* number of options */
 } fast_search_space;
 
-/* Return the number of settings; 0 if a range has no end of them. */
+/* Return the number of settings, FAST_SEARCH_SETTINGS_MAX at most; 0 if a range has no end of
+ * them. */
 int64_t fast__search_space_count(const fast_search_space *space);
 /* Write setting `i` of a space without ranges: the last option changes fastest. */
 void fast__search_space_at(const fast_search_space *space, int64_t i, double *at);
@@ -114,6 +118,8 @@ typedef struct fast_search fast_search;
 typedef struct fast_searcher {
     const char *missing; /* parts of its paper that are not here; "" */
     bool forks;          /* trials start with models of other trials: `fast search` alone */
+    bool lists;          /* options have values, not ranges */
+    int64_t options_min; /* options that it needs at least; 0 stands for 1 */
     bool prunes;         /* trials that cannot be better than the best so far are ended */
     int64_t (*bound)(const fast_search *search); /* trials at most; NULL: those of the options */
     /* Add the trials of the next round; none ends the search. All trials have ended or are held. */
@@ -137,6 +143,12 @@ struct fast_search {
     int64_t job_count;                    /* number of trials of this round */
     int64_t job_next;                     /* first of them that was not proposed */
     bool over;                            /* the last round has ended */
+    bool restarts;  /* a trial that was held starts again from the beginning */
+    double goal;    /* value at the target; not finite: there is no target */
+    int64_t stage;  /* omnivore: number of the period */
+    int64_t level;  /* omnivore: value of the last option */
+    int64_t parent; /* omnivore: trial whose model the period started with */
+    bool probes;    /* omnivore: the last round was a grid */
 };
 
 /* Return all searchers and their number; fast_searcher_list() has their parts in the same order. */
@@ -165,7 +177,12 @@ fast_err fast__search_observe(fast_search *search, int64_t trial, const fast_obs
 
 /* Decide about a trial after a measure. A trial that ends stays in its place until its process
  * has ended; its later measures are ignored. */
-typedef enum fast_trial_order { FAST_TRIAL_GO, FAST_TRIAL_HOLD, FAST_TRIAL_END } fast_trial_order;
+typedef enum fast_trial_order {
+    FAST_TRIAL_GO,   /* train on */
+    FAST_TRIAL_HOLD, /* wait: it may be continued */
+    FAST_TRIAL_END,  /* end early */
+    FAST_TRIAL_SAVE, /* end with a checkpoint, from which other trials may start */
+} fast_trial_order;
 fast_trial_order fast__search_stop(fast_search *search, int64_t trial);
 
 /* For searchers. */
@@ -183,10 +200,19 @@ fast_err fast__search_continue(fast_search *search, int64_t trial, double until)
 double fast__trial_value(const fast_trial *trial, double progress);
 /* True for a trial that counts for decisions about another: it came to rest in an earlier round. */
 bool fast__trial_is_history(const fast_search *search, const fast_trial *trial, int64_t round);
+/* True if a trial was trained to the end of a run. */
+bool fast__search_has_whole(const fast_search *search);
+/* True if a trial has reached the target. */
+bool fast__search_has_reached(const fast_search *search);
 /* The history's best trial by its last value; NULL if no trial has a value. */
 const fast_trial *fast__search_best(const fast_search *search);
 /* The probability that a normal number is below `x`. */
 double fast__normal_below(double x, double mean, double deviation);
+/* The probability that a trial's value will be below `value` at a fraction of a run, by its curve;
+ * NAN if that is too short, 0 after a value that is not finite. */
+double fast__curve_below(const fast_trial *trial, double progress, double value);
+/* True if values of `a` are lower than those of `b` by Welch's test. */
+bool fast__welch_below(const fast_trial *a, const fast_trial *b, double confidence);
 
 /* The rules, one function a searcher: the next round, and whether a trial is dropped. */
 fast_err fast__grid_plan(fast_search *search);
@@ -195,3 +221,11 @@ fast_err fast__asha_plan(fast_search *search);
 fast_err fast__race_plan(fast_search *search);
 fast_err fast__median_plan(fast_search *search);
 bool fast__median_drop(const fast_search *search, const fast_trial *trial);
+bool fast__curve_drop(const fast_search *search, const fast_trial *trial);
+fast_err fast__tupaq_plan(fast_search *search);
+fast_err fast__hyperdrive_plan(fast_search *search);
+fast_err fast__spectral_plan(fast_search *search);
+fast_err fast__pbt_plan(fast_search *search);
+int64_t fast__pbt_bound(const fast_search *search);
+fast_err fast__omnivore_plan(fast_search *search);
+int64_t fast__omnivore_bound(const fast_search *search);

@@ -43,8 +43,9 @@ static double next_rung(const fast_search *search, double progress)
 
     if (search->config.reduction <= 1)
         return 1;
-    while (rung < 1 && rung <= progress * (1 + 1e-6))
-        rung *= search->config.reduction;
+    if (rung <= progress * (1 + 1e-6))
+        rung *= pow(search->config.reduction,
+                    ceil(log(progress * (1 + 1e-6) / rung) / log(search->config.reduction) + 1e-9));
     /* A rung shortly before the end would hold a trial that is all but done. */
     return rung * sqrt(search->config.reduction) >= 1 ? 1 : rung;
 }
@@ -93,15 +94,6 @@ static int64_t find_riser(const fast_search *search, bool forced)
     return found;
 }
 
-/* True if a trial was trained to its end. */
-static bool has_whole(const fast_search *search)
-{
-    for (int64_t i = 0; i < search->count; i++)
-        if (search->trials[i].state == FAST_TRIAL_ENDED && isfinite(search->trials[i].value))
-            return true;
-    return false;
-}
-
 fast_err fast__asha_plan(fast_search *search)
 {
     double at[FAST_SEARCH_OPTIONS_MAX];
@@ -113,12 +105,15 @@ fast_err fast__asha_plan(fast_search *search)
             FAST_TRY(fast__search_add(search, at, -1, next_rung(search, 0)));
             continue;
         }
-        if (riser < 0 && search->job_count == 0 && !has_whole(search))
+        if (riser < 0 && search->job_count == 0 && !fast__search_has_whole(search))
             riser = find_riser(search, true);
         if (riser < 0)
             break;
-        FAST_TRY(
-            fast__search_continue(search, riser, next_rung(search, search->trials[riser].until)));
+        const fast_trial *t = &search->trials[riser];
+        /* Evaluations may be further apart than rungs: rungs that it has passed are not trained
+         * for. */
+        const double trained = t->points[t->point_count - 1].progress;
+        FAST_TRY(fast__search_continue(search, riser, next_rung(search, fmax(t->until, trained))));
     }
     return FAST_OK;
 }

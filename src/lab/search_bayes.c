@@ -9,8 +9,8 @@
  *                distance of settings; l and the noise by the largest likelihood of a small grid
  *   posterior    mean = k^T K^-1 y, variance = 1 - k^T K^-1 k, by Cholesky's factors
  *   proposal     largest EI = (y* - mean) Phi(z) + s phi(z), z = (y* - mean) / s, among all
- *                settings that were not tried, or of 1024 drawn ones where an option has a range:
- *                half of them uniform, half around the best
+ *                settings that were not tried, or of 1024 drawn ones where an option has a range
+ *                or there are more than 4096: half of them uniform, half around the best
  *   in a round   a proposal counts as if its mean had been measured ("kriging believer")
  *
  * The first `start` trials are a Latin hypercube. Cost: O(n^3) a proposal for n <= 256 trials.
@@ -22,7 +22,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CANDIDATES = 1024 };
+enum { CANDIDATES = 1024, LISTED_MAX = 4096 };
 
 /* A process that was fitted to trials. */
 typedef struct bayes_model {
@@ -176,13 +176,21 @@ static bool is_tried(const fast_search *search, const double *at)
     return false;
 }
 
+/* True if the model can look at every setting. */
+static bool is_listed(const fast_search_space *space)
+{
+    const int64_t all = fast__search_space_count(space);
+
+    return all > 0 && all <= LISTED_MAX;
+}
+
 /* Candidate `i`: a setting of the lists, or one that is drawn. */
 static void candidate(const fast_search *search, int64_t i, const double *best, double *at)
 {
     const fast_search_space *space = search->space;
     fast_rng rng;
 
-    if (fast__search_space_count(space) > 0) {
+    if (is_listed(space)) {
         fast__search_space_at(space, i, at);
         return;
     }
@@ -202,8 +210,8 @@ static void candidate(const fast_search *search, int64_t i, const double *best, 
 /* Write the setting with the largest expected improvement; false if all were tried. */
 static bool find_setting(const fast_search *search, const bayes_model *m, double *at)
 {
-    const int64_t all = fast__search_space_count(search->space);
-    const int64_t count = all > 0 ? all : CANDIDATES;
+    const int64_t count =
+        is_listed(search->space) ? fast__search_space_count(search->space) : CANDIDATES;
     const double *best = m->at[0];
     double least = m->y[0], most = -INFINITY;
     bool found = false;

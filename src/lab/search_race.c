@@ -80,7 +80,9 @@ fast_err fast__race_plan(fast_search *search)
         const fast_trial *t = &search->trials[ids[i]];
         const double trained = t->points[t->point_count - 1].progress;
         const double most = ceil((double)search->count * slice / trained - 1e-9);
-        const double until = trained + slice > 1 - slice / 2 ? 1 : trained + slice;
+        /* Where it starts again from the beginning, slices double: they cost two runs at most. */
+        const double length = search->restarts ? fmax(trained, slice) : slice;
+        const double until = trained + length > 1 - slice / 2 ? 1 : trained + length;
 
         if ((double)i < fmax(1, most) ||
             (i == 1 && scores[1] <= scores[0] + search->config.slack * (1 - trained)))

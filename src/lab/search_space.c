@@ -19,9 +19,12 @@ int64_t fast__search_space_count(const fast_search_space *space)
     int64_t count = 1;
 
     for (int64_t i = 0; i < space->count; i++) {
-        count *= space->options[i].values.count; /* the sweep has bounded the product */
-        if (count == 0)
+        const int64_t values = space->options[i].values.count;
+
+        if (values == 0)
             return 0;
+        count =
+            count > FAST_SEARCH_SETTINGS_MAX / values ? FAST_SEARCH_SETTINGS_MAX : count * values;
     }
     return count;
 }

@@ -224,6 +224,7 @@ typedef struct sweep_reader {
     sweep_axis axes[AXES_MAX + 64]; /* every option that was given has one; most have one value */
     int64_t count;                  /* number of axes */
     fast_sweep *sweep;              /* the result */
+    const char *command;            /* compare or search: before words that are wrong */
 } sweep_reader;
 
 /* Systems and strategies are one axis: the way of training. */
@@ -247,23 +248,24 @@ static fast_err split(const sweep_reader *r, const char *text, const fast_option
                       const char **value_out)
 {
     static const char files[] =
-        "|save|checkpoint|checkpoint_every|resume|log|trace|record|replay|batch_of|";
+        "|save|checkpoint|checkpoint_every|resume|log|trace|record|replay|batch_of|tensorboard|";
     const char *equals = strchr(text, '=');
     char name[64], mark[72];
 
     if (!equals || (size_t)(equals - text) >= sizeof name)
         return fast__fail(FAST_EINVAL, "\"%.100s\" is not name=value", text);
     snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
-    snprintf(mark, sizeof mark, "|%s|", name);
+    const fast_option *own = fast__options_find(r->table, name);
+    snprintf(mark, sizeof mark, "|%s|", own ? own->name : name);
     if (strstr(files, mark))
         return fast__fail(FAST_EINVAL,
-                          "%s is of one run; a comparison has many, and they would "
+                          "%s is of one run; a %s has many, and they would "
                           "share a file; leave it out",
-                          name);
+                          name, strcmp(r->command, "search") == 0 ? "search" : "comparison");
     *option_out = fast__options_find(r->table, name);
     *value_out = equals + 1;
     if (!*option_out) /* the table's own words for it */
-        return fast__options_set("compare", r->table, NULL, name, equals + 1);
+        return fast__options_set(r->command, r->table, NULL, name, equals + 1);
     return FAST_OK;
 }
 
@@ -337,7 +339,7 @@ static fast_err read_option(sweep_reader *r, const char *text)
         if (is_way(option->name))
             err = check_way(r, &way, values.items[i]);
         if (!err)
-            err = fast__options_set("compare", r->table, NULL, way->name, values.items[i]);
+            err = fast__options_set(r->command, r->table, NULL, way->name, values.items[i]);
         if (!err)
             err = axis_add(a, way->name, values.items[i]);
     }
@@ -514,6 +516,23 @@ static bool are_numbers(const fast_words *values)
     return true;
 }
 
+/* Refuse "0.1..0.9", which would be its first value alone: a range without a step counts by 1. */
+static fast_err check_step(const fast_option *option, const char *value)
+{
+    double from, to;
+    const char *end = number_end(value, &from);
+
+    if (!end || strncmp(end, "..", 2) != 0)
+        return FAST_OK;
+    end = number_end(end + 2, &to);
+    if (!end || *end || !(to > from && to - from < 1))
+        return FAST_OK;
+    return fast__fail(FAST_EINVAL,
+                      "%s=%.80s: give a factor or a step, as %.80sx2 or %.80s+0.1, or search it as "
+                      "%.80s:log",
+                      option->name, value, value, value, value);
+}
+
 /* Read one option to tune into the space. */
 static fast_err read_tune(sweep_reader *r, const char *text, fast_search_option *out)
 {
@@ -530,13 +549,14 @@ static fast_err read_tune(sweep_reader *r, const char *text, fast_search_option 
         return fast__fail(FAST_EINVAL, "nothing to try for %s; write %s=0.1,0.2", option->name,
                           option->name);
     out->name = option->name;
+    FAST_TRY(check_step(option, value));
     FAST_TRY(read_range(option, value, out, &range));
     fast_err err = range ? fast__words_format(&values, "%.12g", out->low)
                          : fast__sweep_values(option, value, &values);
     if (!err && range)
         err = fast__words_format(&values, "%.12g", out->high);
     for (int64_t i = 0; !err && i < values.count; i++) {
-        err = fast__options_set("compare", r->table, NULL, option->name, values.items[i]);
+        err = fast__options_set(r->command, r->table, NULL, option->name, values.items[i]);
         if (!err && !range)
             err = fast__words_format(&out->values, "%s=%s", option->name, values.items[i]);
     }
@@ -545,20 +565,14 @@ static fast_err read_tune(sweep_reader *r, const char *text, fast_search_option 
     return err;
 }
 
-/* Refuse more settings than trials, and an option that is tuned twice. */
+/* Refuse an option that is tuned twice. */
 static fast_err check_space(const fast_search_space *space)
 {
-    int64_t product = 1;
-
     for (int64_t i = 0; i < space->count; i++) {
         for (int64_t k = 0; k < i; k++)
             if (strcmp(space->options[i].name, space->options[k].name) == 0)
                 return fast__fail(FAST_EINVAL, "%s is tuned twice; give all its values at once",
                                   space->options[i].name);
-        product *= space->options[i].values.count;
-        if (product > FAST_COMPARE_LINES_MAX)
-            return fast__fail(FAST_EINVAL, "more than %d trials a line; leave some values out",
-                              FAST_COMPARE_LINES_MAX);
     }
     return FAST_OK;
 }
@@ -612,6 +626,7 @@ fast_err fast__sweep_open(const fast_compare_config *config, fast_sweep *out)
     FAST_TRY(fast__alloc("a sweep", 1, sizeof *r, &r));
     r->table = fast_part_list("train", &part_count)->options;
     r->sweep = out;
+    r->command = config->trials_only ? "search" : "compare";
     for (int64_t i = 0; !err && config->options && config->options[i]; i++)
         err = read_option(r, config->options[i]);
     const bool standard = axis_find(r, "data") == NULL;

@@ -536,6 +536,11 @@ static void say_changes(const fast_compare *compare, FILE *out)
                     "%s).",
                     c->what, c->first, stays ? "stays first" : "would be first", predicted, first,
                     c->other, other);
+        else if (!isfinite(c->first_s) && !isfinite(c->other_s))
+            fprintf(out,
+                    " With %s the cost model expects %s first, after %s, but in a simulation with "
+                    "one seed neither it nor %s reached the target.",
+                    c->what, c->first, predicted, c->other);
         else
             fprintf(out,
                     " With %s the cost model expects %s first, after %s, but a simulation with one "

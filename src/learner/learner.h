@@ -23,6 +23,7 @@ typedef struct fast_gradient {
                                        then is neither written nor reported */
     fast_learner_report_fn *need;   /* in: may be NULL; called before the forward pass first reads a
                                        range of w, and waits until it is final. Only with `reads` */
+    bool need_again;                /* in: call need before the backward pass reads a range, too */
     void *ctx;                      /* in: argument of the three functions */
     double loss;                    /* out: mean over the batch */
     int64_t correct;                /* out: right positions, by the largest output */

@@ -331,6 +331,7 @@ static fast_err native_gradient(fast_learner *learner, fast_gradient *gradient)
                        .report = gradient->report,
                        .factor = gradient->factor,
                        .need = gradient->need,
+                       .need_again = gradient->need_again,
                        .ctx = gradient->ctx };
 
     FAST_ASSERT(gradient->step >= 0);

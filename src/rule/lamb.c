@@ -62,13 +62,15 @@ FAST_CLONES static void lamb_step_of(int64_t n, const float *restrict w, const f
         u[i] = s.mean * m[i] / (sqrtf(v[i]) * s.root + s.eps) + s.decay * w[i];
 }
 
-static void lamb_apply(const void *config, const fast_rule_slice *slice)
+enum { BLOCK = 1024 }; /* elements of a step that are in the cache at a time */
+
+/* The coefficients of a slice's step. */
+static lamb_step lamb_coefficients(const lamb_config *c, const fast_rule_slice *slice)
 {
-    enum { BLOCK = 1024 };
-    const lamb_config *c = config;
-    const fast_rule_terms terms = fast__rule_terms(&c->common, slice, 0.0f);
     const double t = (double)slice->step;
-    const lamb_step step = {
+
+    FAST_ASSERT(slice->step >= 1);
+    return (lamb_step){
         .beta1 = (float)c->beta1,
         .take1 = (float)(1.0 - c->beta1),
         .beta2 = (float)c->beta2,
@@ -78,11 +80,18 @@ static void lamb_apply(const void *config, const fast_rule_slice *slice)
         .eps = (float)c->eps,
         .decay = slice->decay,
     };
+}
+
+/* Move m and v, and take the squares of the norms of the step and of the weights. */
+static void lamb_measure(const void *config, const fast_rule_slice *slice,
+                         double squares[FAST_RULE_SQUARES])
+{
+    const lamb_config *c = config;
+    const fast_rule_terms terms = fast__rule_terms(&c->common, slice, 0.0f);
+    const lamb_step step = lamb_coefficients(c, slice);
     float *w = slice->w, *m = slice->state[0], *v = slice->state[1];
     float u[BLOCK];
-    double ratio = 1, u_square = 0, w_square = 0;
 
-    FAST_ASSERT(slice->step >= 1);
     for (int64_t i = 0; i < slice->count; i += BLOCK) {
         const int64_t n = slice->count - i < BLOCK ? slice->count - i : BLOCK;
 
@@ -90,11 +99,23 @@ static void lamb_apply(const void *config, const fast_rule_slice *slice)
         if (!slice->adapt)
             continue;
         lamb_step_of(n, w + i, m + i, v + i, step, u);
-        u_square += fast__vector_norm2(n, u);
-        w_square += fast__vector_norm2(n, w + i);
+        squares[0] += fast__vector_norm2(n, u);
+        squares[1] += fast__vector_norm2(n, w + i);
     }
-    if (u_square > 0 && w_square > 0)
-        ratio = sqrt(w_square) / sqrt(u_square);
+}
+
+static void lamb_apply(const void *config, const fast_rule_slice *slice)
+{
+    const lamb_step step = lamb_coefficients(config, slice);
+    float *w = slice->w, *m = slice->state[0], *v = slice->state[1];
+    double ratio = 1, squares[FAST_RULE_SQUARES] = { 0 };
+    float u[BLOCK];
+
+    if (!slice->squares)
+        lamb_measure(config, slice, squares);
+    const double *s = slice->squares ? slice->squares : squares;
+    if (slice->adapt && s[0] > 0 && s[1] > 0)
+        ratio = sqrt(s[1]) / sqrt(s[0]);
     for (int64_t i = 0; i < slice->count; i += BLOCK) {
         const int64_t n = slice->count - i < BLOCK ? slice->count - i : BLOCK;
 
@@ -112,5 +133,6 @@ const fast_rule fast__rule_lamb = {
     .lr = 0.01,
     .by_segment = true,
     .momentum_offset = offsetof(lamb_config, beta1),
+    .measure = lamb_measure,
     .apply = lamb_apply,
 };

@@ -51,32 +51,49 @@ FAST_CLONES static void lars_prepare(int64_t n, const float *restrict g, float *
         out[i] = fast__rule_grad(&terms, false, g[i], 0.0f);
 }
 
-static double lars_grad_norm(const fast_rule_slice *slice, const fast_rule_terms *terms)
+/* The square of the norm of the clipped gradient; without clipping before g_scale. */
+static double lars_grad_square(const fast_rule_slice *slice, const fast_rule_terms *terms)
 {
     enum { BLOCK = 1024 };
     float buf[BLOCK];
     double sum = 0;
 
     if (isinf(terms->clip))
-        return fabs((double)terms->scale) * sqrt(fast__vector_norm2(slice->count, slice->g));
+        return fast__vector_norm2(slice->count, slice->g);
     for (int64_t i = 0; i < slice->count; i += BLOCK) {
         const int64_t n = slice->count - i < BLOCK ? slice->count - i : BLOCK;
 
         lars_prepare(n, slice->g + i, buf, *terms);
         sum += fast__vector_norm2(n, buf);
     }
-    return sqrt(sum);
+    return sum;
+}
+
+/* Squares of the norms of the weights and of the clipped gradient. */
+static void lars_measure(const void *config, const fast_rule_slice *slice,
+                         double squares[FAST_RULE_SQUARES])
+{
+    const lars_config *c = config;
+    const fast_rule_terms terms = fast__rule_terms(&c->common, slice, slice->decay);
+
+    if (!slice->adapt)
+        return;
+    squares[0] += fast__vector_norm2(slice->count, slice->w);
+    squares[1] += lars_grad_square(slice, &terms);
 }
 
 static void lars_apply(const void *config, const fast_rule_slice *slice)
 {
     const lars_config *c = config;
     const fast_rule_terms terms = fast__rule_terms(&c->common, slice, slice->decay);
-    double ratio = 1;
+    double ratio = 1, squares[FAST_RULE_SQUARES] = { 0 };
 
     if (slice->adapt) {
-        const double w_norm = sqrt(fast__vector_norm2(slice->count, slice->w));
-        const double g_norm = lars_grad_norm(slice, &terms);
+        if (!slice->squares)
+            lars_measure(config, slice, squares);
+        const double *s = slice->squares ? slice->squares : squares;
+        const double w_norm = sqrt(s[0]);
+        const double g_norm = sqrt(s[1]) * (isinf(terms.clip) ? fabs((double)terms.scale) : 1);
         const double below = g_norm + (double)slice->decay * w_norm + c->eps;
 
         if (w_norm > 0 && below > 0)
@@ -95,5 +112,6 @@ const fast_rule fast__rule_lars = {
     .lr = 5,
     .by_segment = true,
     .momentum_offset = offsetof(lars_config, momentum),
+    .measure = lars_measure,
     .apply = lars_apply,
 };

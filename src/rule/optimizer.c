@@ -132,14 +132,7 @@ bool fast__optimizer_by_range(const fast_optimizer *optimizer)
 {
     const fast_rule_common *common = optimizer->config;
 
-    return !optimizer->rule->by_segment && common->clip_norm == 0;
-}
-
-bool fast__optimizer_clips(const fast_optimizer *optimizer)
-{
-    const fast_rule_common *common = optimizer->config;
-
-    return common->clip_norm != 0;
+    return !optimizer->rule->by_segment && !optimizer->rule->observe && common->clip_norm == 0;
 }
 
 /* One update with its vectors mapped. */
@@ -154,11 +147,15 @@ typedef struct optimizer_pass {
     int64_t base;                      /* element of the vector that w[0], g[0], state[i][0] are */
     const float *g;                    /* gradient */
     float *state[FAST_RULE_SLOTS_MAX]; /* of the rule */
+    float *record;                     /* of a rule that observes; or NULL */
+    double *measured;                  /* [segments][FAST_RULE_SQUARES]: to add to; or NULL */
+    const double *squares;             /* the same, summed over all ranges; or NULL */
 } optimizer_pass;
 
-/* Apply the rule to a range on all or none of which weight decay applies; `rows` of a matrix. */
+/* Apply the rule to a range on all or none of which weight decay applies; `rows` of a matrix;
+ * `segment` is its number, or -1 for padding or several. */
 static void apply_range(const optimizer_pass *pass, int64_t begin, int64_t end, bool decay,
-                        int64_t rows)
+                        int64_t rows, int64_t segment)
 {
     const fast_optimizer *optimizer = pass->optimizer;
     const fast_rule_common *common = optimizer->config;
@@ -173,13 +170,40 @@ static void apply_range(const optimizer_pass *pass, int64_t begin, int64_t end, 
         .adapt = decay,
         .rows = rows,
         .scratch = optimizer->scratch,
+        .record = pass->record,
     };
 
     if (begin >= end)
         return;
     for (int i = 0; i < optimizer->slot_count; i++)
         slice.state[i] = pass->state[i] + (begin - pass->base);
-    optimizer->rule->apply(optimizer->config, &slice);
+    if (pass->squares && segment >= 0)
+        slice.squares = pass->squares + segment * FAST_RULE_SQUARES;
+    if (!pass->measured)
+        optimizer->rule->apply(optimizer->config, &slice);
+    else if (segment >= 0)
+        optimizer->rule->measure(optimizer->config, &slice,
+                                 pass->measured + segment * FAST_RULE_SQUARES);
+}
+
+/* Let the rule observe the whole gradient. */
+static void observe(optimizer_pass *pass, int64_t count)
+{
+    const fast_optimizer *optimizer = pass->optimizer;
+    fast_rule_slice whole = { .w = pass->w,
+                              .g = pass->g,
+                              .count = count,
+                              .lr = pass->lr,
+                              .step = pass->step,
+                              .g_scale = pass->g_scale };
+
+    FAST_ASSERT(optimizer->rule->record > 0 && optimizer->slot_count > 0);
+    if (count >= optimizer->rule->record)
+        pass->record = pass->state[optimizer->slot_count - 1];
+    whole.record = pass->record;
+    for (int i = 0; i < optimizer->slot_count; i++)
+        whole.state[i] = pass->state[i];
+    optimizer->rule->observe(optimizer->config, &whole);
 }
 
 /* The first segment that ends after `offset`. */
@@ -213,53 +237,112 @@ static void apply_segments(const optimizer_pass *pass, int64_t begin, int64_t en
         if (segment->offset >= end)
             break;
         if (begin < segment->offset) {
-            apply_range(pass, begin, segment->offset, false, 0);
+            apply_range(pass, begin, segment->offset, false, 0, -1);
             begin = segment->offset;
         }
         apply_range(pass, begin, stop, segment->decay || common->decay_all,
-                    segment->decay && segment->rank > 1 ? segment->shape[0] : 0);
+                    segment->decay && segment->rank > 1 ? segment->shape[0] : 0, i);
         begin = stop;
     }
-    apply_range(pass, begin, end, false, 0);
+    apply_range(pass, begin, end, false, 0, -1);
+}
+
+bool fast__optimizer_clips(const fast_optimizer *optimizer)
+{
+    const fast_rule_common *common = optimizer->config;
+
+    return common->clip_norm > 0;
 }
 
 /* The factor of g with which the whole gradient is no longer than clip_norm. */
-static float clipped_scale(const fast_rule_common *common, float scale, const float *g,
-                           int64_t count)
+float fast__optimizer_clipped(const fast_optimizer *optimizer, float scale, double norm2)
 {
+    const fast_rule_common *common = optimizer->config;
+
     if (common->clip_norm == 0)
         return scale;
-    const double norm = fabs((double)scale) * sqrt(fast__vector_norm2(count, g));
+    const double norm = fabs((double)scale) * sqrt(norm2);
     const double clip = common->clip_norm / (norm + 1e-6);
     return clip < 1.0 ? (float)(clip * (double)scale) : scale;
+}
+
+/* Map the vectors and run the rule over the range of a pass, whose w and g are given. */
+static void run_pass(optimizer_pass *pass, float *w, const float *g, int64_t count)
+{
+    const fast_optimizer *optimizer = pass->optimizer;
+    const fast_rule_common *common = optimizer->config;
+    const int64_t offset = pass->base, end = offset + count;
+
+    FAST_ASSERT(pass->step >= 1);
+    FAST_ASSERT(offset >= 0 && end <= optimizer->layout->count);
+    pass->w = fast__map(w, count, FAST_ACCESS_UPDATE);
+    pass->g = fast__map(g, count, FAST_ACCESS_READ);
+    for (int i = 0; i < optimizer->slot_count; i++)
+        pass->state[i] = fast__map(optimizer->slots[i] + offset, count, FAST_ACCESS_UPDATE);
+    if (optimizer->rule->observe)
+        observe(pass, count);
+    if (!optimizer->rule->by_segment && (common->weight_decay == 0 || common->decay_all))
+        apply_range(pass, offset, end, common->decay_all, 0, -1);
+    else
+        apply_segments(pass, offset, end);
+    for (int i = 0; i < optimizer->slot_count; i++)
+        fast__unmap(optimizer->slots[i] + offset, count, FAST_ACCESS_UPDATE);
+    fast__unmap(g, count, FAST_ACCESS_READ);
+    fast__unmap(w, count, FAST_ACCESS_UPDATE);
 }
 
 void fast__optimizer_apply_range(fast_optimizer *optimizer, int64_t step, double lr, float *w,
                                  const float *g, float scale, int64_t offset, int64_t count)
 {
-    const fast_rule_common *common = optimizer->config;
-    const int64_t end = offset + count;
+    const bool clips = fast__optimizer_clips(optimizer);
+    optimizer_pass pass = { .optimizer = optimizer, .step = step, .lr = lr, .base = offset };
 
-    FAST_ASSERT(step >= 1);
-    FAST_ASSERT(offset >= 0 && end <= optimizer->layout->count);
     FAST_ASSERT(count == optimizer->layout->count || fast__optimizer_by_range(optimizer));
+    pass.g_scale =
+        clips ? fast__optimizer_clipped(optimizer, scale, fast__vector_norm2(count, g)) : scale;
+    run_pass(&pass, w, g, count);
+}
+
+bool fast__optimizer_measures(const fast_optimizer *optimizer)
+{
+    return optimizer->rule->by_segment;
+}
+
+bool fast__optimizer_by_slice(const fast_optimizer *optimizer)
+{
+    return !optimizer->rule->observe &&
+           (!optimizer->rule->by_segment || optimizer->rule->measure != NULL);
+}
+
+void fast__optimizer_measure_range(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                                   const float *g, float scale, int64_t offset, int64_t count,
+                                   double *squares)
+{
     optimizer_pass pass = { .optimizer = optimizer,
                             .step = step,
                             .lr = lr,
-                            .g_scale = clipped_scale(common, scale, g, count),
+                            .g_scale = scale,
                             .base = offset,
-                            .w = fast__map(w, count, FAST_ACCESS_UPDATE),
-                            .g = fast__map(g, count, FAST_ACCESS_READ) };
-    for (int i = 0; i < optimizer->slot_count; i++)
-        pass.state[i] = fast__map(optimizer->slots[i] + offset, count, FAST_ACCESS_UPDATE);
-    if (!optimizer->rule->by_segment && (common->weight_decay == 0 || common->decay_all))
-        apply_range(&pass, offset, end, common->decay_all, 0);
-    else
-        apply_segments(&pass, offset, end);
-    for (int i = 0; i < optimizer->slot_count; i++)
-        fast__unmap(optimizer->slots[i] + offset, count, FAST_ACCESS_UPDATE);
-    fast__unmap(g, count, FAST_ACCESS_READ);
-    fast__unmap(w, count, FAST_ACCESS_UPDATE);
+                            .measured = squares };
+
+    FAST_ASSERT(optimizer->rule->measure != NULL && squares != NULL);
+    run_pass(&pass, w, g, count);
+}
+
+void fast__optimizer_apply_measured(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                                    const float *g, float scale, int64_t offset, int64_t count,
+                                    const double *squares)
+{
+    optimizer_pass pass = { .optimizer = optimizer,
+                            .step = step,
+                            .lr = lr,
+                            .g_scale = scale,
+                            .base = offset,
+                            .squares = squares };
+
+    FAST_ASSERT(fast__optimizer_by_slice(optimizer));
+    FAST_ASSERT(squares != NULL || !optimizer->rule->by_segment);
+    run_pass(&pass, w, g, count);
 }
 
 void fast__optimizer_apply_scaled(fast_optimizer *optimizer, int64_t step, double lr, float *w,

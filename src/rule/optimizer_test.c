@@ -102,7 +102,7 @@ static void test_cuts(void **state)
 {
     (void)state;
     for (int i = 0; fast__rules[i]; i++) {
-        if (fast__rules[i]->by_segment)
+        if (fast__rules[i]->by_segment || fast__rules[i]->measure)
             continue;
         for (size_t k = 0; k < sizeof variants / sizeof *variants; k++) {
             char spec[128];
@@ -369,6 +369,78 @@ static void test_same_bits_everywhere(void **state)
     }
 }
 
+/* Steps of yellowfin on a gradient whose length and sign are functions of the step; the first
+ * weight's last step is *step_out. */
+static void fin(const char *spec, int64_t steps, double (*f)(int64_t), double lr, double *step_out)
+{
+    static float w[COUNT], g[COUNT], before;
+    fast_optimizer *optimizer = make(spec);
+
+    memset(w, 0, sizeof w);
+    for (int64_t step = 1; step <= steps; step++) {
+        for (int i = 0; i < COUNT; i++)
+            g[i] = (float)(f(step) / sqrt(COUNT));
+        before = w[0];
+        apply(optimizer, step, lr, w, g, 0, COUNT);
+    }
+    *step_out = (double)(w[0] - before);
+    fast__optimizer_free(optimizer);
+}
+
+static double steady(int64_t step)
+{
+    (void)step;
+    return 3;
+}
+
+static double exploding(int64_t step)
+{
+    return step == 50 ? 300 : 3;
+}
+
+static double swinging(int64_t step)
+{
+    return step % 2 ? 2 : -2;
+}
+
+static double ranging(int64_t step)
+{
+    return step % 2 ? 1 : 1.5;
+}
+
+/* Closed forms of YellowFin. A steady gradient: no momentum, and a step of g / |g|^2 times the
+ * learning rate; the slow start takes a t / (10 window) of it. One that swings: D = 1 / a, C = a^2,
+ * so that (1 - x)^3 = x / 2 whatever the length; its root by Cardano is the paper's formula. */
+static void test_yellowfin(void **state)
+{
+    double step, other;
+
+    (void)state;
+    fin("yellowfin:slow_start=no,beta=0.5", 50, steady, 0.5, &step);
+    assert_true(fabs(step + 0.5 / 3 / sqrt(COUNT)) < 1e-6);
+    fin("yellowfin:beta=0,window=2", 5, steady, 1, &step);
+    assert_true(fabs(step + 5.0 / 20 / 3 / sqrt(COUNT)) < 1e-6);
+    /* Before it knows anything: the initial rate. */
+    fin("yellowfin:slow_start=no,beta=0.9999999,initial=0.25", 1, steady, 1, &step);
+    assert_true(fabs(step + 0.25 * 3 / sqrt(COUNT)) < 1e-6);
+    /* A gradient that is a hundred times longer than all before moves as if it were as long. */
+    fin("yellowfin:slow_start=no,beta=0.5", 50, exploding, 1, &step);
+    assert_true(fabs(step) < 2.0 / 3 / sqrt(COUNT));
+
+    const double p = 0.5, w3 = (-sqrt(p * p + 4.0 / 27 * p * p * p) - p) / 2;
+    const double root = cbrt(w3) - p / 3 / cbrt(w3) + 1, mu = root * root;
+    const double alpha = (1 - root) * (1 - root) / 4;
+    /* v = -mu v - alpha g settles at alternating steps of alpha a / (1 + mu). */
+    fin("yellowfin:slow_start=no,beta=0.995", 4000, swinging, 1, &step);
+    assert_true(fabs(fabs(step) * sqrt(COUNT) / (alpha * 2 / (1 + mu)) - 1) < 0.01);
+
+    /* The range of curvatures bounds the momentum from below: with lengths 1 and 1.5 it is (0.5 /
+     * 2.5)^2, and v gets to the mean of g times alpha / (1 - mu), alternating around it. */
+    fin("yellowfin:slow_start=no,beta=0.995", 4000, ranging, 1, &step);
+    fin("yellowfin:slow_start=no,beta=0.995", 4001, ranging, 1, &other);
+    assert_true(fabs((step + other) / 2 * sqrt(COUNT) / (-1.25 * 0.64 / (1 - 0.04)) - 1) < 0.01);
+}
+
 /* A vector without elements, and one with a single one, are vectors too. */
 static void test_small(void **state)
 {
@@ -501,6 +573,7 @@ int main(void)
         cmocka_unit_test(test_decay_flags),
         cmocka_unit_test(test_slots),
         cmocka_unit_test(test_same_bits_everywhere),
+        cmocka_unit_test(test_yellowfin),
         cmocka_unit_test(test_small),
         cmocka_unit_test(test_apply_allocates_nothing),
         cmocka_unit_test(test_out_of_memory),

@@ -27,7 +27,12 @@ typedef struct fast_rule_slice {
     int64_t rows;   /* by_segment rules: rows of a matrix that decays; 0: it is no matrix */
     float *scratch; /* as many floats as the rule asked for; NULL if it did not */
     bool adapt; /* a by_segment rule scales the learning rate by norms; false in biases and norms */
+    float *record; /* measures of the whole vector; NULL: the rule has none, or no room for them */
+    const double *squares; /* sums by measure() over the whole segment, of which the slice may be a
+                              part; NULL: it was not called */
 } fast_rule_slice;
+
+enum { FAST_RULE_SQUARES = 2 }; /* norms of a segment */
 
 typedef struct fast_rule {
     const char *name;           /* as users type it */
@@ -39,6 +44,11 @@ typedef struct fast_rule {
     double lr;                  /* learning rate that "auto" means: one that usually trains */
     size_t momentum_offset;     /* of the configuration's momentum, a double; 0: it has none */
 
+    /* Observe the whole gradient before the slices of a step are updated, and write the record: the
+     * first `record` elements of the last state vector. NULL: nothing is observed. */
+    void (*observe)(const void *config, const fast_rule_slice *whole);
+    int64_t record; /* floats of the record; a vector with fewer elements has none */
+
     /* Return how many state vectors this configuration needs; NULL: always `slots`. */
     int (*slots_needed)(const void *config);
 
@@ -46,8 +56,15 @@ typedef struct fast_rule {
      * none. */
     int64_t (*scratch)(int64_t largest);
 
+    /* A by_segment rule whose norms are sums over elements: the first half of an update. Add the
+     * squares of the norms of a part of a segment, and move the state where they depend on it. The
+     * parts of a segment cover it once; apply() gets the sums. NULL: it needs whole segments. */
+    void (*measure)(const void *config, const fast_rule_slice *slice,
+                    double squares[FAST_RULE_SQUARES]);
+
     /* Update w[0 .. count) and its state. The slice may begin anywhere; by_segment rules are called
-     * with whole segments. The bits do not depend on how a vector is cut. Cannot fail. */
+     * with whole segments, or after measure(). The bits do not depend on how a vector is cut.
+     * Cannot fail. */
     void (*apply)(const void *config, const fast_rule_slice *slice);
 } fast_rule;
 
@@ -66,14 +83,29 @@ void fast__optimizer_free(fast_optimizer *optimizer); /* NULL is allowed */
  * clipping by norm. */
 bool fast__optimizer_by_range(const fast_optimizer *optimizer);
 
-/* True if it clips by the norm of the whole gradient: a part of a split model does not know it. */
-bool fast__optimizer_clips(const fast_optimizer *optimizer);
-
 /* Update a range of which w[0] and g[0] are element `offset`, with g multiplied by `scale` first.
  * The calls of a step, from 1, cover the vector once, with the same step and lr. The whole vector
  * is always allowed, and required where !by_range. Allocates nothing. */
 void fast__optimizer_apply_range(fast_optimizer *optimizer, int64_t step, double lr, float *w,
                                  const float *g, float scale, int64_t offset, int64_t count);
+/* True if the update of a range can be made in the two halves below: all rules but those that need
+ * whole matrices. */
+bool fast__optimizer_by_slice(const fast_optimizer *optimizer);
+/* True if the rule scales by norms of layers, so that the first half is needed. */
+bool fast__optimizer_measures(const fast_optimizer *optimizer);
+/* Return `scale` so that the gradient, of which norm2 is the sum of squares before, is no longer
+ * than clip_norm. Where that is off (fast__optimizer_clips() is false) it is `scale`. */
+bool fast__optimizer_clips(const fast_optimizer *optimizer);
+float fast__optimizer_clipped(const fast_optimizer *optimizer, float scale, double norm2);
+/* An update in two halves, for vectors of which each worker has a range: add the squares of the
+ * range's parts of all segments to squares[FAST_RULE_SQUARES * segment]; then, with their sums over
+ * all ranges, update the range. Arguments as above. Both do not clip by norm. */
+void fast__optimizer_measure_range(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                                   const float *g, float scale, int64_t offset, int64_t count,
+                                   double *squares);
+void fast__optimizer_apply_measured(fast_optimizer *optimizer, int64_t step, double lr, float *w,
+                                    const float *g, float scale, int64_t offset, int64_t count,
+                                    const double *squares);
 /* Update the whole vector with g multiplied by `scale` first. */
 void fast__optimizer_apply_scaled(fast_optimizer *optimizer, int64_t step, double lr, float *w,
                                   const float *g, float scale);

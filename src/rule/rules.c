@@ -18,7 +18,8 @@
     X(lars)      \
     X(lamb)      \
     X(lion)      \
-    X(muon)
+    X(muon)      \
+    X(yellowfin)
 /* clang-format on */
 
 #define DECLARE(name) extern const fast_rule fast__rule_##name;

@@ -29,7 +29,7 @@ typedef struct caller_loop {
     fast_learner_request *current; /* lent to the caller; NULL: none */
     atomic_bool left;              /* the run is closed before its end */
     bool ended;                    /* fast_run_train() has returned */
-    bool canceled;                 /* by the caller, before the last answer */
+    atomic_bool canceled;          /* by the caller, before the last answer */
     fast_err err;                  /* of fast_run_train() */
     char detail[FAST_DETAIL_MAX];  /* text of err */
 } caller_loop;
@@ -68,7 +68,7 @@ static fast_err ask(void *ctx, fast_learner_request *request)
         flush(loop->run->team);
     fast__handover_give(loop->handover, request);
     if (atomic_load(&loop->run->cancel))
-        loop->canceled = true;
+        atomic_store(&loop->canceled, true);
     return FAST_OK;
 }
 
@@ -80,7 +80,7 @@ static fast_err check_even(const caller_loop *loop)
     const long long who = atomic_load(&team->stop.canceler);
     char name[64] = "those of several workers";
 
-    if (loop->canceled || !loop->run->result.canceled || team->place.alone ||
+    if (atomic_load(&loop->canceled) || !loop->run->result.canceled || team->place.alone ||
         !team->strategy->synchronous)
         return FAST_OK;
     if (who > 0)

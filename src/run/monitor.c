@@ -158,7 +158,8 @@ static void take_replica(const fast_team_actor *self)
         return;
     fast__vector_copy(t->count, t->w, run->learner->w);
     fast__vector_copy(t->state_count, t->s, run->learner->s);
-    fast__rule_state_copy(run->optimizer, self->context.optimizer, NULL, t->count);
+    if (!self->context.state_parted) /* a part of it is of no use */
+        fast__rule_state_copy(run->optimizer, self->context.optimizer, NULL, t->count);
 }
 
 /* Evaluate the representative. The mutex is held: nobody else touches the run, and workers that

@@ -98,6 +98,16 @@ const fast_option fast__run_options[] = {
     FAST_OPT_TEXT(C, checkpoint_every, "1", NULL,
                   "save it every N epochs, like 2, or steps, like 500steps; end"),
     FAST_OPT_TEXT(C, resume, "", "file", "continue exactly where this checkpoint stopped"),
+    FAST_OPT_CHOICE(C, branch, "no", "no|yes",
+                    "resume as another run: its learning rate, schedule and options of the "
+                    "optimizer may differ from the checkpoint's"),
+    FAST_OPT_CHOICE(
+        C, recompute, "no", "no|yes",
+        "compute activations twice rather than store them, in sqrt(n) segments of the n "
+        "layers: less memory, the same bits"),
+    FAST_OPT_TEXT(C, memory, "", NULL,
+                  "a size like 500MB that the process is to take at most: recompute as few "
+                  "activations as it needs"),
     FAST_OPT_TEXT(C, plan, "auto", "file",
                   "file with the engine's measured choices; auto: FAST's cache; no: no file"),
     FAST_OPT_TEXT(C, method, "auto", NULL, "convolution method; auto: the fastest per layer"),
@@ -219,6 +229,14 @@ static fast_err check_files(const C *c)
     return FAST_OK;
 }
 
+/* A branch needs a run that it leaves. */
+static fast_err check_branch(const C *c)
+{
+    return c->branch && !c->resume[0]
+               ? fast__fail(FAST_EINVAL, "branch=yes continues a checkpoint: give resume=FILE too")
+               : FAST_OK;
+}
+
 /* Refuse options that describe the use of a codec where the run has none. */
 static fast_err check_codec(C *c)
 {
@@ -318,6 +336,7 @@ static fast_err config_check(C *c)
     if (c->prefetch_count < 0 || c->prefetch_count > 1024)
         return fast__fail(FAST_EINVAL, "prefetch=%s is not between 0 and 1024", c->prefetch);
     FAST_TRY(check_files(c));
+    FAST_TRY(check_branch(c));
     FAST_TRY(check_codec(c));
     if (strcmp(c->save_codec, "none") != 0 && (!c->save[0] || strstr(c->save, ".onnx")))
         return fast__fail(FAST_EINVAL,

@@ -72,6 +72,20 @@ static int64_t memory_peak(void)
     return (int64_t)kib * 1024;
 }
 
+/* The most that a worker of this process held of parameters, gradients and optimizer state. */
+static int64_t model_state_bytes(const fast_team *team)
+{
+    int64_t most = 0;
+
+    for (int64_t i = 0; team && team->actors && i < team->workers; i++) {
+        const int64_t bytes =
+            team->actors[i] ? fast__context_state_bytes(&team->actors[i]->context) : 0;
+
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 void fast__run_measure_all(fast_run *run)
 {
     if (run->team)
@@ -86,6 +100,7 @@ void fast__run_measure_all(fast_run *run)
     r->params_hash = hash;
     r->plan_hash = fast__run_plan_hash(run);
     r->memory_peak = memory_peak();
+    r->model_state_bytes = model_state_bytes(run->team);
 }
 
 const fast_result *fast_run_result(const fast_run *run)

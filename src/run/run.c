@@ -24,6 +24,7 @@
  * they borrow its training set, and are over before the team is made.
  */
 #include "run/caller_loop.h"
+#include "run/memory_budget.h"
 
 #include "base/memory.h"
 #include "model/onnx/onnx.h"
@@ -386,10 +387,12 @@ fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loa
 static fast_err open_learner(fast_run *run)
 {
     const fast_run_config *c = &run->config;
+    if (run->foreign && (c->memory[0] || c->recompute == FAST_RUN_RECOMPUTE_YES))
+        return fast__fail(FAST_EINVAL, "activations of learner %s are its own: leave out %s",
+                          run->foreign->name, c->memory[0] ? "memory" : "recompute");
     if (run->foreign)
         return fast__run_foreign(run, 0, run->data.loader, &run->learner);
-    const fast_engine_options options = fast__run_engine_options(run);
-    FAST_TRY(run->engine->compile(run->graph, &options, &run->program));
+    FAST_TRY(fast__run_compile(run));
     snprintf(run->config.engine, sizeof run->config.engine, "%s", run->engine->name);
     FAST_TRY(run->engine->workspace_new(run->program, &run->workspace));
     const fast_native_options native = { .graph = run->graph,

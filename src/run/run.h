@@ -76,7 +76,8 @@ typedef struct fast_period {
     int64_t count;         /* of steps or epochs */
 } fast_period;
 
-enum { FAST_RUN_DEVICE_HOST, FAST_RUN_DEVICE_CHECK }; /* choices of the option `device` */
+enum { FAST_RUN_DEVICE_HOST, FAST_RUN_DEVICE_CHECK };   /* choices of the option `device` */
+enum { FAST_RUN_RECOMPUTE_NO, FAST_RUN_RECOMPUTE_YES }; /* choices of the option `recompute` */
 
 /* The options of a run, parsed; the fields of options.c's table in its order. */
 typedef struct fast_run_config {
@@ -118,6 +119,9 @@ typedef struct fast_run_config {
     char checkpoint[FAST_PATH_MAX];    /* "" */
     char checkpoint_every[32];         /* a period */
     char resume[FAST_PATH_MAX];        /* a checkpoint; "" */
+    int branch;                        /* 1: resume with another rate, schedule, ... */
+    char memory[32];                   /* a size, "500MB"; "" */
+    int recompute;                     /* FAST_RUN_RECOMPUTE_* */
     char plan[FAST_PATH_MAX];          /* auto, no, or a path */
     char method[64];                   /* auto, or a convolution method */
     char log[FAST_PATH_MAX];           /* a line per evaluation; "" */
@@ -159,8 +163,7 @@ typedef struct fast_run_config {
 extern const fast_option fast__run_options[];
 extern const fast_part fast__run_part;
 
-/* Parse "name=value", ..., NULL over the defaults and check what one option alone, or two
- * together, can get wrong. */
+/* Parse "name=value", ..., NULL over the defaults; check each option, and pairs of them. */
 fast_err fast__config_parse(const char *const *options, fast_run_config *out);
 /* Move options of strategy ps that became codecs from its spec to the chain, with a warning. */
 fast_err fast__options_moved(char *strategy, char *codec, size_t codec_size);
@@ -199,6 +202,7 @@ typedef struct fast_run_times {
 typedef struct fast_run_text {
     char *options;         /* canonical text of every option, one after the other */
     const char *data_note; /* told at the start; NULL: nothing to tell. Not owned */
+    char memory_note[192]; /* told at the start: what is recomputed; "" */
     char resume_note[768]; /* told at the start; "": nothing to tell */
     char codec_note[512];  /* told at the start: what codec=auto chose, and why; "" */
     char *model;           /* the network in its language; NULL for a network of the caller's */
@@ -310,7 +314,6 @@ fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loa
 void fast__run_measure(fast_run *run);
 /* Also the hash of parameters and state, and the peak of memory. */
 void fast__run_measure_all(fast_run *run);
-
 /* JSON of a run, as text that the caller frees with fast__free(): its result, its options as they
  * were resolved, the machine with the versions of libraries; run_json.c. */
 fast_err fast__run_json_result(const fast_run *run, char **out);
@@ -339,7 +342,6 @@ double fast__run_depth(const fast_run *run);
 
 /* True if ten times a second something may be shown; by the machine's clock. */
 bool fast__run_is_time(fast_run *run);
-
 /* How often something with this period was due in the first `step` steps, without the end:
  * floor(step / N) for N steps, floor(floor(step / steps of an epoch) / N) for N epochs. */
 int64_t fast__run_dues(const fast_run *run, fast_period period, int64_t step);
@@ -360,7 +362,6 @@ void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text);
 
 /* Of the training set's samples and labels. Computed once. */
 uint64_t fast__run_data_hash(fast_run *run);
-
 /* Save everything that a resumed run needs; atomically. */
 fast_err fast__checkpoint_save(fast_run *run, const char *path);
 /* Continue from a checkpoint. FAST_EINVAL, and nothing changed, if it is of another run. */

@@ -264,6 +264,8 @@ fast_err fast__run_json_result(const fast_run *run, char **out)
     fast__json_set(&o, "params_hash", fast__json_hash(r->stop[0] ? r->params_hash : 0));
     fast__json_set(&o, "plan_hash", fast__json_hash(r->plan_hash));
     put_int(&o, "memory_peak", r->memory_peak);
+    put_int(&o, "predicted_memory", r->predicted_memory);
+    put_int(&o, "model_state_bytes", r->model_state_bytes);
     put_text(&o, "stop", r->stop[0] ? r->stop : "failed");
     put_text(&o, "engine", fast_run_option(run, "engine"));
     put_text(&o, "optimizer", fast_run_option(run, "optimizer"));

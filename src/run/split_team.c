@@ -40,6 +40,8 @@ static fast_err check_options(const fast_team *team)
                        : c->record[0]      ? "record"
                        : c->replay[0]      ? "replay"
                        : c->faults[0]      ? "faults"
+                       : c->memory[0]      ? "memory"
+                       : c->recompute      ? "recompute=yes"
                                            : NULL;
 
     if (what)
@@ -59,6 +61,11 @@ static fast_err check_options(const fast_team *team)
             "mesh=%s: optimizer %s needs norms of whole layers, and shards have parts "
             "of them; use another one, like adam",
             c->mesh, fast__optimizer_rule(run->optimizer)->name);
+    if (c->split.pipe * c->split.tensor > 1 && fast__optimizer_rule(run->optimizer)->observe)
+        return fast__fail(FAST_EINVAL,
+                          "mesh=%s: optimizer %s observes the whole gradient, and each worker has "
+                          "a part of it; use another one, like adam",
+                          c->mesh, fast__optimizer_rule(run->optimizer)->name);
     if (c->split.pipe * c->split.tensor > 1 && fast__optimizer_clips(run->optimizer))
         return fast__fail(
             FAST_EINVAL,
@@ -75,6 +82,7 @@ static fast_err check_strategy(const fast_team *team)
     const char *why = !s->synchronous || !s->identical ? "keeps replicas that differ"
                       : team->servers > 0              ? "has servers"
                       : s->shares_memory               ? "writes to one memory"
+                      : strcmp(s->name, "zero") == 0   ? "shards replicas of whole models"
                                                        : NULL;
 
     if (why)

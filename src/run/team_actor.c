@@ -205,6 +205,16 @@ static fast_context_phase current_phase(const fast_team *team)
                                  .codecs = fast__run_codecs(team->run) };
 }
 
+/* Who reads a sharded state of the rule at the end: another strategy, a checkpoint, nobody. */
+static fast_state_end state_end(const fast_team *team)
+{
+    const fast_run_config *c = &team->run->config;
+
+    return team->phases.count > 1             ? FAST_STATE_ALL
+           : c->checkpoint[0] || c->resume[0] ? FAST_STATE_FIRST
+                                              : FAST_STATE_OWN;
+}
+
 /* Make the loader, the learner and the context of actor i. On failure fast__team_actor_free() frees
  * what there is. */
 static fast_err make_parts(fast_team_actor *self, int64_t i)
@@ -222,6 +232,7 @@ static fast_err make_parts(fast_team_actor *self, int64_t i)
                                .server_ids = team->ids + team->workers,
                                .seed = (uint64_t)run->config.seed,
                                .tied = run->config.tied == 1,
+                               .state_end = state_end(team),
                                .is_virtual = run->clock.is_virtual,
                                .model = run->learner,
                                .learner = team->single ? run->learner : NULL,

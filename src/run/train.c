@@ -296,6 +296,8 @@ fast_err fast_run_train(fast_run *run)
     fast__run_tell(run, FAST_EVENT_START, run->data.train ? run->data.train->summary : NULL);
     if (run->text.data_note)
         fast__run_tell(run, FAST_EVENT_NOTE, run->text.data_note);
+    if (run->text.memory_note[0])
+        fast__run_tell(run, FAST_EVENT_NOTE, run->text.memory_note);
     if (run->text.resume_note[0])
         fast__run_tell(run, FAST_EVENT_NOTE, run->text.resume_note);
     if (run->text.codec_note[0])

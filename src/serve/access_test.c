@@ -95,6 +95,16 @@ static void test_token_file(void **state)
     assert_string_not_equal(token, "0123456789abcdef0123456789abcdef");
     assert_int_equal(lstat(path, &st), 0);
     assert_true(S_ISREG(st.st_mode));
+    /* A token that cannot be replaced is not used instead of a new one. */
+    fast_server *server = NULL;
+    unlink(path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(
+        fast_server_open(&(fast_server_options){ .store = s->path, .new_token = true }, &server),
+        FAST_EIO);
+    assert_non_null(strstr(fast_error_detail(), "cannot be replaced"));
+    assert_int_equal(rmdir(path), 0);
+    write_file(path, token, 0600);
 }
 
 /* A port that is taken is an error, or another port where the caller allows it. */

@@ -17,6 +17,7 @@
 #include "serve/server.h"
 
 #include "base/child.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/option.h"
 #include "serve/serve_body.h"
@@ -30,7 +31,8 @@ enum {
     LINES_A_TICK = 200, /* lines that are read before requests are answered again */
     EXIT_USAGE = 2      /* of `fast compare`, where an option is wrong */
 };
-#define GRACE_NS INT64_C(5000000000) /* for a comparison that is told to end with the server */
+#define GRACE_NS INT64_C(5000000000)  /* for a comparison that is told to end with the server */
+#define START_NS INT64_C(60000000000) /* until a comparison has accepted its options */
 
 /* Options of `fast compare` beyond those of `fast train`. */
 static const fast_option own_options[] = {
@@ -49,6 +51,7 @@ struct serve_compare {
     json_t *progress;           /* its last line; NULL before the first */
     json_t *notes;              /* lines about runs that have ended, oldest first */
     char said[512];             /* its last line of standard error that is not JSON */
+    int64_t began;              /* when it was started, in ns of the clock */
     int code;                   /* its exit code */
     bool stopping;              /* it was told to stop */
 };
@@ -86,6 +89,15 @@ static fast_err on_option(void *ctx, const char *name, const char *value)
         option = fast__options_find(train->options, name);
     if (!option)
         return fast__fail(FAST_EINVAL, "a comparison has no option \"%.60s\"", name);
+    /* A tuned option is refused like one that is given. */
+    const char *equals = strcmp(option->name, "tune") == 0 ? strchr(value, '=') : NULL;
+    char tuned[64];
+    if (equals && (size_t)(equals - value) < sizeof tuned) {
+        snprintf(tuned, sizeof tuned, "%.*s", (int)(equals - value), value);
+        const fast_option *found = fast__options_find(train->options, tuned);
+        if (found && fast__serve_names_file(found, equals + 1))
+            return fast__fail(FAST_EINVAL, "%s names a file; give it on the command line", tuned);
+    }
     return fast__serve_words_option(&((serve_compare *)ctx)->words, option, value);
 }
 
@@ -138,6 +150,7 @@ void fast__serve_compare(fast_server *server, fast_http_request *request, int64_
         fast__reply_err(request, err);
         return;
     }
+    job->began = fast__clock_ns();
     job->notes = json_array();
     job->request = request;
     free_job(server->compare);
@@ -179,7 +192,9 @@ static void answer(serve_compare *job)
 {
     fast_http_request *request = job->request;
 
-    if (!request || (!name_of(job) && job->child))
+    const bool late = fast__clock_ns() - job->began > START_NS;
+
+    if (!request || (!name_of(job) && job->child && !late))
         return;
     job->request = NULL;
     if (name_of(job)) {
@@ -187,6 +202,10 @@ static void answer(serve_compare *job)
 
         fast__json_set(&reply, "name", fast__json_text(name_of(job)));
         fast__reply_json(request, 202, &reply);
+        return;
+    }
+    if (job->child) {
+        fast__reply_error(request, 504, "the comparison has not begun after a minute");
         return;
     }
     fast__reply_error(request, job->code == EXIT_USAGE ? 400 : 500, "%s",

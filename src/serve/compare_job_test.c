@@ -85,6 +85,8 @@ static void test_refused(void **state)
         { "{\"options\":{\"model\":\"x.onnx\"}}", "names a file" },
         { "{\"options\":{\"cluster\":\"hetero,.\"}}", "names a file" },
         { "{\"options\":{\"system\":\"bsp,/etc/passwd\"}}", "names a file" },
+        { "{\"options\":{\"tune\":\"tensorboard=x,y\"}}", "names a file" },
+        { "{\"options\":{\"tune\":\"model=mlp,file:x\"}}", "names a file" },
         { "{\"options\":{\"system\":\"refused\"}}", "no system \\\"refused\\\"" },
     };
 

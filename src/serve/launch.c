@@ -86,6 +86,10 @@ static fast_err on_tag(void *ctx, const char *tag)
     if (launch->tag_count == TAGS_MAX || strlen(tag) >= TAG_SIZE || !*tag)
         return fast__fail(FAST_EINVAL, "a run takes at most %d tags of 1 to %d bytes", TAGS_MAX,
                           TAG_SIZE - 1);
+    /* Refused before the run starts: the store would refuse it afterwards. */
+    for (const char *c = tag; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f || *c == ',')
+            return fast__fail(FAST_EINVAL, "a tag holds no commas and no control characters");
     snprintf(launch->tags[launch->tag_count++], TAG_SIZE, "%s", tag);
     return FAST_OK;
 }

@@ -153,6 +153,32 @@ static fast_err add_tagged(void *ctx, const void *row)
     return add_to(tagged->list, ((const fast_stored_tag *)row)->tag, tagged->run);
 }
 
+/* Append the words of a command, but for the seed and what a run is called. */
+static void add_command(char key[KEY_MAX], size_t used, const char *at)
+{
+    static const char *const own[] = { "--seed", "--name", "--batch-of", "--store" };
+    bool skip = false;
+
+    while (*at) {
+        bool quoted = false, mine = skip;
+        size_t size = 0;
+
+        for (; at[size] && (quoted || at[size] != ' '); size++) {
+            size += !quoted && at[size] == '\\' && at[size + 1];
+            quoted ^= at[size] == '\'' && !(size > 0 && !quoted && at[size - 1] == '\\');
+        }
+        for (size_t i = 0; !skip && i < sizeof own / sizeof *own; i++) {
+            const size_t length = strlen(own[i]);
+
+            mine |= strncmp(at, own[i], length) == 0 && (size == length || at[length] == '=');
+        }
+        skip = !skip && mine && !memchr(at, '=', size);
+        if (!mine && used + size + 2 < KEY_MAX)
+            used += (size_t)snprintf(key + used, KEY_MAX - used, " %.*s", (int)size, at);
+        at += size + (at[size] == ' ');
+    }
+}
+
 /* Write all options that make a run, but for its seed, as one key. */
 static void options_key(const fast_stored_run *run, char key[KEY_MAX])
 {
@@ -164,6 +190,8 @@ static void options_key(const fast_stored_run *run, char key[KEY_MAX])
 
     for (size_t i = 0; i < sizeof texts / sizeof *texts && used < KEY_MAX; i++)
         used += (size_t)snprintf(key + used, KEY_MAX - used, "|%s", texts[i] ? texts[i] : "");
+    if (run->command && used < KEY_MAX)
+        add_command(key, used, run->command);
 }
 
 /* Add a run to its group, or by tag to its groups. */

@@ -94,6 +94,28 @@ static void runs_come_in_groups(void **state)
     assert_true(replied(s, "\"total\":2"));
 }
 
+/* Runs of other commands are no seeds of one; seed and names make no other job. */
+static void commands_are_options(void **state)
+{
+    stage *s = *state;
+    static const char *const commands[] = {
+        "fast train --shard sample --seed 1 --name 'a b'", "fast train --shard label --seed=2",
+        "fast train --name=\\'x --shard sample --batch-of 'it'\\''s'",
+        "fast train --shard sample --store x --seed 3"
+    };
+
+    for (int i = 0; i < 4; i++) {
+        const int64_t id = add_ended(s, "easgd", i + 1, 0.1 * (i + 1), "done");
+        fast_stored_run run;
+
+        fast__store_row_init(FAST_STORE_RUNS, &run);
+        run.command = commands[i];
+        assert_ok(fast__store_update(s->store, id, &run));
+    }
+    assert_group(s, "/api/groups?by=options&where=system%3Deasgd", 2, 0, NULL, 3, 3, 0.3);
+    assert_group(s, "/api/groups?by=options&where=system%3Deasgd", 2, 1, NULL, 1, 1, 0.2);
+}
+
 /* A note is text wherever it is shown; bodies of other shapes, long ones, control characters, runs
  * that do not exist and requests without the token are refused. */
 static void notes_are_text(void **state)
@@ -150,6 +172,15 @@ static void views_are_saved(void **state)
     assert_int_equal(ask(s, "POST", "/api/views", "{\"name\":\"a\",\"who\":\"q\"}"), 400);
     assert_int_equal(ask(s, "POST", "/api/views", "{\"name\":\"<b>\",\"query\":null}"), 200);
     assert_true(replied(s, "{\"views\":[]}"));
+    /* With all places taken a view can still be changed. */
+    for (int i = 0; i <= 200; i++) {
+        char body[64];
+
+        snprintf(body, sizeof body, "{\"name\":\"%d\",\"query\":\"q\"}", i);
+        assert_int_equal(ask(s, "POST", "/api/views", body), i < 200 ? 200 : 400);
+    }
+    assert_int_equal(ask(s, "POST", "/api/views", "{\"name\":\"7\",\"query\":\"other\"}"), 200);
+    assert_true(replied(s, "\"query\":\"other\""));
 }
 
 /* Give a run a trace file with this content. */
@@ -227,7 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_come_in_groups), cmocka_unit_test(notes_are_text),
         cmocka_unit_test(views_are_saved),     cmocka_unit_test(traces_are_sent),
-        cmocka_unit_test(usage_is_averaged),
+        cmocka_unit_test(usage_is_averaged),   cmocka_unit_test(commands_are_options),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

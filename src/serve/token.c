@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/system_random.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +87,10 @@ fast_err fast__token_load(const char *store, bool renew, char token[FAST_HTTP_TO
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(token + 2 * i, 3, "%02x", random[i]);
     /* Another server may start at the same time: the first link wins, and both use its token. */
-    unlink(path);
+    const bool gone = unlink(path) == 0 || errno == ENOENT;
+    if (renew && !gone)
+        return fast__fail(FAST_EIO, "the token in \"%s\" cannot be replaced: %s", path,
+                          strerror(errno));
     if (!write_token(path, token))
         (void)read_token(path, token);
     return FAST_OK;

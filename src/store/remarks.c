@@ -112,7 +112,11 @@ fast_err fast_store_view(fast_store *store, const char *name, const char *query)
     FAST_TRY(check_text("the name of a view", name, VIEW_NAME_MAX, false));
     if (query)
         FAST_TRY(check_text("a view", query, VIEW_QUERY_MAX, false));
-    FAST_TRY(fast__store_number(store, "SELECT count(*) FROM views", &count));
+    FAST_TRY(fast__store_prepare(store, "SELECT count(*) FROM views WHERE name<>?1", false, &stmt));
+    sqlite3_bind_text(stmt, 1, name, -1, SQLITE_TRANSIENT);
+    if (sqlite3_step(stmt) == SQLITE_ROW)
+        count = sqlite3_column_int64(stmt, 0);
+    sqlite3_finalize(stmt);
     if (query && count >= VIEWS_MAX)
         return fast__fail(FAST_EINVAL, "there are %d views; remove one first", VIEWS_MAX);
     FAST_TRY(fast__store_prepare(store,

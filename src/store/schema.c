@@ -65,7 +65,9 @@ static const char *const migrations[] = {
 _Static_assert(sizeof migrations / sizeof *migrations == FAST_STORE_VERSION,
                "a migration to every version");
 
-/* The version of the file: 0 if it is empty. Anything that is no store is refused. */
+/* The version of the file: 0 if it is empty. Anything that is no store is refused. Called within a
+ * transaction: another process may be making the store, and the three numbers must be of one time.
+ */
 static fast_err read_version(fast_store *store, int64_t *out)
 {
     int64_t version, application, objects;
@@ -108,13 +110,23 @@ static fast_err migrate(fast_store *store)
     return fast__store_run(store, sql);
 }
 
-/* The version is read twice: here without a lock, so that a store that is up to date is never
- * locked, and in migrate() under the lock. */
+/* End the transaction that is open; a failure of before is what is told. */
+static fast_err end_transaction(fast_store *store, fast_err err)
+{
+    if (!err)
+        return fast__store_run(store, "COMMIT");
+    sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+    return err;
+}
+
+/* The version is read twice: here for reading, so that a store that is up to date is never locked,
+ * and in migrate() under the lock. */
 fast_err fast__store_schema(fast_store *store)
 {
     int64_t version;
 
-    FAST_TRY(read_version(store, &version));
+    FAST_TRY(fast__store_run(store, "BEGIN"));
+    FAST_TRY(end_transaction(store, read_version(store, &version)));
     store->older = version > 0 && version < FAST_STORE_VERSION;
     if (version == FAST_STORE_VERSION)
         return FAST_OK;
@@ -126,10 +138,5 @@ fast_err fast__store_schema(fast_store *store)
                                 "stored in it brings it up to date",
                                 store->path, (long long)version);
     FAST_TRY(fast__store_run(store, "BEGIN IMMEDIATE"));
-    const fast_err err = migrate(store);
-    if (err) {
-        sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
-        return err;
-    }
-    return fast__store_run(store, "COMMIT");
+    return end_transaction(store, migrate(store));
 }

@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 5000 };
+enum { PATIENCE_MS = 5000, WAL_RETRY_MS = 5 };
 
 fast_err fast__store_fail(const fast_store *store, int code)
 {
@@ -166,6 +166,18 @@ static fast_err make_folder(const char *path)
     return FAST_OK;
 }
 
+/* WAL lets readers read while the run writes. SQLite does not wait for a lock here: a process that
+ * makes the store at the same time is waited for between tries. */
+static fast_err use_log(fast_store *store)
+{
+    for (int left = PATIENCE_MS / WAL_RETRY_MS;; left--) {
+        const fast_err err = fast__store_run(store, "PRAGMA journal_mode=WAL");
+        if (err != FAST_ETIMEDOUT || left == 0)
+            return err;
+        sqlite3_sleep(WAL_RETRY_MS);
+    }
+}
+
 /* Settings of the connection; the first ones before anything of the file is believed. */
 static fast_err configure(fast_store *store)
 {
@@ -182,10 +194,9 @@ static fast_err configure(fast_store *store)
         return fast__store_schema(store);
     /* A file that is no store stays as it is: looked at before it is changed to WAL. */
     FAST_TRY(fast__store_schema(store));
-    /* WAL lets readers read while the run writes. NORMAL may lose the last transactions in a power
-     * failure, never the file. */
-    FAST_TRY(fast__store_run(store, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
-                                    "PRAGMA wal_autocheckpoint=1000"));
+    FAST_TRY(use_log(store));
+    /* NORMAL may lose the last transactions in a power failure, never the file. */
+    FAST_TRY(fast__store_run(store, "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000"));
     return fast__store_owner_mark(store);
 }
 

@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #ifdef FAST_SANITIZED
-enum { DAMAGES = 20 };
+enum { DAMAGES = 20, MAKINGS = 5 };
 #else
-enum { DAMAGES = 60 };
+enum { DAMAGES = 60, MAKINGS = 40 };
 #endif
 
 static fast_err on_any(void *ctx, const void *row)
@@ -84,6 +84,55 @@ static void other_files(void **state)
     assert_int_equal(fast_store_open(path, false, &store), FAST_ENOENT);
     assert_ok(fast_store_open(path, true, &store));
     fast_store_close(store);
+}
+
+/* Processes that start at once all get a run into a store that none of them found. */
+static void processes_make_a_store_together(void **state)
+{
+    fixture *f = *state;
+    enum { PROCESSES = 6 };
+
+    for (int round = 0; round < MAKINGS; round++) {
+        char path[160];
+        int start[2];
+        pid_t children[PROCESSES];
+        fast_store *store = NULL;
+        int64_t count = 0;
+
+        snprintf(path, sizeof path, "%s/made-%d", f->folder, round);
+        assert_int_equal(pipe(start), 0);
+        for (int i = 0; i < PROCESSES; i++) {
+            children[i] = fork();
+            if (children[i] == 0) {
+                fast_stored_run run;
+                int64_t id;
+                char end;
+                close(start[1]);
+                (void)!read(start[0], &end, 1); /* until the last one is there */
+                fast__store_row_init(FAST_STORE_RUNS, &run);
+                run.status = "running";
+                run.created = 1.0;
+                fast_err err = fast_store_open(path, true, &store);
+                if (!err)
+                    err = fast__store_begin(store, &run, &id);
+                if (err)
+                    fprintf(stderr, "%s\n", fast_error_detail());
+                _exit(err ? 1 : 0);
+            }
+            assert_true(children[i] > 0);
+        }
+        close(start[0]);
+        close(start[1]);
+        for (int i = 0; i < PROCESSES; i++) {
+            int status = -1;
+            assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+            assert_int_equal(status, 0);
+        }
+        assert_ok(fast_store_open(path, false, &store));
+        assert_ok(fast_store_list(store, NULL, on_any, &count, NULL));
+        assert_int_equal(count, PROCESSES);
+        fast_store_close(store);
+    }
 }
 
 /* Change a closed store with statements of our own. */
@@ -499,6 +548,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(other_files, setup, teardown),
+        cmocka_unit_test_setup_teardown(processes_make_a_store_together, setup, teardown),
         cmocka_unit_test_setup_teardown(other_databases, setup, teardown),
         cmocka_unit_test_setup_teardown(older_versions, setup, teardown),
         cmocka_unit_test_setup_teardown(notes_of_anyone, setup, teardown),

@@ -19,6 +19,7 @@
 /* clang-format off */
 #define STRATEGIES(X) \
     X(allreduce)        \
+    X(zero)             \
     X(quorum)           \
     X(local)            \
     X(federated)        \

@@ -41,6 +41,58 @@ const fast_system fast__systems_allreduce[] = {
         .remarks = "Dense layers broadcast the sufficient factors of their gradients to all peers, "
                    "which multiply them out.",
     },
+    /* Model states that are sharded: strategy zero. */
+    {
+        .name = "zero-1",
+        .title = "ZeRO stage 1: sharded optimizer state",
+        .by = "Rajbhandari et al. 2020",
+        .row = 0,
+        .flags = "strategy=zero:stage=1 optimizer=adam lr=0.001",
+        FAST_TAXONOMY("DP", "central", "sync.", "reduce-scatter, allgather", "sharded PS",
+                      "synchronous"),
+        .remarks = "P_os: each worker updates its slices of the model with its slices of Adam's "
+                   "state, and all gather them. The bits are those of bsp.",
+        .missing = "mixed precision, ZeRO-R, offload to the host",
+    },
+    {
+        .name = "zero-2",
+        .title = "ZeRO stage 2: sharded gradients and optimizer state",
+        .by = "Rajbhandari et al. 2020",
+        .row = 0,
+        .flags = "strategy=zero:stage=2 optimizer=adam lr=0.001",
+        FAST_TAXONOMY("DP", "central", "sync.", "reduce-scatter, allgather", "sharded PS",
+                      "synchronous"),
+        .remarks = "P_os+g: gradients are summed to their owners bucket by bucket during the "
+                   "backward pass, and dropped.",
+        .missing = "mixed precision, ZeRO-R, offload to the host",
+    },
+    {
+        .name = "zero-3",
+        .title = "ZeRO stage 3: sharded parameters, gradients and optimizer state",
+        .by = "Rajbhandari et al. 2020",
+        .row = 0,
+        .flags = "strategy=zero:stage=3 optimizer=adam lr=0.001",
+        FAST_TAXONOMY("DP", "central", "sync.", "reduce-scatter, allgather", "sharded PS",
+                      "synchronous"),
+        .remarks = "P_os+g+p: parameters are gathered before a layer's forward and backward pass "
+                   "and dropped afterwards.",
+        .missing = "mixed precision, ZeRO-R, offload to the host",
+    },
+    {
+        .name = "fsdp",
+        .title = "PyTorch FullyShardedDataParallel",
+        .by = "Zhao et al. 2023",
+        .row = 0,
+        .flags = "strategy=zero:stage=3 optimizer=adam lr=0.001",
+        FAST_TAXONOMY("DP", "central", "sync.", "reduce-scatter, allgather", "sharded PS",
+                      "synchronous"),
+        .remarks = "FULL_SHARD: units of the flat parameters are gathered for each pass, the next "
+                   "one ahead of time.",
+        .missing = "mixed precision, hybrid sharding, offload to the host",
+        .alias_of = "zero-3",
+        .differs = "units follow modules that the user wraps; FAST cuts the flat parameters by "
+                   "bytes for both",
+    },
     /* Algorithms of the allreduce. */
     {
         .name = "horovod",

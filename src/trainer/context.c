@@ -30,13 +30,26 @@ void fast__rule_state_clear(fast_optimizer *optimizer, int64_t count)
         fast__vector_fill(count, 0, slot);
 }
 
+/* Copy the blocks of a vector that differ. */
+static void copy_changed(int64_t count, const float *from, float *to)
+{
+    enum { BLOCK = 1024 }; /* 4 KiB: a page */
+
+    for (int64_t i = 0; i < count; i += BLOCK) {
+        const int64_t n = count - i < BLOCK ? count - i : BLOCK;
+
+        if (!fast__vector_equal(n, from + i, to + i))
+            fast__vector_copy(n, from + i, to + i);
+    }
+}
+
 /* Copy all of a vector of the model, or the elements that a map names. */
 static void copy_range(const fast_split_map *map, int64_t count, const float *from, float *to)
 {
     if (map)
         fast__split_map_scatter(map, from, to);
     else
-        fast__vector_copy(count, from, to);
+        copy_changed(count, from, to);
 }
 
 void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, const fast_split_map *map,

@@ -10,6 +10,7 @@
 #include "trainer/pipe.h"
 #include "trainer/remember.h"
 #include "trainer/saved.h"
+#include "trainer/sharded.h"
 #include "trainer/shared_model.h"
 
 #include <stdatomic.h>
@@ -28,6 +29,7 @@
  *   opened_spaces.c  spaces, and their state while they are closed
  *   blocks.c         persistent memory of a strategy
  *   shared_model.c   one model for all workers of a process
+ *   sharded.c        updates of slices, where each worker holds a part of the state
  *   saved.c          the whole state as records, for checkpoints
  *
  * Life: new, then for each call of the run start() and a program; between programs reset(), enter()
@@ -98,6 +100,7 @@ typedef struct fast_context_options {
     fast_equal_replicas *equal;    /* whose w the learner has; NULL: its own */
     const fast_pipe_options *pipe; /* place of a stage of a split model; NULL: it is whole */
     bool tied;                     /* weights that are equal at the start share their values */
+    fast_state_end state_end;      /* who needs all of a sharded state at the end */
     fast_context_phase phase;      /* the first one */
 } fast_context_options;
 
@@ -194,10 +197,12 @@ typedef struct fast_context {
     fast_context_traffic traffic;      /* of this program, for the forecast */
     float *own_w;                      /* the worker's own w while it shares one; else NULL */
     fast_optimizer *own_optimizer;     /* the worker's own rule while it shares one; else NULL */
-    int64_t step_begun;                /* the step that the replica started from */
-    bool resumed;                      /* see fast_trainer_resumed() */
-    fast_err err;                      /* of a call between steps; FAST_OK: none failed */
-    char why[FAST_DETAIL_MAX];         /* detail of err */
+    atomic_llong state_bytes;  /* of w, g and the rule's state at most; 0: of whole vectors */
+    int64_t step_begun;        /* the step that the replica started from */
+    bool state_parted;         /* the rule's state is not whole at worker 0 */
+    bool resumed;              /* see fast_trainer_resumed() */
+    fast_err err;              /* of a call between steps; FAST_OK: none failed */
+    char why[FAST_DETAIL_MAX]; /* detail of err */
 } fast_context;
 
 /* Make a context without values: the caller calls reset() before the first program. FAST_ENOMEM,
@@ -215,12 +220,16 @@ void fast__context_enter(fast_context *context, const fast_context_phase *phase,
 void fast__context_start(fast_context *context, fast_actor *actor);
 /* A worker's program is over: its replica is its own again, and its sums know no group. */
 void fast__context_stop(fast_context *context);
+/* Return the bytes of w, g and the rule's state that a worker held at most: of whole vectors, if
+ * its strategy shards none. */
+int64_t fast__context_state_bytes(const fast_context *context);
 /* Complete w, where parts of it are on their way. Fails as the strategy's function does. */
 fast_err fast__context_settle(fast_context *context);
 
 /* Set every vector of a rule's state, of `count` floats, to 0. */
 void fast__rule_state_clear(fast_optimizer *optimizer, int64_t count);
-/* Copy the state to another optimizer of the same rule. */
+/* Copy the state to another optimizer of the same rule. Ranges that are equal are not written, so
+ * that those that are 0 in both take no memory. */
 void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, const fast_split_map *map,
                            int64_t count);
 

@@ -83,6 +83,7 @@ typedef struct gradient_work {
     fast_err err;           /* of the learner, not of the actor */
     fast_need_fn *need;     /* waits for a range of w; NULL: w is whole */
     void *ctx;              /* argument of need */
+    bool again;             /* need is called in the backward pass, too */
     fast_err need_err;      /* first failure of need */
     double ahead;           /* operations that were done while w was waited for */
 } gradient_work;
@@ -191,6 +192,7 @@ static fast_err run_gradient(fast_work *work)
     gw->gradient.factor = c->layers && !gw->gradient.alone && !c->ties ? take_factors : NULL;
     gw->gradient.ctx = gw;
     gw->gradient.need = gw->need && c->learner->ops->reads ? need_range : NULL;
+    gw->gradient.need_again = gw->again;
     fast__context_factors_start(c);
     gw->err = c->learner->ops->gradient(c->learner, &gw->gradient);
     FAST_TRY(gw->err);
@@ -226,6 +228,12 @@ fast_err fast_trainer_gradient(fast_trainer *t, fast_report_fn *report, void *ct
 fast_err fast_trainer_gradient_when(fast_trainer *t, fast_need_fn *need, fast_report_fn *report,
                                     void *ctx)
 {
+    return fast__trainer_gradient_again(t, need, report, ctx, false);
+}
+
+fast_err fast__trainer_gradient_again(fast_trainer *t, fast_need_fn *need, fast_report_fn *report,
+                                      void *ctx, bool again)
+{
     fast_context *c = fast__context_of(t);
     const fast_context_options *o = &c->options;
     gradient_work gw = { .work = { .run = run_gradient,
@@ -236,6 +244,7 @@ fast_err fast_trainer_gradient_when(fast_trainer *t, fast_need_fn *need, fast_re
                          .context = c,
                          .gradient = { .step = t->step },
                          .need = need,
+                         .again = again,
                          .ctx = ctx };
     fast_err err;
 

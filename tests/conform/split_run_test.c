@@ -441,7 +441,11 @@ static void the_rest_is_refused(void **state)
     static const char *const bad[][3] = {
         { "strategy=ps", "replicas that differ" },
         { "strategy=gossip", "replicas that differ" },
+        { "strategy=zero", "zero" },
         { "optimizer=sgd:clip_norm=1", "clip_norm" },
+        { "optimizer=yellowfin", "yellowfin" },
+        { "memory=1GB", "memory" },
+        { "recompute=yes", "recompute" },
         { "tied=yes", "tied" },
         { "faults=random", "faults" },
         { "preprocess=1", "preprocess" },

@@ -22,8 +22,8 @@ VECTOR = {"sse": r"%xmm", "avx2": r"%ymm", "avx512": r"%zmm", "neon": r"\bv\d+\.
 # Functions that must be there: their absence would make the check pass for nothing.
 HOT = {"norm_simd": ["moments", "apply", "sums", "apply_back"], "pool_simd": ["max_forward", "max_back"],
        "conv_simd": ["dot_4x3"], "winograd_simd": ["input_4_3", "output_4_3", "input_grad_4_3"],
-       "elem_simd": ["bias_act", "bias_act_back"], "gemm_simd": ["place_6", "packed_6"],
-       "loss_simd": ["cross_entropy"], "cell_simd": ["lstm", "lstm_back"], "attention_simd": ["forward"]}
+       "elem_simd": ["bias_act", "bias_act_back"], "gemm_simd": ["down_2x6", "packed_2x6", "across_2x6"], "sequence_simd": ["products"],
+       "loss_simd": ["cross_entropy"], "cell_simd": ["lstm", "lstm_back"], "attention_simd": ["softmax_row", "backward"]}
 
 
 def count(objdump, path, registers):

@@ -28,7 +28,8 @@ def change(path, pattern, text):
 def complains(what, *names):
     """Change something in a copy of results/, and expect exactly these files to be stale."""
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(os.path.join(root, "results"), os.path.join(folder, "results"))
+        for part in ("results", "docs"):
+            shutil.copytree(os.path.join(root, part), os.path.join(folder, part))
         what(os.path.join(folder, "results"))
         stale = results.stale(folder)
         if sorted(stale) != sorted(names):
@@ -55,7 +56,13 @@ def orphan(folder):
     open(os.path.join(folder, "old.md"), "w").close()
 
 
+def shown(folder):
+    """a number that a page of docs/ shows"""
+    change(os.path.join(folder, "..", "docs", "speed.md"), r"^(\| .*\| avx2 \|.*)\d \|$", r"\g<1>99 |")
+
+
 complains(number, "performance.md")
+complains(shown, "../docs/speed.md")
 complains(note, "performance.md")
 complains(page, "performance.md")
 complains(orphan, "old.md")

@@ -6,13 +6,14 @@
 
 "w" holds the first weights, "g" the gradient of each step, "lr" the rate of each step. Every other
 tensor is named by the specification of a rule and holds the weights after each step. torch.optim
-has all rules but LARS, LAMB, Lion, Muon and Adam's `freeze`, which are written here from their papers' formulas.
+has all rules but LARS, LAMB, Lion, Muon, YellowFin and Adam's `freeze`, which are written here from their papers' formulas.
 """
 import json
 import os
 import struct
 import sys
 
+import numpy
 import torch
 
 STEPS = 10
@@ -74,6 +75,10 @@ muon:momentum=0.9,nesterov=no,iterations=3,weight_decay=0.1
 muon:others=0.5,beta1=0.8,beta2=0.99,weight_decay=0.1,decay_all=yes
 muon:clip_norm=1
 muon:clip_value=0.5
+yellowfin
+yellowfin:beta=0.9,window=3,slow_start=no
+yellowfin:beta=0.5,window=1,weight_decay=0.1,decay_all=yes,clip_norm=2
+yellowfin:beta=0.99,slow_start=no,clip_value=0.5,initial=0.02
 """.split()
 
 
@@ -193,6 +198,49 @@ class Muon:
                 (self.matrix if p.dim() > 1 else self.vector)(p, group)
 
 
+class YellowFin:
+    """Zhang and Mitliagkas 2017, algorithms 1 to 4, with means without bias but mu and alpha; in doubles."""
+
+    def __init__(self, groups, beta, window, slow_start, initial):
+        self.param_groups, self.beta, self.window, self.slow = groups, beta, window, slow_start
+        self.mu, self.alpha = 0, initial
+        self.lengths, self.means, self.v, self.m, self.t = [], {}, {}, {}, 0
+
+    def mean(self, name, value):
+        self.means[name] = self.beta * self.means.get(name, 0) + (1 - self.beta) * value
+        return self.means[name] / (1 - self.beta ** self.t)
+
+    def step(self):
+        self.t += 1
+        params = [p for group in self.param_groups for p in group["params"]]
+        h = sum(p.grad.double().pow(2).sum().item() for p in params)
+        self.lengths = (self.lengths + [h])[-self.window:]
+        before = self.means["max"] / (1 - self.beta ** (self.t - 1)) if self.t > 1 else h
+        clip = (before / h) ** 0.5 if h > before > 0 else 1
+        h_min, h_max = self.mean("min", min(self.lengths)), self.mean("max", max(self.lengths))
+        length, squared = self.mean("length", h ** 0.5), self.mean("h", h)
+        distance = self.mean("distance", length / squared)
+        squares = 0
+        for p in params:
+            self.m[p] = self.beta * self.m.get(p, 0) + (1 - self.beta) * p.grad.double()
+            squares += (self.m[p] / (1 - self.beta ** self.t)).pow(2).sum().item()
+        variance = max(1e-30, squared - squares)
+        q = distance ** 2 * h_min ** 2 / 2 / variance
+        # The root of x^3 - 3 x^2 + (3 + q) x - 1 between 0 and 1, by numpy's eigenvalues.
+        roots = numpy.roots([1, -3, 3 + q, -1])
+        x = min((r.real for r in roots if abs(r.imag) < 1e-6 and -1e-9 < r.real < 1), key=abs) if q < 1e6 else 1 / q
+        ratio = (h_max / h_min) ** 0.5
+        x = max(x, (ratio - 1) / (ratio + 1))
+        self.mu = self.beta * self.mu + (1 - self.beta) * x * x
+        self.alpha = self.beta * self.alpha + (1 - self.beta) * (1 - x) ** 2 / h_min
+        start = min(1, self.t / 10 / self.window) if self.slow else 1
+        for group in self.param_groups:
+            for p in group["params"]:
+                g = clip * p.grad.double() + group["weight_decay"] * p.double()
+                self.v[p] = self.mu * self.v.get(p, 0) - group["lr"] * start * self.alpha * g
+                p += self.v[p]
+
+
 def make(rule, o, params):
     """The optimizer of a case; pops the options that it uses from `o`."""
     def real(key, standard):
@@ -231,6 +279,9 @@ def make(rule, o, params):
     if rule == "muon":
         return Muon(groups, real("momentum", 0.95), o.pop("nesterov", "yes") == "yes",
                     int(o.pop("iterations", 5)), real("others", 0.015), betas, real("eps", 1e-8))
+    if rule == "yellowfin":
+        return YellowFin(groups, real("beta", 0.999), int(o.pop("window", 20)), o.pop("slow_start", "yes") == "yes",
+                         real("initial", 0.1))
     if rule == "lamb":
         return Lamb(groups, betas, real("eps", 1e-6))
     if "freeze" in o:

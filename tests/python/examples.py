@@ -92,6 +92,21 @@ def notebook(name):
     print(name, "passed", flush=True)
 
 
+def live(name):
+    """Run a notebook in a kernel of IPython's, as people do: the losses are drawn in place, up to the last step."""
+    import nbclient
+    import nbformat
+    content = nbformat.read(os.path.join(folder, name), as_version=4)
+    with tempfile.TemporaryDirectory() as place:
+        nbclient.NotebookClient(content, timeout=200, resources={"metadata": {"path": place}}).execute()
+    cells = [c for c in content.cells if c.cell_type == "code"]
+    drawn = [[o["data"]["image/svg+xml"] for o in c.outputs if "image/svg+xml" in o.get("data", {})] for c in cells]
+    assert [len(d) for d in drawn] == [0, 1, 1, 1, 0, 1], [len(d) for d in drawn]
+    assert "step 250 of 250" in drawn[1][0] and drawn[1][0].count("polyline") == 1, drawn[1][0]
+    assert "text/html" in cells[2].outputs[-1]["data"]  # the table of pandas
+    print(name, "passed in IPython", flush=True)
+
+
 if not has("numpy"):
     print("skipped: no NumPy")
     sys.exit(77)
@@ -103,6 +118,8 @@ for name, expected in EXPECTED.items():
 pages()
 if has("torch") and has("pandas"):
     notebook("06_notebook.ipynb")
+    if has("nbclient") and has("ipykernel") and has("nbformat"):
+        live("06_notebook.ipynb")
 if has("torch") and shutil.which("mpirun") and mpi:
     assert re.fullmatch(EXPECTED["01_three_lines.py"], processes(os.path.join(folder, "01_three_lines.py")))
     done = subprocess.run([os.path.join(root, "tools", "mpirun"), "2", sys.executable, os.path.join(folder, "01_three_lines.py")],

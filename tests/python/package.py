@@ -172,6 +172,74 @@ def test_strategy():
     raises(LookupError, "lost", fast.train, strategy=fast.Strategy("wrong", wrong), **job)
 
 
+def test_closed():
+    """What is closed, or trains, says so: nothing reaches the library."""
+    import copy
+    import pickle
+    run = fast.Run("mlp:hidden=8", **SMALL)
+    raises(TypeError, "cannot be copied", copy.copy, run)
+    raises(TypeError, "cannot be copied", pickle.dumps, run)
+    raises(fast.InvalidError, "cancel() ends it", run.train, lambda event: run.close())
+    raises(fast.InvalidError, "training already", run.train, lambda event: run.train())
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "m.safetensors")
+        run.save(path)
+        model = fast.Model(path)
+    run.close()
+    run.close()
+    assert repr(run) == "<fast.Run, closed>"
+    for call in (lambda: run.result, lambda: run.id, lambda: run.steps, run.train, run.cancel, lambda: run.save("x"),
+                 lambda: run.predict([[0.0] * 784]), lambda: run.option("lr")):
+        raises(fast.InvalidError, "the run is closed", call)
+    model.close()
+    raises(fast.InvalidError, "the model is closed", model.outputs, [[0.0] * 784])
+
+
+def test_hostile():
+    """Memory of a wrong size, type or place is refused before it is read; so are texts with a zero byte."""
+    raises(fast.InvalidError, "zero byte", fast.train, "mlp\0x", **SMALL)
+    raises(fast.InvalidError, "a layer is a line", fast.Network, "dense 3", 5)
+    raises(fast.InvalidError, "a layer is a line", fast.Network, "dense 3\0")
+    job = dict(SMALL, model="mlp:hidden=8", workers=2)
+
+    def each(step):
+        def program(t):
+            while t.next():
+                t.gradient()
+                step(t)
+        return fast.Strategy("mine", program, synchronous=True)
+    seen = []
+    fast.train(strategy=each(seen.append), **job)
+    raises(fast.InvalidError, "has ended", seen[0].next)
+    raises(fast.InvalidError, "has ended", lambda: seen[0].step)
+    for x in ([0.0] * 3, array.array("f", [0] * 3), array.array("d", [0] * 3)):
+        raises(fast.InvalidError, "contiguous float32", fast.train, strategy=each(lambda t: t.sum(x)), **job)
+        raises(fast.InvalidError, "contiguous float32", fast.train, strategy=each(lambda t: t.update(x)), **job)
+    raises(fast.InvalidError, "99", fast.train, strategy=each(lambda t: t.exchange(t.w, [99])), **job)
+    if not has("numpy"):
+        return
+    import numpy
+    x = numpy.random.default_rng(1).normal(size=(40, 4)).astype("float32")
+    y = (x[:, 0] > 0).astype("int64")
+    raises(ValueError, "below 2^31", fast.Data, x, y + 2 ** 40)
+    raises(fast.InvalidError, "classes", fast.Data, x, -1 - y)
+    raises(TypeError, "complex", fast.Data, x.astype(complex), y)
+    raises(fast.FormatError, "finite", fast.Data, x * numpy.nan, y)
+    for forward, backward in ((lambda x: 1 / 0, lambda dy, y, x: dy), (lambda x: x, lambda dy, y, x: 1 / 0)):
+        network = fast.Network("dense 8").add_operator(fast.Operator("bad", forward, backward)).add("dense 2")
+        raises(ZeroDivisionError, "", fast.train, network, (x, y), epochs=2, batch=8, store="none")
+    if not has("torch"):
+        return
+    import torch
+    codec = fast.Codec("topk:ratio=0.1", [(4, 4)])
+    data = codec.encode(torch.ones(16))
+    raises(fast.InvalidError, "opened for 16", codec.encode, torch.zeros(3))
+    for wrong in (torch.zeros(3), torch.zeros(16, dtype=torch.float64), torch.zeros(4, 8)[:, ::2]):
+        raises(fast.InvalidError, "contiguous float32", codec.decode, data, wrong)
+    raises(fast.InvalidError, "contiguous bytes", codec.decode, torch.zeros(9), torch.zeros(16))
+    assert codec.decode(data, torch.zeros(16)).sum() > 0
+
+
 def test_filter():
     """A selection that defers, and a packing."""
     def largest(send, wait, update):
@@ -278,13 +346,26 @@ def test_estimators():
     X = rng.normal(size=(300, 5))
     y = numpy.array(["no", "yes"])[(X[:, 0] * X[:, 1] > 0).astype(int)]
     c = fast.Classifier(model=["dense 16", "relu", "dense 2"], epochs=30)
-    raises(fast.InvalidError, "fit", c.predict_proba, X)
+    raises(ValueError, "fit", c.predict_proba, X)
     c.fit(X, y)
     assert c.score(X, y) > 0.9 and set(c.predict(X)) == {"no", "yes"}
     assert (pickle.loads(pickle.dumps(c)).predict(X) == c.predict(X)).all()
     assert c.get_params()["epochs"] == 30 and c.set_params(epochs=1).epochs == 1
     r = fast.Regressor(epochs=30).fit(X, 3 * X[:, 0] + 10)
     assert r.score(X, 3 * X[:, 0] + 10) > 0.9 and r.predict(X).shape == (300,)
+
+
+def test_estimator_checks():
+    """scikit-learn's own checks of an estimator."""
+    if not has("sklearn"):
+        return
+    import warnings
+
+    from sklearn.utils.estimator_checks import check_estimator
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for estimator in (fast.Classifier(), fast.Regressor()):
+            check_estimator(estimator)
 
 
 CHILD = """

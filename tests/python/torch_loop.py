@@ -77,6 +77,32 @@ def test_dtype():
         close(alone, train(OPTIMIZERS[1], dtype=torch.float64, update=update)[0])
 
 
+def test_stage():
+    """The copies through page-locked memory, with a GPU's event played by an object: each read is waited for."""
+    from fast import _loop
+    real, calls = _loop.Loop._own_memory, []
+
+    class Event:
+        def record(self, stream):
+            calls.append("record")
+
+        def synchronize(self):
+            calls.append("synchronize")
+
+    def own(self):
+        real(self)
+        self.stage, self.loaded = torch.empty_like(self.flat), Event()
+    _loop.Loop._own_memory, stream = own, torch.cuda.current_stream
+    torch.cuda.current_stream = lambda device: None
+    try:
+        for update in ("rule", "local"):
+            calls.clear()
+            close(train(OPTIMIZERS[1])[0], train(OPTIMIZERS[1], dtype=torch.float64, update=update)[0])
+            assert calls == ["record"] + ["synchronize", "record"] * 20, calls
+    finally:
+        _loop.Loop._own_memory, torch.cuda.current_stream = real, stream
+
+
 def test_groups():
     """Groups with different rates are the optimizer's own business."""
     def groups(parameters):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goal: processes of `fast run` train together. Usage: torch_processes.py PROGRAM (exit 77: no PyTorch or mpirun)
 
+    tools/slurm srun -n 2 --mpi=pmix python3 tests/python/torch_processes.py FILE     the same under srun
+
 Method: the script starts itself as two processes. Synchronous losses are those of PyTorch's DDP over gloo within
 1e-5 over 50 steps, with momentum and with Adam; other strategies learn, each process with its own part of the data.
 """
@@ -28,7 +30,7 @@ def start():
             sys.exit(f"exit code {done.returncode}\n{done.stderr}")
 
 
-if "OMPI_COMM_WORLD_RANK" not in os.environ:
+if "OMPI_COMM_WORLD_RANK" not in os.environ and "SLURM_STEP_NUM_TASKS" not in os.environ:
     start()
     sys.exit(0)
 
@@ -152,4 +154,4 @@ for name, test in list(globals().items()):
     if name.startswith("test_"):
         test()
 dist.destroy_process_group()
-print("passed", fast.rank(), flush=True)
+sys.stdout.write(f"passed {fast.rank()}\n")  # in one piece: two processes write

@@ -34,7 +34,8 @@ test("by bytes, without a target, not decided", () => {
     match(reason("Best", { by: "bytes_sent", lines: [line("a", { to_target: spread(5e6, 4e6, 6e6) })] }), /5 MB \(4 MB to 6 MB\)/);
     match(reason("Best", { target: null, lines: [line("a", { to_target: spread(null) })] }), /no line reached a target.*accuracy 90.00%/);
     match(reason("Not decided", { open: ["b"], lines: [line("a", {}), line("b", { limit: "3 epochs (4 s)" })] }), /b: not within 3 epochs \(4 s\)/);
-    match(reason("By how much", { lines: [line("a", {}), line("b", { to_target: spread(null), limit: "10 s" })] }), /b: not within 10 s\./);
+    match(reason("By how much", { lines: [line("a", {}), line("b", { to_target: spread(null), limit: "10 s", reached: 0 })] }), /b: not within 10 s\./);
+    match(reason("By how much", { lines: [line("a", {}), line("b", { to_target: spread(null), limit: "10 s", reached: 1 })] }), /b: with 1 of \d seeds only within 10 s\./);
     deepEqual(reasons(result({ best: null })), []);
 });
 
@@ -54,7 +55,8 @@ test("edges, the cost model and changes", () => {
     const change = { what: "twice the workers", first: "b", other: "a", predicted_s: 1, first_s: 2, other_s: 3 };
     match(reason("What would change it", { changes: [change] }), /^With twice the workers b would be first: 1.00 s by the cost model, 2.00 s/);
     match(reason("What would change it", { changes: [{ ...change, first: "a", other: "b", other_s: null }] }), /a stays first.*b: never/);
-    match(reason("What would change it", { changes: [{ ...change, first_s: null }] }), /does not agree/);
+    match(reason("What would change it", { changes: [{ ...change, first_s: null }] }), /does not agree: never in a simulation/);
+    match(reason("What would change it", { changes: [{ ...change, first_s: null, other_s: null }] }), /does not agree: neither it nor a reached/);
 });
 
 test("spreads, names and batches", () => {

@@ -167,7 +167,7 @@ function compareLines(result: Result, best: ComparedLine, noun: string): string[
             .filter(([factor]) => factor !== null).map(([factor, what], i) =>
                 i === 0 ? `${factor!.toPrecision(3)} times the ${what} of ${best.name}` : `${factor!.toPrecision(3)} times its ${what}`);
         if (line.to_target && line.to_target.median === null && line.limit)
-            return [`${line.name}: not within ${line.limit}.`];
+            return [line.reached > 0 ? `${line.name}: with ${line.reached} of ${result.seeds} seeds only within ${line.limit}.` : `${line.name}: not within ${line.limit}.`];
         return parts.length > 0 ? [`${line.name}: ${listed(parts)}.`] : [];
     });
 }
@@ -194,8 +194,10 @@ function changeText(change: Change, best: string): string {
     const time = (value: number | null) => value === null ? "never" : seconds(value);
     const agrees = change.first_s !== null && (change.other_s === null || change.first_s < change.other_s);
     const simulated = `${time(change.first_s)} in a simulation with one seed (${change.other}: ${time(change.other_s)})`;
+    const neither = change.first_s === null && change.other_s === null;
     return agrees ? `With ${change.what} ${change.first} ${change.first === best ? "stays" : "would be"} first: ${time(change.predicted_s)} by the cost model, ${simulated}.`
-        : `With ${change.what} the cost model expects ${change.first} first, after ${time(change.predicted_s)}; a simulation does not agree: ${simulated}.`;
+        : `With ${change.what} the cost model expects ${change.first} first, after ${time(change.predicted_s)}; a simulation does not agree: ${
+            neither ? `neither it nor ${change.other} reached the target with one seed` : simulated}.`;
 }
 
 function costText(result: Result): string {

@@ -90,9 +90,10 @@ export function command(text: string): HTMLElement {
     return h("div", { class: "command" }, h("code", null, ...pieces(text)), button);
 }
 
-/* Lines break between flags, not inside of one or before its value. */
+/* Lines break between flags, not inside of one or before its value; a long list breaks behind a comma. */
 function pieces(text: string): Child[] {
-    return text.split(/ (?=--)/).flatMap((piece, i) => [i > 0 && " ", h("span", null, piece)]);
+    return text.split(/ (?=--)/).flatMap((piece, i) => [i > 0 && " ",
+        h("span", null, ...piece.split(/(?<=,)/).flatMap((part, k) => [k > 0 && h("wbr"), part]))]);
 }
 
 /* The clipboard's API exists on loopback and https; elsewhere an old way still works. */

@@ -4,6 +4,7 @@ import { serverInfo, startRun, type ServerInfo } from "./api.ts";
 import { command, h, put, toast } from "./dom.ts";
 import { splitWords } from "./flags.ts";
 import { quote } from "./format.ts";
+import { goOn } from "./page.ts";
 
 /* A command that uses the store of this server. */
 export function withStore(text: string, { store }: Pick<ServerInfo, "store">): string {
@@ -39,10 +40,11 @@ export function runIt(text: string, info: ServerInfo): HTMLElement {
     const options = optionsOf(text, ["store"]);
     const button = h("button", {
         class: "primary", onclick: async () => {
+            const from = location.hash;
             button.disabled = true;
             try {
                 const { id } = await startRun(options!);
-                location.hash = `#/run/${id}`;
+                goOn(from, `#/run/${id}`);
             } catch (error) {
                 toast((error as Error).message, "bad");
                 button.disabled = false;

@@ -12,7 +12,7 @@ import { runPage } from "./pages/run.ts";
 import { runsPage } from "./pages/runs.ts";
 import { simulatorPage } from "./pages/simulator.ts";
 import { systemsPage } from "./pages/systems.ts";
-import type { Page } from "./page.ts";
+import { takePlace, type Page } from "./page.ts";
 import { themeName, themeNext, themeStart } from "./theme.ts";
 
 const pages: Record<string, Page> = {
@@ -31,7 +31,7 @@ async function show(): Promise<void> {
     leave.abort();
     leave = new AbortController();
     const { signal } = leave;
-    const [path = "", query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+    const [path = "", query = ""] = takePlace().replace(/^#\/?/, "").split("?");
     const [name = "", ...rest] = (path || "runs").split("/");
     const tab = rest[0]?.startsWith("batch:") ? "ask" : name === "run" || name === "compare" ? "runs" : name;
     for (const link of links)

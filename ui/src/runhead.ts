@@ -5,7 +5,7 @@ import { deleteRun, stopRun, tagRun, type RunDetail } from "./api.ts";
 import { choose, chosenRuns } from "./chosen.ts";
 import { confirm, h, put, refill, toast } from "./dom.ts";
 import { date, runTitle } from "./format.ts";
-import { DELETED } from "./page.ts";
+import { DELETED, goOn } from "./page.ts";
 import { statusPill } from "./status.ts";
 
 const fail = (error: unknown): void => toast((error as Error).message, "bad");
@@ -93,7 +93,8 @@ export class RunHead {
 
     private async remove(): Promise<void> {
         const { id } = this.detail.run;
+        const from = location.hash;
         if (await confirm(`Delete run ${id}?`, DELETED, "Delete"))
-            await deleteRun(id).then(() => { location.hash = "#/runs"; }, fail);
+            await deleteRun(id).then(() => goOn(from, "#/runs"), fail);
     }
 }

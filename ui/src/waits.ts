@@ -17,14 +17,15 @@ export function showWaits(element: HTMLElement, names: string[], links: Link[]):
     const actors = [...new Set(waits.flatMap(({ sender, receiver }) => [sender, receiver]))].sort((a, b) => a - b);
     refill(element, h("h2", null, "Who waits for whom"),
         actors.length <= ACTORS_MAX ? matrix(actors, name, waits) : list(name, waits),
-        h("p", { class: "dim" }, h("small", null, "Time that an actor was blocked before the other had sent, without times of flight.")));
+        h("p", { class: "dim" }, h("small", null, "Columns are workers by number. Time that an actor was blocked before the other had sent, without times of flight.")));
 }
 
 function matrix(actors: number[], name: (actor: number) => string, waits: Link[]): HTMLElement {
     const most = waits[0]!.wait_s!;
     const at = new Map(waits.map((link) => [`${link.receiver} ${link.sender}`, link.wait_s!]));
     return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Waits" }, h("table", { class: "confusion waits" },
-        h("thead", null, h("tr", null, h("td"), ...actors.map((actor) => h("th", { scope: "col" }, `for ${name(actor)}`)))),
+        h("thead", null, h("tr", null, h("th", { scope: "col" }, "waits for"), ...actors.map((actor) =>
+            h("th", { scope: "col", "aria-label": `for ${name(actor)}`, title: `for ${name(actor)}` }, name(actor).replace(/^worker /, ""))))),
         h("tbody", null, ...actors.map((waiter) => h("tr", null, h("th", { scope: "row" }, name(waiter)),
             ...actors.map((whom) => {
                 const wait = at.get(`${waiter} ${whom}`) ?? 0;

@@ -2,7 +2,6 @@
 /* Goal: every page works on real runs, live ones too, shows a script as text, and is accessible.
    Method: tiny runs are trained into a temporary store, `fast ui` serves it, and Chromium does what a
    person would do. Waits end with what they wait for, never with a time. */
-import axe from "axe-core";
 import { deepEqual, equal, match, ok } from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { join } from "node:path";
@@ -10,7 +9,6 @@ import { Stage } from "./stage.mjs";
 
 const SCRIPT = "<img src=x onerror=\"window.hacked=1\"><script>window.hacked=1</script>";
 const DESK = { width: 1440, height: 900 };
-const PHONE = { width: 390, height: 844 };
 const stage = new Stage(process.env.FAST_PROGRAM);
 const complaints = []; /* of the browser's console, CSP included */
 let address;
@@ -209,25 +207,6 @@ test("an empty store says what to do", async () => {
     match(await empty.locator(".command").textContent(), /--store \S*empty\.db/);
     await empty.context().close();
 });
-
-for (const [device, size, scheme] of [["desk", DESK, "light"], ["phone", PHONE, "dark"]])
-    test(`axe finds nothing serious: ${device}, ${scheme}`, async () => {
-        const shown = await open(size, scheme);
-        await shown.locator("tbody a").first().waitFor();
-        await shown.evaluate(axe.source);
-        const places = { "#/runs": "tbody a", "#/run/1": ".gantt", "#/compare/1,3": ".plot", "#/systems/ssp": ".detail h2", "#/simulator": ".card" };
-        for (const [hash, sign] of Object.entries(places)) {
-            await go(hash, shown);
-            await shown.locator(sign).first().waitFor();
-            const { violations } = await shown.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-            const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical")
-                .map(({ id, nodes }) => `${hash}: ${id}: ${nodes[0].html}`);
-            deepEqual(serious, []);
-            const wide = await shown.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-            ok(wide <= 0, `${hash} is ${wide} pixels wider than a ${device}`);
-        }
-        await shown.context().close();
-    });
 
 test("the switch chooses light or dark, and keeps it", async () => {
     const switched = await open(DESK, "light");

@@ -148,8 +148,8 @@ static void apply(fast_collective *collective, const fast_move *move, size_t siz
     }
 }
 
-/* Refuse a message of another size: members may have made different calls. */
-static fast_err check(const fast_collective *collective, size_t size, const fast_msg *msg)
+/* Members may have made different calls. */
+fast_err fast__collective_check(const fast_collective *collective, size_t size, const fast_msg *msg)
 {
     FAST_ASSERT(msg);
     const bool expected = has_values(collective) && size > 0;
@@ -166,29 +166,39 @@ static fast_err check(const fast_collective *collective, size_t size, const fast
                       whole ? "" : ", or one of the two has no vector");
 }
 
-/* Make a receiving move; *done is false if its message has not arrived. */
-static fast_err receive(fast_collective *collective, const fast_move *move, size_t size, bool *done)
+/* A message that has arrived, counted; if not, it is what the collective waits for. */
+fast_msg *fast__collective_take(fast_collective *collective, int64_t rank)
 {
-    FAST_ASSERT(move->kind != FAST_MOVE_SEND);
+    FAST_ASSERT(collective->group);
     fast_actor *actor = collective->group->actor;
-    collective->whom = fast_group_member(collective->group, move->peer);
+    collective->whom = fast_group_member(collective->group, rank);
     fast_msg *msg = fast__take(actor, collective->whom, collective->tag);
-    *done = msg != NULL;
     if (!msg)
-        return FAST_OK;
+        return NULL;
     collective->whom = -1;
     collective->since = -1;
     fast__count(&actor->counters.messages_received, 1);
     if (actor->timeline)
         fast__timeline_add(actor, FAST_SPAN_RECEIVE, collective->doing, fast_now(actor), msg->from,
                            fast_msg_size(msg));
-    const fast_err err = check(collective, size, msg);
+    return msg;
+}
+
+/* Make a receiving move; *done is false if its message has not arrived. */
+static fast_err receive(fast_collective *collective, const fast_move *move, size_t size, bool *done)
+{
+    FAST_ASSERT(move->kind != FAST_MOVE_SEND);
+    fast_msg *msg = fast__collective_take(collective, move->peer);
+    *done = msg != NULL;
+    if (!msg)
+        return FAST_OK;
+    const fast_err err = fast__collective_check(collective, size, msg);
     if (err == FAST_OK && has_values(collective) && size > 0)
         apply(collective, move, size, msg);
     fast_msg_free(msg);
     if (err || move->kind == FAST_MOVE_COPY)
         return err;
-    return fast_charge(actor, (double)move->count, 12.0 * (double)move->count);
+    return fast_charge(collective->group->actor, (double)move->count, 12.0 * (double)move->count);
 }
 
 /* Make moves until the schedule ends or a message is missing. */

@@ -39,8 +39,9 @@ fast_err fast__cpu_buffer_new(fast_cpu_compile *compile, int64_t count, int begi
         program->buffer_max = max;
     }
     const int64_t whole = (count + FAST_VEC - 1) / FAST_VEC * FAST_VEC;
-    program->buffers[program->buffer_count] =
-        (fast_cpu_buffer){ .count = whole ? whole : FAST_VEC, .begin = begin, .end = end };
+    program->buffers[program->buffer_count] = (fast_cpu_buffer){
+        .count = whole ? whole : FAST_VEC, .begin = begin, .end = end, .again_begin = 1
+    };
     *out = program->buffer_count++;
     return FAST_OK;
 }
@@ -169,6 +170,14 @@ fast_err fast__cpu_gradients(fast_cpu_compile *compile)
     return FAST_OK;
 }
 
+/* Do two lives have a time in common? The second may be none. */
+static bool overlaps(int begin, int end, const fast_cpu_buffer *b)
+{
+    return begin <= end &&
+           ((b->begin <= end && begin <= b->end) ||
+            (b->again_begin <= b->again_end && b->again_begin <= end && begin <= b->again_end));
+}
+
 /* Return the lowest offset at which buffer b overlaps no placed buffer that is alive with it. */
 static int64_t lowest(const fast_cpu_program *program, const bool *placed, const fast_cpu_buffer *b)
 {
@@ -178,7 +187,8 @@ static int64_t lowest(const fast_cpu_program *program, const bool *placed, const
         moved = false;
         for (int i = 0; i < program->buffer_count; i++) {
             const fast_cpu_buffer *o = &program->buffers[i];
-            if (!placed[i] || o->begin > b->end || o->end < b->begin)
+            if (!placed[i] ||
+                (!overlaps(b->begin, b->end, o) && !overlaps(b->again_begin, b->again_end, o)))
                 continue;
             if (o->offset < offset + b->count && offset < o->offset + o->count) {
                 offset = o->offset + o->count;

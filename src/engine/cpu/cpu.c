@@ -93,6 +93,8 @@ static fast_err compile_steps(fast_cpu_compile *compile)
         program->lanes * (compile->graph->positions + program->values[program->out].rows);
     FAST_TRY(fast__cpu_buffer_new(compile, labels, program->step_count, program->step_count,
                                   &program->soft));
+    if (program->train && compile->options->recompute)
+        return fast__cpu_recompute(compile);
     return fast__cpu_buffers_place(program);
 }
 
@@ -125,7 +127,9 @@ static fast_err cpu_compile(const fast_graph *graph, const fast_engine_options *
         err = compile_steps(&compile);
     if (!err) {
         program->base.flops_forward = fast__graph_flops_forward(graph);
-        program->base.flops_train = fast__graph_flops_train(graph, program->needs);
+        program->base.flops_train =
+            fast__graph_flops_train(graph, program->needs) + program->base.flops_again;
+        program->base.memory = program->memory_count * (int64_t)sizeof(float);
         program->base.plan_hash = fast__plan_hash(compile.plan);
     }
     fast__plan_close(compile.plan);
@@ -278,6 +282,41 @@ static void run_forward(fast_cpu_run *run, int64_t *since)
     stamp(run, program->step_count, since);
 }
 
+/* Announce the weights that the backward pass of a step is about to read, if that is asked for:
+ * those of its nodes, and of the convolution whose bias it adds. */
+static void announce_again(const fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const int last = step->last > step->node ? step->last : step->node;
+    int64_t offset, count;
+
+    if (!run->pass->need || !run->pass->need_again)
+        return;
+    for (int n = last; n >= step->node; n--)
+        if (fast__node_params(run->graph, n, &offset, &count))
+            run->pass->need(run->pass->ctx, offset, count);
+    if (step->bias >= 0 && fast__node_params(run->graph, step->bias, &offset, &count))
+        run->pass->need(run->pass->ctx, offset, count);
+}
+
+/* Compute the steps of the segment that ends with step `last` again, where that is wanted. */
+static void compute_again(fast_cpu_run *run, int last, int64_t *since)
+{
+    const fast_cpu_step *steps = run->program->steps;
+    int s = last;
+
+    while (s > 0 && steps[s - 1].segment == steps[last].segment)
+        s--;
+    run->again = true;
+    for (; s <= last; s++) {
+        if (!steps[s].again)
+            continue;
+        announce_again(run, &steps[s]);
+        steps[s].op->forward(run, &steps[s]);
+        stamp(run, s, since);
+    }
+    run->again = false;
+}
+
 /* The contract's run(): forward, outputs, loss, backward. */
 static fast_err cpu_run(const fast_program *base, fast_workspace *memory, fast_pass *pass)
 {
@@ -306,6 +345,9 @@ static fast_err cpu_run(const fast_program *base, fast_workspace *memory, fast_p
     }
     for (int s = program->step_count - 1; s >= 0 && pass->grad; s--) {
         const fast_cpu_step *step = &program->steps[s];
+        if (s + 1 == program->step_count || step[1].segment != step->segment)
+            compute_again(&run, s, &since);
+        announce_again(&run, step);
         if (step->train)
             step->op->backward(&run, step);
         else if (step->op != &fast__cpu_permute)

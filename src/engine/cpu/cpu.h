@@ -26,9 +26,11 @@
  * Where to look:
  *
  *   cpu.c                    compile and run: the engine's contract
+ *   lives.c                  steps that run twice, for less memory: two lives of their buffers
  *   fuse.c, buffer.c         nodes -> steps; the layout of their memory
  *   op_x.c, ops.c            a step of each kind, forward and backward; their table
  *   slab.c                   gradients of weights, summed over positions
+ *   sequence.c               products with all positions of a sequence at once
  *   x_simd.c                 the loops that steps call, compiled once per instruction set (simd.h,
  *                            vec.h); kernel_tables.h declares them
  *   gemm.c                   matrix products, by libxsmm or OpenBLAS
@@ -43,18 +45,19 @@ typedef struct fast_cpu_run fast_cpu_run;
 typedef struct fast_cpu_compile fast_cpu_compile;
 
 enum {
-    FAST_CPU_GEMMS = 12,
-    FAST_CPU_BUFFERS = 9,
+    FAST_CPU_GEMMS = 8,
+    FAST_CPU_BUFFERS = 12,
     FAST_CPU_NOTE_MAX = 96,
-    FAST_CPU_SLAB_GEMMS = 4 /* products of a weight's gradient, see fast__cpu_slab_plan() */
+    FAST_CPU_SLAB_GEMMS = 2 /* products of a weight's gradient, see fast__cpu_slab_plan() */
 };
 
 /* A buffer: a lifetime and the memory assigned to it. Times: the forward pass of step s is s, the
  * loss is the number of steps S, the backward pass of step s is 2 S - s. */
 typedef struct fast_cpu_buffer {
-    int64_t count;  /* floats */
-    int begin, end; /* first and last time of use */
-    int64_t offset; /* in floats, a multiple of 16 */
+    int64_t count;              /* floats */
+    int begin, end;             /* first and last time of use */
+    int again_begin, again_end; /* its second life, where steps are recomputed; none: 1 and 0 */
+    int64_t offset;             /* in floats, a multiple of 16 */
 } fast_cpu_buffer;
 
 /* The output of a step. */
@@ -111,6 +114,8 @@ struct fast_cpu_step {
     bool add;                          /* batch norm: in[1] is added before the activation */
     bool dead;                         /* the outputs do not depend on it: zero gradients */
     bool train;                        /* the backward pass is compiled */
+    int segment;                       /* of the steps that are recomputed together */
+    bool again;                        /* it is computed again before the segment's backward pass */
     int64_t count;                     /* the operator's own number */
     int buffer[FAST_CPU_BUFFERS];      /* the operator's own buffers, or -1 */
     fast_gemm gemm[FAST_CPU_GEMMS];    /* the operator's own products */
@@ -157,6 +162,7 @@ struct fast_cpu_run {
     const fast_graph *graph;         /* the program's graph */
     int64_t lanes;                   /* the program's lanes */
     int64_t count;                   /* samples of this pass */
+    bool again;                      /* steps are recomputed: statistics have followed already */
 };
 
 /* A program under construction. */
@@ -177,6 +183,9 @@ fast_err fast__cpu_gradients(fast_cpu_compile *compile);
 fast_err fast__cpu_buffer_new(fast_cpu_compile *compile, int64_t count, int begin, int end,
                               int *out);
 fast_err fast__cpu_buffers_place(fast_cpu_program *program);
+/* Choose the steps that are recomputed, by the rule or the budget of the options, and place all
+ * buffers. lives.c */
+fast_err fast__cpu_recompute(fast_cpu_compile *compile);
 
 /* Return the time of a step's backward pass. */
 static inline int fast__cpu_back(const fast_cpu_program *program, const fast_cpu_step *step)
@@ -248,17 +257,35 @@ float *fast__cpu_param_grad(const fast_cpu_run *run, int node, int which);
 void fast__cpu_report(const fast_cpu_run *run, int node, int which);
 void fast__cpu_report_range(const fast_cpu_run *run, int64_t offset, int64_t count);
 
+/* Bias and activation after a product of a sequence. */
+typedef struct fast_cpu_finish {
+    const float *bias; /* of each output, or NULL */
+    fast_act act;      /* activation */
+    float slope;       /* of a leaky relu */
+} fast_cpu_finish;
+
+/* Products of W with P positions: a buffer for W, `packed`, that `count` products share in turns,
+ * forward or back; and y [P][n][L] = W x [P][k][L], finished unless `finish` is NULL. sequence.c */
+fast_err fast__cpu_sequence_memory(fast_cpu_compile *compile, fast_cpu_step *step, bool back,
+                                   const fast_gemm *gemm, int count, int *out);
+void fast__cpu_sequence(const fast_cpu_run *run, const fast_gemm *gemm, int64_t P, const float *x,
+                        const float *w, int packed, const fast_cpu_finish *finish, float *y);
+
 /* Gradients of weights, dw [O][C] = sum over P positions of dy [P][O][L] x [P][L][C], in slabs of
- * rows that fit a cache: return the rows of a slab, prepare the products, compute the slab that
- * starts at row `first`, or all of them. slab.c */
-int64_t fast__cpu_slab_rows(int64_t C, int64_t O);
-fast_err fast__cpu_slab_plan(fast_cpu_compile *compile, int64_t C, int64_t O,
+ * rows that fit a cache: return the rows of a slab, prepare the products, return the floats of x
+ * and of scratch memory, write x, sample-major, from rows of lanes; compute the slab that starts at
+ * row `first`, or all of them. P may be less than what was planned. slab.c */
+int64_t fast__cpu_slab_rows(int64_t C, int64_t O, int64_t P);
+fast_err fast__cpu_slab_plan(fast_cpu_compile *compile, int64_t C, int64_t O, int64_t P,
                              fast_gemm gemm[FAST_CPU_SLAB_GEMMS]);
-void fast__cpu_slab_run(const fast_gemm gemm[FAST_CPU_SLAB_GEMMS], int64_t first, int64_t C,
-                        int64_t O, int64_t P, int64_t L, const float *x, const float *dy,
-                        float *dw);
-void fast__cpu_slab_all(const fast_gemm gemm[FAST_CPU_SLAB_GEMMS], int64_t C, int64_t O, int64_t P,
-                        int64_t L, const float *x, const float *dy, float *dw);
+int64_t fast__cpu_slab_floats(const fast_gemm gemm[FAST_CPU_SLAB_GEMMS]);
+int64_t fast__cpu_slab_scratch(const fast_gemm gemm[FAST_CPU_SLAB_GEMMS]);
+void fast__cpu_slab_transpose(const fast_cpu_run *run, const fast_gemm gemm[FAST_CPU_SLAB_GEMMS],
+                              int64_t P, const float *x, float *to);
+void fast__cpu_slab_run(const fast_gemm gemm[FAST_CPU_SLAB_GEMMS], int64_t first, int64_t O,
+                        int64_t P, const float *x, const float *dy, float *scratch, float *dw);
+void fast__cpu_slab_all(const fast_gemm gemm[FAST_CPU_SLAB_GEMMS], int64_t O, int64_t P,
+                        const float *x, const float *dy, float *scratch, float *dw);
 
 /* Convert a node's value to row-major samples [count][C][H][W], and back to rows of lanes. */
 void fast__cpu_to_samples(const fast_cpu_run *run, int node, const float *value, float *samples);

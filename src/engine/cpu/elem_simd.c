@@ -177,6 +177,7 @@ static void multiply(int64_t n, const float *a, const float *b, float *y, bool a
 static inline __attribute__((always_inline)) fast_vec apply(fast_act act, float slope, fast_vec x)
 {
     const fast_vec zero = vec_set(0);
+    fast_vec e;
 
     switch (act) {
     case FAST_ACT_RELU:
@@ -188,7 +189,7 @@ static inline __attribute__((always_inline)) fast_vec apply(fast_act act, float 
     case FAST_ACT_SIGMOID:
         return vec_sigmoid(x);
     case FAST_ACT_GELU:
-        return 0.5f * x * (1.0f + vec_erf(x * 0.707106781f));
+        return x * vec_normal(x, &e);
     default:
         return x;
     }
@@ -199,6 +200,7 @@ static inline __attribute__((always_inline)) fast_vec apply_back(fast_act act, f
                                                                  fast_vec x, fast_vec y, fast_vec d)
 {
     const fast_vec zero = vec_set(0);
+    fast_vec e;
 
     switch (act) {
     case FAST_ACT_RELU:
@@ -210,8 +212,8 @@ static inline __attribute__((always_inline)) fast_vec apply_back(fast_act act, f
     case FAST_ACT_SIGMOID:
         return d * y * (1.0f - y);
     case FAST_ACT_GELU: {
-        const fast_vec phi = 0.398942280f * vec_exp(-0.5f * x * x);
-        return d * (0.5f * (1.0f + vec_erf(x * 0.707106781f)) + x * phi);
+        const fast_vec whole = vec_normal(x, &e);
+        return d * (whole + 0.398942280f * x * e);
     }
     default:
         return d;

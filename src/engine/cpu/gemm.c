@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "engine/cpu/gemm_kernels.h"
+#include "engine/cpu/sequence_kernels.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -40,8 +41,10 @@ extern void omp_set_num_threads(int count) __attribute__((weak));
 #endif
 
 enum {
-    METHODS = FAST_GEMM_PARTS + 1,
-    PART = 128 /* terms of a part: with 64 lanes they fill half of a first-level cache */
+    METHODS = FAST_GEMM_WHOLE + 1,
+    PART = 128,            /* terms of a part: with 64 lanes half of a first-level cache */
+    PANEL = 64,            /* rows of the largest panel of a sequence's product */
+    BLOCK_FLOATS = 1 << 17 /* floats of C that such a product works on */
 };
 
 /* Initialise the libraries, once a process, with no better instruction set than the kernels'.
@@ -114,6 +117,7 @@ void fast__gemm_init(fast_gemm *gemm)
     fast__gemm_setup();
     const fast_isa isa = fast__isa();
     gemm->own = FAST_KERNELS_PICK(gemm, isa);
+    gemm->sequence = FAST_KERNELS_PICK(sequence, isa);
     gemm->method = FAST_GEMM_OWN;
     gemm->kernel = gemm->parts[0] = gemm->parts[1] = NULL;
 #ifdef FAST_HAVE_XSMM
@@ -137,7 +141,8 @@ static bool can_run(const fast_gemm *gemm)
 #endif
     return gemm->method == FAST_GEMM_OWN || (gemm->method == FAST_GEMM_XSMM && gemm->kernel) ||
            (gemm->method == FAST_GEMM_BLAS && blas) ||
-           (gemm->method == FAST_GEMM_PARTS && gemm->parts[0] && gemm->parts[1]);
+           (gemm->method == FAST_GEMM_PARTS && gemm->parts[0] && gemm->parts[1]) ||
+           (gemm->method == FAST_GEMM_WHOLE && gemm->positions > 1);
 }
 
 /* The product by OpenBLAS; never chosen where the build has none. */
@@ -173,7 +178,52 @@ void fast__gemm_run(const fast_gemm *gemm, const float *a, const float *b, float
     gemm->own->run(gemm, a, b, c);
 }
 
-static const char *const names[METHODS] = { "own", "xsmm", "blas", "xsmm_parts" };
+/* B as the tiles read it: whole tiles of columns. */
+int64_t fast__gemm_packed(const fast_gemm *gemm)
+{
+    const int64_t columns =
+        (gemm->n + FAST_GEMM_COLUMNS - 1) / FAST_GEMM_COLUMNS * FAST_GEMM_COLUMNS;
+
+    return gemm->method == FAST_GEMM_WHOLE ? gemm->k * columns : 0;
+}
+
+/* As many positions as have C in a third of a second-level cache, in whole panels. */
+int64_t fast__gemm_block(const fast_gemm *gemm)
+{
+    const int64_t rows = BLOCK_FLOATS / gemm->n / PANEL * PANEL;
+    const int64_t block = (rows < PANEL ? PANEL : rows) / gemm->m;
+
+    return block < 1 ? 1 : block;
+}
+
+/* Only the method that needs it. */
+void fast__gemm_pack(const fast_gemm *gemm, const float *b, float *packed)
+{
+    if (gemm->method == FAST_GEMM_WHOLE)
+        gemm->sequence->pack(gemm->k, gemm->n, b, gemm->ldb, gemm->trans_b, packed);
+}
+
+/* One position after the other, or blocks of them. */
+void fast__gemm_sequence(const fast_gemm *gemm, int64_t count, const float *a, const float *b,
+                         const float *packed, float *c)
+{
+    const int64_t whole = gemm->method == FAST_GEMM_WHOLE;
+    const int64_t each = whole ? fast__gemm_block(gemm) : 1;
+
+    FAST_ASSERT(gemm->lda == gemm->m && gemm->ldc == gemm->m);
+    for (int64_t p = 0; p < count; p += each) {
+        const float *from = a + p * gemm->k * gemm->m;
+        float *to = c + p * gemm->n * gemm->m;
+        const int64_t now = count - p < each ? count - p : each;
+        if (whole)
+            gemm->sequence->products(now, gemm->m, gemm->k, gemm->n, from, packed, gemm->accumulate,
+                                     to);
+        else
+            fast__gemm_run(gemm, from, b, to);
+    }
+}
+
+static const char *const names[METHODS] = { "own", "xsmm", "blas", "xsmm_parts", "whole" };
 
 /* The method's name, as the plan and the description of a network have it. */
 const char *fast__gemm_name(const fast_gemm *gemm)
@@ -206,30 +256,40 @@ void fast__gemm_machine(char *text, size_t size)
 enum {
     ROUNDS = 9,             /* of each method, in turns; the shortest time counts */
     SMALL = 1 << 20,        /* multiply-adds below which a choice saves nothing that counts */
-    BUSY_NS_MAX = 20000000, /* no further round after this time */
+    BUSY_NS_MAX = 60000000, /* no further round after this time */
+    MEASURED_ROWS = 1024,   /* of a sequence */
     KEY_MAX = 256           /* bytes of a plan's key */
 };
 
-/* Measure the methods that this build has for the shape, and take the fastest. */
-static fast_err measure(fast_gemm *gemm)
+/* Measure the methods that this build has for the shape, on `count` positions; take the fastest. */
+static fast_err measure(fast_gemm *gemm, int64_t count)
 {
-    const int64_t a = (int64_t)gemm->lda * gemm->k, c = (int64_t)gemm->ldc * gemm->n;
+    const int64_t a = (int64_t)gemm->lda * gemm->k * count;
     const int64_t b = (int64_t)gemm->ldb * (gemm->trans_b ? gemm->k : gemm->n);
-    int64_t best[METHODS] = { INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX };
+    const int64_t c = (int64_t)gemm->ldc * gemm->n * count;
+    const int64_t packed = (int64_t)gemm->k * (gemm->n + FAST_GEMM_COLUMNS);
+    int64_t best[METHODS];
     float *memory;
 
-    FAST_TRY(fast__alloc("a product's measurement", a + b + c, sizeof *memory, &memory));
+    FAST_TRY(fast__alloc("a product's measurement", a + b + c + packed, sizeof *memory, &memory));
     for (int64_t i = 0; i < a + b + c; i++)
         memory[i] = (float)((uint32_t)i * 2654435761u >> 8) * 0x1p-24f - 0.5f;
+    for (int i = 0; i < METHODS; i++)
+        best[i] = INT64_MAX;
     const int64_t start = fast__clock_thread_ns();
     for (int round = 0; round < ROUNDS && fast__clock_thread_ns() - start < BUSY_NS_MAX; round++)
         for (int i = 0; i < METHODS; i++) {
             fast_gemm trial = *gemm;
+            float *left = memory, *right = left + a, *to = right + b;
             trial.method = (fast_gemm_method)i;
             if (!can_run(&trial))
                 continue;
             const int64_t from = fast__clock_thread_ns();
-            fast__gemm_run(&trial, memory, memory + a, memory + a + b);
+            if (gemm->positions > 1) {
+                fast__gemm_pack(&trial, right, to + c);
+                fast__gemm_sequence(&trial, count, left, right, to + c, to);
+            } else
+                fast__gemm_run(&trial, left, right, to);
             const int64_t took = fast__clock_thread_ns() - from;
             best[i] = took < best[i] ? took : best[i];
         }
@@ -244,13 +304,19 @@ static fast_err measure(fast_gemm *gemm)
 fast_err fast__gemm_choose(fast_gemm *gemm, fast_conv_plan *plan)
 {
     char key[KEY_MAX], machine[KEY_MAX / 2];
+    /* Of a sequence a block or two are measured: as many rows as a large matrix has. */
+    const int64_t most = (MEASURED_ROWS + gemm->m - 1) / gemm->m;
+    const int64_t count = gemm->positions <= 1     ? 1
+                          : gemm->positions < most ? gemm->positions
+                                                   : most;
 
     fast__gemm_init(gemm);
-    if ((int64_t)gemm->m * gemm->n * gemm->k < SMALL)
+    if (count * gemm->m * gemm->n * gemm->k < SMALL)
         return FAST_OK;
     fast__gemm_machine(machine, sizeof machine);
-    snprintf(key, sizeof key, "gemm 2 %dx%dx%d ld %d %d %d trans %d add %d %s", gemm->m, gemm->n,
-             gemm->k, gemm->lda, gemm->ldb, gemm->ldc, gemm->trans_b, gemm->accumulate, machine);
+    snprintf(key, sizeof key, "gemm 3 %lldx %dx%dx%d ld %d %d %d trans %d add %d %s",
+             (long long)count, gemm->m, gemm->n, gemm->k, gemm->lda, gemm->ldb, gemm->ldc,
+             gemm->trans_b, gemm->accumulate, machine);
     const char *choice = plan ? fast__plan_get(plan, key) : NULL;
     for (int i = 0; choice && i < METHODS; i++) {
         fast_gemm trial = *gemm;
@@ -260,6 +326,6 @@ fast_err fast__gemm_choose(fast_gemm *gemm, fast_conv_plan *plan)
         gemm->method = trial.method;
         return FAST_OK;
     }
-    FAST_TRY(measure(gemm));
+    FAST_TRY(measure(gemm, count));
     return plan ? fast__plan_put(plan, key, fast__gemm_name(gemm)) : FAST_OK;
 }

@@ -25,79 +25,92 @@
 #include "engine/cpu/gemm_kernels.h"
 #include "engine/cpu/vec.h"
 
-#if defined(__AVX512F__) || defined(VEC_NEON)
+#if VEC_REGISTERS == 32
 enum { ROWS = 4 }; /* registers of a tile's column: 32 registers hold 4 x 6 and the operands */
+#define FOR_ROWS(x) x(1) x(2) x(3) x(4)
 #else
 enum { ROWS = 2 };
+#define FOR_ROWS(x) x(1) x(2)
 #endif
 enum {
     TILE = ROWS * VEC, /* rows of a tile */
-    COLUMNS = 6,       /* columns of a tile */
-    DEPTH = 128,       /* a panel of A has 8 KiB with AVX2: it stays in the first-level cache */
-    GROUP = 48,        /* columns of a transposed B that are packed together: 24 KiB */
-    PACK_MIN = 18      /* columns that a packed panel must serve: fewer do not pay for the copy */
+    COLUMNS = FAST_GEMM_COLUMNS,
+    DEPTH = 128,  /* a panel of A has 8 KiB with AVX2: it stays in the first-level cache */
+    GROUP = 48,   /* columns of a transposed B that are packed together: 24 KiB */
+    PACK_MIN = 18 /* columns that a packed panel must serve: fewer do not pay for the copy */
 };
 
-/* One tile of n columns: c[j][TILE] = or += sum over p < k of a[p][TILE] b[p * step + j * column].
- * C is the start of the sums, not added at their end: the bits do not depend on DEPTH. */
-VEC_INLINE void tile_of(int64_t k, const float *a, int64_t lda, const float *b, int64_t step,
-                        int64_t column, float *c, int64_t ldc, bool accumulate, const int n)
+/* One tile of `rows` registers and n columns. C is the start of the sums, not added at their end:
+ * the bits do not depend on where sums are cut. */
+VEC_INLINE void tile_of(const fast_gemm_tile *t, int64_t step, int64_t column, const int rows,
+                        const int n)
 {
+    const int64_t lda = t->lda, ldc = t->ldc;
+    const float *a = t->a, *b = t->b;
     fast_vec acc[COLUMNS][ROWS];
+    float *c[ROWS];
 
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; i++)
+        c[i] = t->c + t->at[i];
 #pragma GCC unroll 6
     for (int j = 0; j < n; j++) {
 #pragma GCC unroll 4
-        for (int i = 0; i < ROWS; i++)
-            acc[j][i] = accumulate ? vec_loadu(c + j * ldc + i * VEC) : vec_set(0);
+        for (int i = 0; i < rows; i++)
+            acc[j][i] = t->accumulate ? vec_loadu(c[i] + j * ldc) : vec_set(0);
     }
-    for (int64_t p = 0; p < k; p++, a += lda, b += step) {
+    for (int64_t p = 0; p < t->k; p++, a += lda, b += step) {
         fast_vec left[ROWS];
 #pragma GCC unroll 4
-        for (int i = 0; i < ROWS; i++)
+        for (int i = 0; i < rows; i++)
             left[i] = vec_loadu(a + i * VEC);
 #pragma GCC unroll 6
         for (int j = 0; j < n; j++) {
             const fast_vec right = vec_set(b[j * column]);
 #pragma GCC unroll 4
-            for (int i = 0; i < ROWS; i++)
+            for (int i = 0; i < rows; i++)
                 acc[j][i] += left[i] * right;
         }
     }
 #pragma GCC unroll 6
     for (int j = 0; j < n; j++) {
 #pragma GCC unroll 4
-        for (int i = 0; i < ROWS; i++)
-            vec_storeu(c + j * ldc + i * VEC, acc[j][i]);
+        for (int i = 0; i < rows; i++)
+            vec_storeu(c[i] + j * ldc, acc[j][i]);
     }
 }
 
-/* One function per number of columns, for B in place and for B packed. */
-#define TILES(n)                                                                                   \
-    static void place_##n(int64_t k, const float *a, int64_t lda, const float *b, int64_t column,  \
-                          float *c, int64_t ldc, bool accumulate)                                  \
-    {                                                                                              \
-        tile_of(k, a, lda, b, 1, column, c, ldc, accumulate, n);                                   \
-    }                                                                                              \
-    static void packed_##n(int64_t k, const float *a, int64_t lda, const float *b, int64_t column, \
-                           float *c, int64_t ldc, bool accumulate)                                 \
-    {                                                                                              \
-        (void)column;                                                                              \
-        tile_of(k, a, lda, b, COLUMNS, 1, c, ldc, accumulate, n);                                  \
+/* One function for each place of B, number of rows and of columns. */
+#define TILE_OF(rows, n)                                     \
+    static void packed_##rows##x##n(const fast_gemm_tile *t) \
+    {                                                        \
+        tile_of(t, COLUMNS, 1, rows, n);                     \
+    }                                                        \
+    static void down_##rows##x##n(const fast_gemm_tile *t)   \
+    {                                                        \
+        tile_of(t, 1, t->stride, rows, n);                   \
+    }                                                        \
+    static void across_##rows##x##n(const fast_gemm_tile *t) \
+    {                                                        \
+        tile_of(t, t->stride, 1, rows, n);                   \
     }
-TILES(1)
-TILES(2)
-TILES(3)
-TILES(4)
-TILES(5)
-TILES(6)
+#define TILES_OF(rows) \
+    TILE_OF(rows, 1)   \
+    TILE_OF(rows, 2) TILE_OF(rows, 3) TILE_OF(rows, 4) TILE_OF(rows, 5) TILE_OF(rows, 6)
+FOR_ROWS(TILES_OF)
 
-typedef void tile_fn(int64_t k, const float *a, int64_t lda, const float *b, int64_t column,
-                     float *c, int64_t ldc, bool accumulate);
-static tile_fn *const tiles[2][COLUMNS] = {
-    { place_1, place_2, place_3, place_4, place_5, place_6 },
-    { packed_1, packed_2, packed_3, packed_4, packed_5, packed_6 },
-};
+#define PACKED(r)                                       \
+    {                                                   \
+        packed_##r##x1, packed_##r##x2, packed_##r##x3, \
+        packed_##r##x4, packed_##r##x5, packed_##r##x6  \
+    },
+#define DOWN(r) \
+    { down_##r##x1, down_##r##x2, down_##r##x3, down_##r##x4, down_##r##x5, down_##r##x6 },
+#define ACROSS(r)                                       \
+    {                                                   \
+        across_##r##x1, across_##r##x2, across_##r##x3, \
+        across_##r##x4, across_##r##x5, across_##r##x6  \
+    },
 
 /* to[p][TILE] = rows [0, rows) of column p of a, zeros to TILE. */
 static void pack_rows(const float *a, int64_t lda, int64_t rows, int64_t k, float *to)
@@ -132,20 +145,33 @@ static void pack_columns(const float *b, int64_t ldb, int64_t columns, int64_t k
 static void run_panel(const fast_gemm *g, int64_t rows, int64_t k, const float *a, int64_t step,
                       const float *b, int64_t columns, float *c, bool accumulate)
 {
+    static const int64_t side_by_side[FAST_GEMM_ROWS_MAX] = { 0, VEC, 2 * VEC, 3 * VEC };
     _Alignas(64) float edge[COLUMNS * TILE];
 
     for (int64_t j = 0; j < columns; j += COLUMNS) {
         const int64_t n = columns - j < COLUMNS ? columns - j : COLUMNS;
-        tile_fn *tile = tiles[g->trans_b][n - 1];
-        const float *right = b + j * (g->trans_b ? k : g->ldb);
         float *to = c + j * g->ldc;
+        fast_gemm_tile tile = { .k = k,
+                                .a = a,
+                                .lda = step,
+                                .b = b + j * (g->trans_b ? k : g->ldb),
+                                .stride = g->ldb,
+                                .c = to,
+                                .ldc = g->ldc,
+                                .at = side_by_side,
+                                .accumulate = accumulate };
+        fast_gemm_tile_fn *run_tile =
+            FAST_SIMD(fast__gemm_kernels)
+                .tile[g->trans_b ? FAST_GEMM_PACKED : FAST_GEMM_DOWN][ROWS - 1][n - 1];
         if (rows == TILE) {
-            tile(k, a, step, right, g->ldb, to, g->ldc, accumulate);
+            run_tile(&tile);
             continue;
         }
         for (int64_t i = 0; accumulate && i < n; i++)
             memcpy(edge + i * TILE, to + i * g->ldc, (size_t)rows * sizeof *edge);
-        tile(k, a, step, right, g->ldb, edge, TILE, accumulate);
+        tile.c = edge;
+        tile.ldc = TILE;
+        run_tile(&tile);
         for (int64_t i = 0; i < n; i++)
             memcpy(to + i * g->ldc, edge + i * TILE, (size_t)rows * sizeof *edge);
     }
@@ -177,4 +203,10 @@ static void run(const fast_gemm *g, const float *a, const float *b, float *c)
     }
 }
 
-const fast_gemm_kernels FAST_SIMD(fast__gemm_kernels) = { .run = run };
+const fast_gemm_kernels FAST_SIMD(fast__gemm_kernels) = {
+    .run = run,
+    .tile = { [FAST_GEMM_PACKED] = { FOR_ROWS(PACKED) },
+              [FAST_GEMM_DOWN] = { FOR_ROWS(DOWN) },
+              [FAST_GEMM_ACROSS] = { FOR_ROWS(ACROSS) } },
+    .rows = ROWS,
+};

@@ -151,16 +151,38 @@ typedef struct fast_cell_kernels {
                      const float *dy, float *dh, float *da, float *du);
 } fast_cell_kernels;
 
-/* Causal attention between its two products. qkv [T][3 C][L]; z [T][C][L]; p has heads T T L floats
- * in an order of the kernels' own. scratch is aligned to 64 bytes. attention_simd.c */
+/* Sizes of attention over T positions with D channels a head, in floats: a row of one sample's
+ * head, a row of its probabilities, one operand of it, and an operand in panels of up to 64
+ * positions. The odd blocks spread rows and samples over the sets of a cache. */
+static inline int64_t fast__attention_wide(int64_t D)
+{
+    return (D + FAST_VEC - 1) / FAST_VEC * FAST_VEC;
+}
+static inline int64_t fast__attention_row(int64_t T)
+{
+    return (T + FAST_VEC - 1) / FAST_VEC * FAST_VEC + FAST_VEC;
+}
+static inline int64_t fast__attention_each(int64_t T, int64_t D)
+{
+    return T * fast__attention_wide(D) + FAST_VEC;
+}
+static inline int64_t fast__attention_panels(int64_t T, int64_t D)
+{
+    return (T + 63) / 64 * 64 * fast__attention_wide(D);
+}
+
+enum { FAST_ATTENTION_BLOCK = 24 /* rows of probabilities that a forward pass has at once */ };
+
+/* Causal attention between its two products. qkv [T][3 C][L]; z [T][C][L]; D = C / heads. Samples
+ * past `count` get zeros. scratch is aligned to 64 bytes. attention_simd.c */
 typedef struct fast_attention_kernels {
-    /* p = softmax of the scaled scores for s <= t; z = p v, head by head. scratch: 48 T (D + 1)
-     * floats, D = C / heads. */
-    void (*forward)(int64_t T, int64_t C, int64_t heads, int64_t L, const float *qkv, float *p,
+    /* z = softmax of the scaled scores for s <= t, times v, head by head. scratch: 48 operands, one
+     * in panels, a block of rows. */
+    void (*forward)(int64_t T, int64_t C, int64_t heads, int64_t L, int64_t count, const float *qkv,
                     float *z, float *scratch);
-    /* dqkv is overwritten. scratch: 16 T T + 64 T (D + 1) floats. */
-    void (*backward)(int64_t T, int64_t C, int64_t heads, int64_t L, const float *qkv,
-                     const float *p, const float *dz, float *dqkv, float *scratch);
+    /* dqkv is overwritten. scratch: 64 operands, two in panels, 2 T rows. */
+    void (*backward)(int64_t T, int64_t C, int64_t heads, int64_t L, int64_t count,
+                     const float *qkv, const float *dz, float *dqkv, float *scratch);
 } fast_attention_kernels;
 
 FAST_KERNELS(elem)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Causal multi-head self-attention [T, C] -> [T, C] (the formulas are in attention_simd.c): one
- * product per position for q, k and v, the heads with samples in the lanes, one product for the
- * output. Saved for the backward pass: q, k, v, the probabilities and the heads' outputs.
+ * product for q, k and v, the heads sample by sample, one product for the output. Saved for the
+ * backward pass: q, k, v and the heads' outputs.
  */
 #include "engine/cpu/cpu.h"
 
@@ -18,19 +18,27 @@ enum {
     IN_W = OUT_W + FAST_CPU_SLAB_GEMMS /* dWin = sum of dqkv x' */
 };
 
-/* Buffers, T positions of L lanes; H heads of W channels together: C, or less where the node has a
- * part of the heads. */
+/* Buffers, T positions of L lanes; the heads have W channels together: C, or less where the node has
+ * a part of the heads. */
 enum {
-    QKV,        /* [T][3 W][L]: queries, keys and values; saved */
-    P,          /* [H][T][T][L] in the kernels' order: probabilities; saved */
-    Z,          /* [T][W][L]: outputs of the heads; saved */
-    DZ,         /* [T][W][L]: gradient of z */
-    DQKV,       /* [T][3 W][L]: gradients of queries, keys and values */
-    HEAD,       /* 3 [T][D + 1][16]: operands of one head and 16 samples, forward */
-    HEAD_BACK,  /* [T][T][16], 4 [T][D + 1][16]: the scores' gradients and operands, backward */
-    TRANSPOSED, /* [T][L][C]: sample-major, for products over lanes */
-    SUMS        /* two vectors a row, for bias gradients */
+    QKV,         /* [T][3 W][L]: queries, keys and values; saved */
+    Z,           /* [T][W][L]: outputs of the heads; saved */
+    DZ,          /* [T][W][L]: gradient of z */
+    DQKV,        /* [T][3 W][L]: gradients of queries, keys and values */
+    HEAD,        /* operands of one head and 16 samples, forward */
+    HEAD_BACK,   /* the same and the scores' gradients, backward */
+    TRANSPOSED,  /* sample-major, for products over lanes */
+    SUMS,        /* two vectors a row, for bias gradients */
+    PACKED,      /* weights as a sequence's product reads them, of one product at a time, forward */
+    PACKED_BACK, /* and backward */
+    TERMS        /* of a slab of weights */
 };
+
+/* Return the larger of two counts. */
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
 /* Products of q, k, v and the output; memory for the saved values and their gradients. */
 static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
@@ -38,13 +46,16 @@ static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     const fast_node *node = &compile->graph->nodes[step->node];
     const int64_t T = node->shape[0], C = node->shape[1], L = compile->program->lanes;
     const int64_t W = fast__attention_width(compile->graph, step->node);
-    const int64_t head = T * (W / node->heads + 1) * FAST_VEC; /* floats of one operand */
+    const int64_t D = W / node->heads, row = fast__attention_row(T);
+    const int64_t each = FAST_VEC * fast__attention_each(T, D);
+    const int64_t panels = fast__attention_panels(T, D);
     const int c = (int)C, w = (int)W, l = (int)L;
     fast_gemm *gemm = step->gemm;
 
     FAST_ASSERT(node->heads > 0 && W % node->heads == 0);
-    gemm[IN] = (fast_gemm){ .m = l, .n = 3 * w, .k = c, .lda = l, .ldb = c, .ldc = l };
-    gemm[OUT] = (fast_gemm){ .m = l, .n = c, .k = w, .lda = l, .ldb = w, .ldc = l };
+    gemm[IN] =
+        (fast_gemm){ .m = l, .n = 3 * w, .k = c, .lda = l, .ldb = c, .ldc = l, .positions = T };
+    gemm[OUT] = (fast_gemm){ .m = l, .n = c, .k = w, .lda = l, .ldb = w, .ldc = l, .positions = T };
     gemm[OUT_DATA] = gemm[OUT];
     gemm[OUT_DATA].trans_b = true;
     gemm[OUT_DATA].n = w;
@@ -55,22 +66,32 @@ static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     gemm[IN_DATA].accumulate = step->how[0] == FAST_CPU_ADD;
     for (int i = IN; i <= (step->train ? IN_DATA : OUT); i++)
         FAST_TRY(fast__gemm_choose(&gemm[i], compile->plan));
+    FAST_TRY(fast__cpu_sequence_memory(compile, step, false, &gemm[IN], 2, &step->buffer[PACKED]));
+    FAST_TRY(fast__cpu_sequence_memory(compile, step, true, &gemm[OUT_DATA], 2,
+                                       &step->buffer[PACKED_BACK]));
     if (step->train) {
-        FAST_TRY(fast__cpu_slab_plan(compile, W, C, &gemm[OUT_W]));
-        FAST_TRY(fast__cpu_slab_plan(compile, C, 3 * W, &gemm[IN_W]));
+        FAST_TRY(fast__cpu_slab_plan(compile, W, C, T, &gemm[OUT_W]));
+        FAST_TRY(fast__cpu_slab_plan(compile, C, 3 * W, T, &gemm[IN_W]));
+        FAST_TRY(fast__cpu_scratch_back(
+            compile, step,
+            larger(fast__cpu_slab_floats(&gemm[IN_W]), fast__cpu_slab_floats(&gemm[OUT_W])),
+            &step->buffer[TRANSPOSED]));
+        FAST_TRY(fast__cpu_scratch_back(
+            compile, step,
+            larger(fast__cpu_slab_scratch(&gemm[IN_W]), fast__cpu_slab_scratch(&gemm[OUT_W])),
+            &step->buffer[TERMS]));
     }
     FAST_TRY(fast__cpu_saved(compile, step, T * 3 * W * L, &step->buffer[QKV]));
-    FAST_TRY(fast__cpu_saved(compile, step, node->heads * T * T * L, &step->buffer[P]));
     FAST_TRY(fast__cpu_saved(compile, step, T * W * L, &step->buffer[Z]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, T * W * L, &step->buffer[DZ]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, T * 3 * W * L, &step->buffer[DQKV]));
-    FAST_TRY(fast__cpu_scratch_forward(compile, step, 3 * head, &step->buffer[HEAD]));
-    FAST_TRY(fast__cpu_scratch_back(compile, step, T * T * FAST_VEC + 4 * head,
+    FAST_TRY(fast__cpu_scratch_forward(
+        compile, step, 3 * each + panels + FAST_ATTENTION_BLOCK * row, &step->buffer[HEAD]));
+    FAST_TRY(fast__cpu_scratch_back(compile, step, 4 * each + 2 * panels + 2 * T * row,
                                     &step->buffer[HEAD_BACK]));
-    FAST_TRY(fast__cpu_scratch_back(compile, step, T * C * L, &step->buffer[TRANSPOSED]));
-    FAST_TRY(fast__cpu_scratch_back(compile, step, (3 * W > C ? 3 * W : C) * 2 * FAST_VEC,
+    FAST_TRY(fast__cpu_scratch_back(compile, step, larger(3 * W, C) * 2 * FAST_VEC,
                                     &step->buffer[SUMS]));
-    snprintf(step->note, sizeof step->note, "%s, heads in lanes", fast__gemm_name(&gemm[IN]));
+    snprintf(step->note, sizeof step->note, "%s, heads by sample", fast__gemm_name(&gemm[IN]));
     return FAST_OK;
 }
 
@@ -78,37 +99,34 @@ static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 static void attention_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_node *node = &run->graph->nodes[step->node];
-    const int64_t T = node->shape[0], C = node->shape[1], L = run->lanes;
+    const int64_t T = node->shape[0], L = run->lanes;
     const int64_t W = fast__attention_width(run->graph, step->node);
-    const float *x = fast__cpu_in(run, step, 0);
-    float *qkv = fast__cpu_memory(run, step->buffer[QKV]), *y = fast__cpu_out(run, step);
+    const fast_cpu_finish in = { .bias = fast__cpu_param(run, step->node, FAST_W_BIAS) };
+    const fast_cpu_finish out = { .bias = fast__cpu_param(run, step->node, FAST_W_BIAS2) };
+    float *qkv = fast__cpu_memory(run, step->buffer[QKV]);
     float *z = fast__cpu_memory(run, step->buffer[Z]);
 
-    for (int64_t t = 0; t < T; t++)
-        fast__gemm_run(&step->gemm[IN], x + t * C * L,
-                       fast__cpu_param(run, step->node, FAST_W_WEIGHT), qkv + t * 3 * W * L);
-    run->program->elem->bias_act(T, 3 * W, L, fast__cpu_param(run, step->node, FAST_W_BIAS),
-                                 FAST_ACT_NONE, 0, qkv);
-    run->program->attention->forward(T, W, node->heads, L, qkv,
-                                     fast__cpu_memory(run, step->buffer[P]), z,
+    fast__cpu_sequence(run, &step->gemm[IN], T, fast__cpu_in(run, step, 0),
+                       fast__cpu_param(run, step->node, FAST_W_WEIGHT), step->buffer[PACKED], &in,
+                       qkv);
+    run->program->attention->forward(T, W, node->heads, L, run->count, qkv, z,
                                      fast__cpu_memory(run, step->buffer[HEAD]));
-    for (int64_t t = 0; t < T; t++)
-        fast__gemm_run(&step->gemm[OUT], z + t * W * L,
-                       fast__cpu_param(run, step->node, FAST_W_WEIGHT2), y + t * C * L);
-    run->program->elem->bias_act(T, C, L, fast__cpu_param(run, step->node, FAST_W_BIAS2),
-                                 FAST_ACT_NONE, 0, y);
+    fast__cpu_sequence(run, &step->gemm[OUT], T, z,
+                       fast__cpu_param(run, step->node, FAST_W_WEIGHT2), step->buffer[PACKED], &out,
+                       fast__cpu_out(run, step));
 }
 
 /* Compute dW [rows][C] and db of one product per position: x [T][C][L], d [T][rows][L]. */
 static void weights_back(fast_cpu_run *run, const fast_cpu_step *step, int gemm, int64_t rows,
-                         int64_t C, const float *x, const float *d, float *dw, float *db)
+                         const float *x, const float *d, float *dw, float *db)
 {
-    const int64_t T = run->graph->nodes[step->node].shape[0], L = run->lanes;
+    const fast_node *node = &run->graph->nodes[step->node];
+    const int64_t T = node->shape[0], L = run->lanes;
     float *transposed = fast__cpu_memory(run, step->buffer[TRANSPOSED]);
 
-    for (int64_t t = 0; t < T; t++)
-        run->program->elem->from_lanes(x + t * C * L, L, C, L, transposed + t * C * L, C);
-    fast__cpu_slab_all(&step->gemm[gemm], C, rows, T, L, transposed, d, dw);
+    fast__cpu_slab_transpose(run, &step->gemm[gemm], T, x, transposed);
+    fast__cpu_slab_all(&step->gemm[gemm], rows, T, transposed, d,
+                       fast__cpu_memory(run, step->buffer[TERMS]), dw);
     /* Only sums: without an activation nothing is written to d. */
     run->program->elem->bias_act_back(T, rows, L, NULL, FAST_ACT_NONE, 0, (float *)(uintptr_t)d, db,
                                       fast__cpu_memory(run, step->buffer[SUMS]));
@@ -124,22 +142,22 @@ static void attention_backward(fast_cpu_run *run, const fast_cpu_step *step)
     float *dz = fast__cpu_memory(run, step->buffer[DZ]);
     float *dqkv = fast__cpu_memory(run, step->buffer[DQKV]), *dx = fast__cpu_in_grad(run, step, 0);
 
-    for (int64_t t = 0; t < T; t++)
-        fast__gemm_run(&step->gemm[OUT_DATA], dy + t * C * L,
-                       fast__cpu_param(run, step->node, FAST_W_WEIGHT2), dz + t * W * L);
-    weights_back(run, step, OUT_W, C, W, fast__cpu_memory(run, step->buffer[Z]), dy,
+    fast__cpu_sequence(run, &step->gemm[OUT_DATA], T, dy,
+                       fast__cpu_param(run, step->node, FAST_W_WEIGHT2), step->buffer[PACKED_BACK],
+                       NULL, dz);
+    weights_back(run, step, OUT_W, C, fast__cpu_memory(run, step->buffer[Z]), dy,
                  fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT2),
                  fast__cpu_param_grad(run, step->node, FAST_W_BIAS2));
     fast__cpu_report(run, step->node, FAST_W_WEIGHT2);
     fast__cpu_report(run, step->node, FAST_W_BIAS2);
-    run->program->attention->backward(T, W, node->heads, L,
-                                      fast__cpu_memory(run, step->buffer[QKV]),
-                                      fast__cpu_memory(run, step->buffer[P]), dz, dqkv,
+    run->program->attention->backward(T, W, node->heads, L, run->count,
+                                      fast__cpu_memory(run, step->buffer[QKV]), dz, dqkv,
                                       fast__cpu_memory(run, step->buffer[HEAD_BACK]));
-    for (int64_t t = 0; t < T && dx; t++)
-        fast__gemm_run(&step->gemm[IN_DATA], dqkv + t * 3 * W * L,
-                       fast__cpu_param(run, step->node, FAST_W_WEIGHT), dx + t * C * L);
-    weights_back(run, step, IN_W, 3 * W, C, fast__cpu_in(run, step, 0), dqkv,
+    if (dx)
+        fast__cpu_sequence(run, &step->gemm[IN_DATA], T, dqkv,
+                           fast__cpu_param(run, step->node, FAST_W_WEIGHT),
+                           step->buffer[PACKED_BACK], NULL, dx);
+    weights_back(run, step, IN_W, 3 * W, fast__cpu_in(run, step, 0), dqkv,
                  fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT),
                  fast__cpu_param_grad(run, step->node, FAST_W_BIAS));
     fast__cpu_report(run, step->node, FAST_W_WEIGHT);

@@ -27,7 +27,10 @@ enum {
     SUMS,        /* two vectors a row, for the bias gradient */
     WEIGHT,      /* [O][C]: effective weight of a weight norm; saved */
     WEIGHT_GRAD, /* [O][C]: its gradient */
-    FACTOR       /* [O + C][P][L]: factors of a sequence, positions side by side */
+    FACTOR,      /* [O + C][P][L]: factors of a sequence, positions side by side */
+    PACKED,      /* the weights as a sequence's product reads them, forward */
+    PACKED_BACK, /* and backward */
+    TERMS        /* of a slab of weights */
 };
 
 /* Tell whether the layer has weight norm. */
@@ -44,8 +47,9 @@ static fast_err dense_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     const int L = (int)compile->program->lanes;
     fast_gemm *gemm = step->gemm;
 
-    gemm[FORWARD] =
-        (fast_gemm){ .m = L, .n = (int)O, .k = (int)C, .lda = L, .ldb = (int)C, .ldc = L };
+    gemm[FORWARD] = (fast_gemm){
+        .m = L, .n = (int)O, .k = (int)C, .lda = L, .ldb = (int)C, .ldc = L, .positions = P
+    };
     gemm[DATA] = (fast_gemm){ .m = L,
                               .n = (int)C,
                               .k = (int)O,
@@ -53,14 +57,22 @@ static fast_err dense_plan(fast_cpu_compile *compile, fast_cpu_step *step)
                               .ldb = (int)C,
                               .ldc = L,
                               .trans_b = true,
-                              .accumulate = step->how[0] == FAST_CPU_ADD };
+                              .accumulate = step->how[0] == FAST_CPU_ADD,
+                              .positions = P };
     FAST_TRY(fast__gemm_choose(&gemm[FORWARD], compile->plan));
     if (step->train) {
         FAST_TRY(fast__gemm_choose(&gemm[DATA], compile->plan));
-        FAST_TRY(fast__cpu_slab_plan(compile, C, O, &gemm[WEIGHTS]));
+        FAST_TRY(fast__cpu_slab_plan(compile, C, O, P, &gemm[WEIGHTS]));
+        FAST_TRY(fast__cpu_scratch_back(compile, step, fast__cpu_slab_floats(&gemm[WEIGHTS]),
+                                        &step->buffer[TRANSPOSED]));
+        FAST_TRY(fast__cpu_scratch_back(compile, step, fast__cpu_slab_scratch(&gemm[WEIGHTS]),
+                                        &step->buffer[TERMS]));
+        FAST_TRY(fast__cpu_sequence_memory(compile, step, true, &gemm[DATA], 1,
+                                           &step->buffer[PACKED_BACK]));
     }
-    step->count = fast__cpu_slab_rows(C, O);
-    FAST_TRY(fast__cpu_scratch_back(compile, step, P * L * C, &step->buffer[TRANSPOSED]));
+    step->count = fast__cpu_slab_rows(C, O, P);
+    FAST_TRY(
+        fast__cpu_sequence_memory(compile, step, false, &gemm[FORWARD], 1, &step->buffer[PACKED]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, O * 2 * FAST_VEC, &step->buffer[SUMS]));
     if (P > 1)
         FAST_TRY(fast__cpu_scratch_back(compile, step, P * L * (C + O), &step->buffer[FACTOR]));
@@ -73,25 +85,23 @@ static fast_err dense_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     return FAST_OK;
 }
 
-/* One product per position. */
+/* The product, bias and activation. */
 static void dense_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);
-    const int64_t C = shape.inputs, O = shape.outputs, P = shape.rows, L = run->lanes;
+    const fast_cpu_finish finish = { .bias = fast__cpu_param(run, step->node, FAST_W_BIAS),
+                                     .act = step->act,
+                                     .slope = step->slope };
     const float *w = fast__cpu_param(run, step->node, FAST_W_WEIGHT);
-    const float *x = fast__cpu_in(run, step, 0);
-    float *y = fast__cpu_out(run, step);
 
     if (weight_normed(run->graph, step)) {
         float *effective = fast__cpu_memory(run, step->buffer[WEIGHT]);
-        fast__weight_norm_forward(O, C, w, fast__cpu_param(run, step->node, FAST_W_GAIN),
-                                  effective);
+        fast__weight_norm_forward(shape.outputs, shape.inputs, w,
+                                  fast__cpu_param(run, step->node, FAST_W_GAIN), effective);
         w = effective;
     }
-    for (int64_t p = 0; p < P; p++)
-        fast__gemm_run(&step->gemm[FORWARD], x + p * C * L, w, y + p * O * L);
-    run->program->elem->bias_act(P, O, L, fast__cpu_param(run, step->node, FAST_W_BIAS), step->act,
-                                 step->slope, y);
+    fast__cpu_sequence(run, &step->gemm[FORWARD], shape.rows, fast__cpu_in(run, step, 0), w,
+                       step->buffer[PACKED], &finish, fast__cpu_out(run, step));
 }
 
 /* Offer dW as factors; the positions of a sequence are first copied next to each other. */
@@ -125,19 +135,18 @@ static bool offer_factors(fast_cpu_run *run, const fast_cpu_step *step, const fl
     return run->pass->factor(run->pass->ctx, &factors);
 }
 
-/* Return X sample-major: [P][L][C]. */
+/* Return X sample-major. */
 static const float *transposed(fast_cpu_run *run, const fast_cpu_step *step, const float *x)
 {
     const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);
-    const int64_t C = shape.inputs, P = shape.rows, L = run->lanes;
+    const int64_t P = shape.rows, L = run->lanes;
     const fast_node *in = &run->graph->nodes[step->in_node[0]];
     float *t = fast__cpu_memory(run, step->buffer[TRANSPOSED]);
 
     if (in->op == FAST_OP_INPUT && P == 1 && (in->rank == 1 || in->shape[0] == 1) &&
         run->count == L)
         return run->pass->batch->x;
-    for (int64_t p = 0; p < P; p++)
-        run->program->elem->from_lanes(x + p * C * L, L, C, L, t + p * C * L, C);
+    fast__cpu_slab_transpose(run, &step->gemm[WEIGHTS], P, x, t);
     return t;
 }
 
@@ -146,14 +155,15 @@ static void dense_weights(fast_cpu_run *run, const fast_cpu_step *step, const fl
                           const float *dy, float *dw, bool report)
 {
     const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);
-    const int64_t C = shape.inputs, O = shape.outputs, P = shape.rows, L = run->lanes;
+    const int64_t C = shape.inputs, O = shape.outputs, P = shape.rows;
     const int64_t segment = run->graph->nodes[step->node].weight[FAST_W_WEIGHT];
     const int64_t offset = run->graph->params.segments[segment].offset;
     const float *t = transposed(run, step, x);
 
     for (int64_t o = 0; o < O; o += step->count) {
         const int64_t rows = O - o < step->count ? O - o : step->count;
-        fast__cpu_slab_run(&step->gemm[WEIGHTS], o, C, O, P, L, t, dy, dw);
+        fast__cpu_slab_run(&step->gemm[WEIGHTS], o, O, P, t, dy,
+                           fast__cpu_memory(run, step->buffer[TERMS]), dw);
         if (report)
             fast__cpu_report_range(run, offset + o * C, rows * C);
     }
@@ -175,8 +185,8 @@ static void dense_backward(fast_cpu_run *run, const fast_cpu_step *step)
                                       fast__cpu_param_grad(run, step->node, FAST_W_BIAS),
                                       fast__cpu_memory(run, step->buffer[SUMS]));
     fast__cpu_report(run, step->node, FAST_W_BIAS);
-    for (int64_t p = 0; p < P && dx; p++)
-        fast__gemm_run(&step->gemm[DATA], dy + p * O * L, w, dx + p * C * L);
+    if (dx)
+        fast__cpu_sequence(run, &step->gemm[DATA], P, dy, w, step->buffer[PACKED_BACK], NULL, dx);
     if (offer_factors(run, step, x, dy))
         return;
     dense_weights(run, step, x, dy, normed ? fast__cpu_memory(run, step->buffer[WEIGHT_GRAD]) : dw,

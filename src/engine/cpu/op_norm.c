@@ -106,7 +106,8 @@ static void norm_forward(fast_cpu_run *run, const fast_cpu_step *step)
         const double m = (double)(s.positions * (s.hi - s.lo));
         if (run->pass->train) {
             run->program->norm->moments(&s, x, scratch, mean, squares);
-            follow(run, node, C, m, mean, squares);
+            if (!run->again)
+                follow(run, node, C, m, mean, squares);
         }
         for (int64_t c = 0; c < C; c++) {
             const double var = run->pass->train

@@ -35,7 +35,9 @@ enum {
     STATE_GRAD,     /* [T][G][L]: du, of a gru alone; else du is da */
     RECURRENT_GRAD, /* [2][H][L]: dh and dc, passed from step to step */
     TRANSPOSED,     /* [T][L][C or H]: sample-major, for products over lanes */
-    SUMS            /* two vectors a row, for bias gradients */
+    SUMS,           /* two vectors a row, for bias gradients */
+    PACKED,         /* the input's weights as a sequence's product reads them, backward */
+    TERMS           /* of a slab of weights */
 };
 
 typedef struct cpu_recurrent_shape {
@@ -61,6 +63,17 @@ static cpu_recurrent_shape shape_of(const fast_graph *graph, const fast_cpu_step
     return s;
 }
 
+/* Memory for the sums of either weights' gradient. */
+static fast_err slab_memory(fast_cpu_compile *compile, fast_cpu_step *step)
+{
+    const fast_gemm *wih = &step->gemm[WIH], *whh = &step->gemm[WHH];
+    const int64_t x = fast__cpu_slab_floats(wih), h = fast__cpu_slab_floats(whh);
+    const int64_t a = fast__cpu_slab_scratch(wih), b = fast__cpu_slab_scratch(whh);
+
+    FAST_TRY(fast__cpu_scratch_back(compile, step, x > h ? x : h, &step->buffer[TRANSPOSED]));
+    return fast__cpu_scratch_back(compile, step, a > b ? a : b, &step->buffer[TERMS]);
+}
+
 /* Two products a step, their gradients, and memory for gates and states. */
 static fast_err recurrent_plan(fast_cpu_compile *compile, fast_cpu_step *step)
 {
@@ -78,15 +91,19 @@ static fast_err recurrent_plan(fast_cpu_compile *compile, fast_cpu_step *step)
                               .ldb = C,
                               .ldc = L,
                               .trans_b = true,
-                              .accumulate = step->how[0] == FAST_CPU_ADD };
+                              .accumulate = step->how[0] == FAST_CPU_ADD,
+                              .positions = s.T };
     gemm[STATE_DATA] = (fast_gemm){
         .m = L, .n = H, .k = G, .lda = L, .ldb = H, .ldc = L, .trans_b = true, .accumulate = s.split
     };
     for (int i = INPUT; i <= (step->train ? STATE_DATA : STATE); i++)
         FAST_TRY(fast__gemm_choose(&gemm[i], compile->plan));
     if (step->train) {
-        FAST_TRY(fast__cpu_slab_plan(compile, s.C, s.G, &gemm[WIH]));
-        FAST_TRY(fast__cpu_slab_plan(compile, s.H, s.G, &gemm[WHH]));
+        FAST_TRY(fast__cpu_slab_plan(compile, s.C, s.G, s.T, &gemm[WIH]));
+        FAST_TRY(fast__cpu_slab_plan(compile, s.H, s.G, s.T, &gemm[WHH]));
+        FAST_TRY(slab_memory(compile, step));
+        FAST_TRY(
+            fast__cpu_sequence_memory(compile, step, true, &gemm[DATA], 1, &step->buffer[PACKED]));
     }
     FAST_TRY(fast__cpu_saved(compile, step, s.T * s.G * s.L, &step->buffer[GATES]));
     FAST_TRY(
@@ -97,8 +114,6 @@ static fast_err recurrent_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     FAST_TRY(fast__cpu_scratch_back(compile, step, s.split ? s.T * s.G * s.L : 0,
                                     &step->buffer[STATE_GRAD]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, 2 * s.H * s.L, &step->buffer[RECURRENT_GRAD]));
-    FAST_TRY(fast__cpu_scratch_back(compile, step, s.T * (s.C > s.H ? s.C : s.H) * s.L,
-                                    &step->buffer[TRANSPOSED]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, s.G * 2 * FAST_VEC, &step->buffer[SUMS]));
     snprintf(step->note, sizeof step->note, "%s, two products a step",
              fast__gemm_name(&gemm[INPUT]));
@@ -171,7 +186,7 @@ static void recurrent_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const cpu_recurrent_shape s = shape_of(run->graph, step, run->lanes);
     const fast_elem_kernels *elem = run->program->elem;
-    const int64_t gates = s.G * s.L, units = s.H * s.L;
+    const int64_t gates = s.G * s.L;
     const float *wih = fast__cpu_param(run, step->node, FAST_W_WEIGHT);
     const float *x = fast__cpu_in(run, step, 0), *h = fast__cpu_out(run, step);
     float *dwih = fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT);
@@ -181,22 +196,25 @@ static void recurrent_backward(fast_cpu_run *run, const fast_cpu_step *step)
     float *da = fast__cpu_memory(run, step->buffer[GATES_GRAD]);
     float *du = s.split ? fast__cpu_memory(run, step->buffer[STATE_GRAD]) : da;
     float *transposed = fast__cpu_memory(run, step->buffer[TRANSPOSED]);
+    float *terms = fast__cpu_memory(run, step->buffer[TERMS]);
     float *sums = fast__cpu_memory(run, step->buffer[SUMS]), *dx = fast__cpu_in_grad(run, step, 0);
 
     back_through_time(run, step, &s, da, du);
     if (s.T == 1) /* there was no earlier state */
         memset(dwhh, 0, (size_t)(s.G * s.H) * sizeof *dwhh);
-    for (int64_t t = 0; t < s.T; t++) {
-        if (dx)
-            fast__gemm_run(&step->gemm[DATA], da + t * gates, wih, dx + t * s.C * s.L);
-        elem->from_lanes(x + t * s.C * s.L, s.L, s.C, s.L, transposed + t * s.C * s.L, s.C);
+    if (dx)
+        fast__cpu_sequence(run, &step->gemm[DATA], s.T, da, wih, step->buffer[PACKED], NULL, dx);
+    fast__cpu_slab_transpose(run, &step->gemm[WIH], s.T, x, transposed);
+    fast__cpu_slab_all(&step->gemm[WIH], s.G, s.T, transposed, da, terms, dwih);
+    if (s.T > 1) {
+        fast__cpu_slab_transpose(run, &step->gemm[WHH], s.T - 1, h, transposed);
+        fast__cpu_slab_all(&step->gemm[WHH], s.G, s.T - 1, transposed, du + gates, terms, dwhh);
     }
-    fast__cpu_slab_all(&step->gemm[WIH], s.C, s.G, s.T, s.L, transposed, da, dwih);
-    for (int64_t t = 0; t < s.T - 1; t++)
-        elem->from_lanes(h + t * units, s.L, s.H, s.L, transposed + t * units, s.H);
-    fast__cpu_slab_all(&step->gemm[WHH], s.H, s.G, s.T - 1, s.L, transposed, du + gates, dwhh);
     elem->bias_act_back(s.T, s.G, s.L, NULL, FAST_ACT_NONE, 0, da, dba, sums);
-    elem->bias_act_back(s.T, s.G, s.L, NULL, FAST_ACT_NONE, 0, du, dbu, sums);
+    if (s.split || !dba)
+        elem->bias_act_back(s.T, s.G, s.L, NULL, FAST_ACT_NONE, 0, du, dbu, sums);
+    else if (dbu) /* of the same da */
+        memcpy(dbu, dba, (size_t)s.G * sizeof *dbu);
     fast__cpu_report(run, step->node, FAST_W_WEIGHT);
     fast__cpu_report(run, step->node, FAST_W_BIAS);
     fast__cpu_report(run, step->node, FAST_W_WEIGHT2);

@@ -14,12 +14,20 @@
  *
  *     workspace   | y, saved of node 1 | y, saved of node 2 | ... | dy of each node | scratch |
  *                                                                 cleared at once     shared
+ *
+ * With recomputation the nodes are cut into segments. Nodes that another segment reads have memory
+ * of their own; all others have a place in one region, which the segments use in turn, so that
+ * before its backward pass a segment is computed again there. The last one is still there.
+ *
+ *     workspace   | y, saved, dy of nodes that cross a cut | region: y, saved, dy | scratch |
  */
 #include "engine/ref/ref.h"
 
 #include "base/memory.h"
 #include "engine/loss.h"
+#include "engine/recompute.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The operators; the input node has none. */
@@ -65,6 +73,8 @@ typedef struct ref_node {
     int64_t y;     /* output; unused for the input node */
     int64_t dy;    /* gradient of the output; -1 if it is not needed */
     int64_t saved; /* from forward to backward */
+    int segment;   /* of the nodes that are recomputed together; 0 without recomputation */
+    bool crosses;  /* its memory is its own, not of the region that segments share */
 } ref_node;
 
 typedef struct ref_program {
@@ -75,6 +85,7 @@ typedef struct ref_program {
     int64_t scratch;   /* offset of the memory that all operators share */
     int64_t dy_first;  /* the gradients are contiguous, to be cleared at once: from here */
     int64_t dy_end;    /* to here */
+    int segments;      /* 1: nothing is recomputed */
     int64_t count;     /* floats of a workspace */
 } ref_program;
 
@@ -137,6 +148,141 @@ static fast_err plan_memory(ref_program *program, const fast_graph *graph, int64
     return FAST_OK;
 }
 
+/* Floats that a node stores: output, saved values, gradient. */
+static int64_t stored_by(const ref_program *program, const fast_graph *graph, int i, int64_t batch)
+{
+    const fast_ref_op *op = ops[graph->nodes[i].op];
+    const int64_t outputs = graph->nodes[i].count * batch;
+    const fast_ref_need need = op && op->need ? op->need(graph, i, batch) : (fast_ref_need){ 0, 0 };
+
+    return (i > 0 ? outputs : 0) + need.saved + (program->needs[i] ? outputs : 0);
+}
+
+/* Cut the nodes into segments, and find those that are read across a cut. */
+static fast_err cut(ref_program *program, const fast_graph *graph, int64_t batch, int segments)
+{
+    const int n = graph->node_count;
+    int64_t *size = NULL;
+    int *segment = NULL;
+
+    FAST_TRY(fast__alloc("recomputation", 2 * (int64_t)n, sizeof *size, &size));
+    const fast_err err = fast__alloc("recomputation", n, sizeof *segment, &segment);
+    for (int i = 0; i < n && !err; i++) {
+        size[i] = stored_by(program, graph, i, batch);
+        for (int k = 0; k < graph->nodes[i].input_count; k++)
+            for (int s = graph->nodes[i].inputs[k]; s < i; s++)
+                size[n + s] += graph->nodes[graph->nodes[i].inputs[k]].count * batch;
+    }
+    if (!err)
+        fast__recompute_cut(n, size, size + n, segments, segment);
+    for (int i = 0; i < n && !err; i++) {
+        program->nodes[i].segment = segment[i];
+        program->nodes[i].crosses = i == 0 || i == n - 1;
+        for (int k = 0; k < graph->nodes[i].input_count; k++) {
+            ref_node *in = &program->nodes[graph->nodes[i].inputs[k]];
+
+            in->crosses = in->crosses || in->segment != segment[i];
+        }
+    }
+    program->segments = err ? 1 : segment[n - 1] + 1;
+    fast__free(segment);
+    fast__free(size);
+    return err;
+}
+
+/* Reserve the memory of a node: of its own, or in the region. Gradients are floats from *dy on. */
+static fast_err reserve_node(ref_program *program, const fast_graph *graph, int i, int64_t batch,
+                             int64_t *used, int64_t *scratch)
+{
+    ref_node *node = &program->nodes[i];
+    const fast_ref_op *op = ops[graph->nodes[i].op];
+    const fast_ref_need need = op && op->need ? op->need(graph, i, batch) : (fast_ref_need){ 0, 0 };
+    int64_t count;
+
+    if (!fast__mul_size(graph->nodes[i].count, batch, &count))
+        return fast__fail(FAST_ENOMEM, "node %d: %lld outputs times a batch of %lld", i,
+                          (long long)graph->nodes[i].count, (long long)batch);
+    FAST_TRY(reserve(used, i > 0 ? count : 0, &node->y));
+    FAST_TRY(reserve(used, need.saved, &node->saved));
+    node->dy = -1;
+    if (program->needs[i])
+        FAST_TRY(reserve(used, count, &node->dy));
+    *scratch = need.scratch > *scratch ? need.scratch : *scratch;
+    return FAST_OK;
+}
+
+/* Lay out a workspace whose activations are recomputed, with this number of segments. */
+static fast_err plan_segments(ref_program *program, const fast_graph *graph, int64_t batch,
+                              int segments)
+{
+    int64_t used = 0, scratch = 0, end;
+
+    FAST_TRY(cut(program, graph, batch, segments));
+    for (int i = 0; i < graph->node_count; i++)
+        if (program->nodes[i].crosses)
+            FAST_TRY(reserve_node(program, graph, i, batch, &used, &scratch));
+    end = used;
+    for (int k = 0; k < program->segments; k++) {
+        int64_t at = used;
+
+        for (int i = 0; i < graph->node_count; i++)
+            if (!program->nodes[i].crosses && program->nodes[i].segment == k)
+                FAST_TRY(reserve_node(program, graph, i, batch, &at, &scratch));
+        end = at > end ? at : end;
+    }
+    program->dy_first = program->dy_end = 0; /* cleared node by node */
+    FAST_TRY(reserve(&end, scratch, &program->scratch));
+    program->count = end;
+    return FAST_OK;
+}
+
+/* Sum over the nodes that are computed again: all segments but the last. */
+static double sum_again(const ref_program *program, const fast_graph *graph,
+                        double (*of)(const fast_graph *graph, int node))
+{
+    double sum = 0;
+
+    for (int i = 1; i < graph->node_count && program->segments > 1; i++)
+        if (program->nodes[i].segment + 1 < program->segments)
+            sum += of(graph, i);
+    return sum;
+}
+
+/* Lay out a workspace by the options: plainly, in sqrt(n) segments, or in those that fit the budget
+ * with the fewest operations. */
+static fast_err plan_options(ref_program *program, const fast_graph *graph,
+                             const fast_engine_options *o, int64_t *least_out)
+{
+    const int root = fast__recompute_segments(graph->node_count);
+    const int64_t limit = o->memory / (int64_t)sizeof(float);
+    int64_t smallest = INT64_MAX;
+    int best = 1;
+    double work = INFINITY;
+
+    *least_out = 0;
+    program->segments = 1;
+    if (!o->train || !o->recompute || o->memory > 0)
+        FAST_TRY(plan_memory(program, graph, o->batch));
+    if (!o->train || !o->recompute || (o->memory > 0 && program->count <= limit))
+        return FAST_OK;
+    if (o->memory == 0)
+        return plan_segments(program, graph, o->batch, root);
+    for (int k = 2; k <= 2 * root; k++) {
+        FAST_TRY(plan_segments(program, graph, o->batch, k));
+        const bool fits = program->count <= limit;
+
+        const double again = sum_again(program, graph, fast__recompute_work);
+
+        if (fits ? again < work : isinf(work) && program->count < smallest)
+            best = k;
+        work = fits ? fmin(work, again) : work;
+        smallest = program->count < smallest ? program->count : smallest;
+    }
+    if (smallest > limit)
+        *least_out = smallest * (int64_t)sizeof(float);
+    return plan_segments(program, graph, o->batch, best);
+}
+
 /* The contract's compile(): the layout of a workspace is all there is to compute. */
 static fast_err ref_compile(const fast_graph *graph, const fast_engine_options *options,
                             fast_program **out)
@@ -160,16 +306,22 @@ static fast_err ref_compile(const fast_graph *graph, const fast_engine_options *
         goto undo_program;
     fast__graph_needs(graph, program->needs);
     program->train = options->train;
-    err = plan_memory(program, graph, options->batch);
+    int64_t least = 0;
+    err = plan_options(program, graph, options, &least);
     if (err)
         goto undo_program;
+    const double again = sum_again(program, graph, fast__node_flops_forward);
     program->base = (fast_program){
         .engine = &fast__engine_ref,
         .graph = graph,
         .batch = options->batch,
         .flops_forward = fast__graph_flops_forward(graph),
-        .flops_train = fast__graph_flops_train(graph, program->needs),
+        .flops_train = fast__graph_flops_train(graph, program->needs) + again,
         .plan_hash = 0,
+        .memory = program->count * (int64_t)sizeof(float),
+        .memory_least = least,
+        .flops_again = again,
+        .segments = program->segments > 1 ? program->segments : 0,
     };
     FAST_ASSERT(program->count >= program->dy_end);
     *out = &program->base;
@@ -254,14 +406,63 @@ static void report_node(const fast_ref_call *call)
     }
 }
 
+/* Say that the weights of a node are about to be read. */
+static void announce(const fast_pass *pass, const fast_graph *graph, int node)
+{
+    int64_t offset, count;
+
+    if (pass->need && fast__node_params(graph, node, &offset, &count))
+        pass->need(pass->ctx, offset, count);
+}
+
+/* Set the gradients of nodes to 0: of those with memory of their own, or of a segment's others. */
+static void clear_gradients(const ref_program *program, const ref_workspace *workspace,
+                            bool crosses, int segment)
+{
+    const fast_graph *graph = program->base.graph;
+
+    for (int i = 0; i < graph->node_count; i++) {
+        const ref_node *node = &program->nodes[i];
+
+        if (node->dy >= 0 && node->crosses == crosses && (crosses || node->segment == segment))
+            memset(workspace->memory + node->dy, 0,
+                   (size_t)(graph->nodes[i].count * program->base.batch) * sizeof(float));
+    }
+}
+
+/* Compute the segment that ends with node `last` again, for its backward pass. */
+static void compute_again(const ref_program *program, const ref_workspace *workspace,
+                          const fast_pass *pass, int last)
+{
+    const int segment = program->nodes[last].segment;
+    int i = last;
+
+    while (i > 1 && program->nodes[i - 1].segment == segment)
+        i--;
+    for (; i <= last; i++) {
+        fast_ref_call call = call_of(program, workspace, pass, i);
+
+        call.again = true;
+        if (pass->need_again)
+            announce(pass, program->base.graph, i);
+        ops[call.node->op]->forward(&call);
+    }
+    clear_gradients(program, workspace, false, segment);
+}
+
 /* Run the backward pass over all nodes that need it. */
 static void run_backward(const ref_program *program, const ref_workspace *workspace,
                          const fast_pass *pass)
 {
     for (int i = program->base.graph->node_count - 1; i > 0; i--) {
+        if (program->segments > 1 && i + 1 < program->base.graph->node_count &&
+            program->nodes[i + 1].segment != program->nodes[i].segment)
+            compute_again(program, workspace, pass, i);
         if (!program->needs[i])
             continue;
         fast_ref_call call = call_of(program, workspace, pass, i);
+        if (pass->need_again)
+            announce(pass, program->base.graph, i);
         ops[call.node->op]->backward(&call);
         report_node(&call);
     }
@@ -274,9 +475,7 @@ static void run_forward(const ref_program *program, const ref_workspace *workspa
     const fast_graph *graph = program->base.graph;
     for (int i = 1; i < graph->node_count; i++) {
         fast_ref_call call = call_of(program, workspace, pass, i);
-        int64_t offset, count;
-        if (pass->need && fast__node_params(graph, i, &offset, &count))
-            pass->need(pass->ctx, offset, count);
+        announce(pass, graph, i);
         ops[call.node->op]->forward(&call);
     }
     const int last = graph->node_count - 1;
@@ -286,6 +485,10 @@ static void run_forward(const ref_program *program, const ref_workspace *workspa
     if (pass->grad || pass->phase == FAST_PASS_FORWARD) {
         memset(workspace->memory + program->dy_first, 0,
                (size_t)(program->dy_end - program->dy_first) * sizeof(float));
+        if (program->segments > 1) {
+            clear_gradients(program, workspace, true, 0);
+            clear_gradients(program, workspace, false, program->nodes[last].segment);
+        }
         if (program->nodes[last].dy >= 0 && answers && !pass->outputs_grad)
             dy = workspace->memory + program->nodes[last].dy;
     }

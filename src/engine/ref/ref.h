@@ -25,6 +25,7 @@ typedef struct fast_ref_call {
     float *dx[FAST_INPUTS_MAX];      /* gradients of the inputs, added to; NULL if not needed */
     float *saved;                    /* the node's memory from forward to backward */
     float *scratch;                  /* nothing in it survives a call */
+    bool again;                      /* it is recomputed: statistics have followed already */
     bool factored; /* out: the weight's gradient left as factors and is not in `grad` */
 } fast_ref_call;
 

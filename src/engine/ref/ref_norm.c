@@ -103,8 +103,10 @@ static void batch_forward(fast_ref_call *call)
             if (call->pass->train) {
                 const double m = (double)((end - first) * s.outer * s.inner);
                 moments(&s, c, first, end, call->x[0], &mean, &var);
-                follow(&mean_run[c], mean, node->b);
-                follow(&var_run[c], m > 1 ? var * m / (m - 1) : var, node->b);
+                if (!call->again) {
+                    follow(&mean_run[c], mean, node->b);
+                    follow(&var_run[c], m > 1 ? var * m / (m - 1) : var, node->b);
+                }
             }
             const float inverse = (float)(1.0 / sqrt(var + (double)node->a));
             apply(&s, c, first, end, call->x[0], (float)mean, inverse, w ? w[c] : 1.0F,

@@ -70,6 +70,9 @@ static const char *const matching[] = {
 static const char *const cooperation[] = { "workers", "strategy", "topology", "then",
                                            "mesh",    "pipeline", NULL };
 
+/* Those that may be others in a branch of a run; of the optimizer its options. */
+static const char *const branching[] = { "lr", "schedule", "optimizer", NULL };
+
 /* Later options that must be the same, and later keys: written where they are not the default, so
  * that files without them keep their hash. */
 static const char *const matching_later[] = { "validation",    "monitor",   "best",
@@ -417,18 +420,29 @@ static fast_err read_meta(const char *path, const fast_tensors *tensors, saved *
     return FAST_OK;
 }
 
-/* Is an option one of cooperation? */
-static bool is_cooperation(const char *name)
+/* Is an option in a list? */
+static bool is_in(const char *const *list, const char *name)
 {
-    for (const char *const *other = cooperation; *other; other++)
-        if (strcmp(*other, name) == 0)
+    for (; *list; list++)
+        if (strcmp(*list, name) == 0)
             return true;
     return false;
+}
+
+/* May an option be another in a branch? Another rule has other state. */
+static bool may_branch(const fast_run *run, const char *name, const char *theirs, const char *ours)
+{
+    const size_t rule = strcspn(ours, ":");
+
+    return run->config.branch && is_in(branching, name) &&
+           (strcmp(name, "optimizer") != 0 ||
+            (strcspn(theirs, ":") == rule && strncmp(theirs, ours, rule) == 0));
 }
 
 /* Options of cooperation that are others, as the file has them: "workers=4, topology=ring". */
 typedef struct changes {
     char text[256]; /* "": none is another */
+    bool branch;    /* an option of a branch is another */
 } changes;
 
 /* Compare one option; `ours` has room for its text. One of cooperation may be another. */
@@ -445,16 +459,22 @@ static fast_err check_option(const fast_run *run, const char *path, const fast_t
     fast__config_text(option, &run->config, ours, VALUE_MAX);
     if (strcmp(theirs, ours) == 0)
         return FAST_OK;
-    if (is_cooperation(name)) {
+    if (may_branch(run, name, theirs, ours)) {
+        changed->branch = true;
+        return FAST_OK;
+    }
+    if (is_in(cooperation, name)) {
         const size_t used = strlen(changed->text);
 
         snprintf(changed->text + used, sizeof changed->text - used, "%s%s=%.60s",
                  used > 0 ? ", " : "", name, theirs);
         return FAST_OK;
     }
-    return fast__fail(FAST_EINVAL,
-                      "%s was saved with %s=%.100s, and this run has %s=%.100s; give the same",
-                      path, option->name, theirs, option->name, ours);
+    return fast__fail(
+        FAST_EINVAL, "%s was saved with %s=%.100s, and this run has %s=%.100s; give the same%s",
+        path, option->name, theirs, option->name, ours,
+        is_in(branching, name) && !run->config.branch ? ", or branch=yes for a branch of that run"
+                                                      : "");
 }
 
 /* Compare the options of the file with the run's, as canonical text: lr=0.10 equals lr=0.1. Fails
@@ -613,6 +633,11 @@ static void note_changes(fast_run *run, const fast_tensors *tensors, const saved
                  "the checkpoint is at step %lld and this run ends at step %lld: nothing is "
                  "trained; give more steps or epochs to continue",
                  (long long)run->step, (long long)run->step_count);
+    else if (changed->branch)
+        snprintf(run->text.resume_note, sizeof run->text.resume_note,
+                 "a branch of the checkpoint's run after step %lld: other learning rate, schedule "
+                 "or options of the optimizer",
+                 (long long)s->step);
     else if (s->step_count != run->step_count)
         snprintf(
             run->text.resume_note, sizeof run->text.resume_note,
@@ -688,7 +713,7 @@ static int64_t step_of(const fast_run *run, const fast_tensors *tensors, int64_t
 static fast_err load_checked(fast_run *run, const char *path, const fast_tensors *tensors)
 {
     saved s = { 0 };
-    changes others = { "" };
+    changes others = { "", false };
     FAST_TRY(read_meta(path, tensors, &s));
     FAST_TRY(check_options(run, path, tensors, &others));
     FAST_TRY(check_hashes(run, path, tensors));
@@ -766,6 +791,11 @@ fast_err fast_run_checkpoint(fast_run *run, const char *path)
     FAST_ASSERT(run != NULL);
     char own[FAST_PATH_MAX];
     FAST_TRY(fast__team_can_resume(run->team, "checkpoint"));
+    if (run->team->actors[0] && run->team->actors[0]->context.state_parted)
+        return fast__fail(FAST_EINVAL,
+                          "strategy %s: each worker has a part of the optimizer's state, "
+                          "and the run has ended: open it with the option checkpoint",
+                          run->team->strategy->name);
     if (!run->team->saved.open)
         FAST_TRY(fast__saved_states_open(run->team));
     if (!path) {

@@ -48,7 +48,9 @@ typedef struct mpi_world {
     mpi_actor *actors;               /* [count] of this rank */
     int64_t count;                   /* number of actors of this rank */
     fast_inbox outbox;               /* several actors: messages to other ranks */
-    int64_t spin_ns;                 /* time that waits poll without a pause */
+    int64_t spin_ns;                 /* time that waits poll without a pause: at most spin_ns_max */
+    int64_t spin_ns_max;             /* 0: more threads than cores */
+    bool rung;                       /* all ranks of the job can ring this one's bell */
     int64_t start;                   /* the common zero of the clock */
     atomic_llong live;               /* number of actors whose threads run */
     fast_mutex mutex;                /* guards the shares */
@@ -59,10 +61,11 @@ typedef struct mpi_world {
 } mpi_world;
 
 enum {
-    SPIN_NS = 500 * 1000, /* time that waits poll without a pause if every thread has a core: the
+    SPIN_NS = 500 * 1000,    /* time that waits poll without a pause if every thread has a core: the
                              transfer of a megabyte, as a thread that yields on a busy machine may
                              wait for milliseconds */
-    POLLS = 8             /* polls between two readings of the clock */
+    SPIN_NS_MIN = 20 * 1000, /* of waits that polling does not outlast: about what a sleep costs */
+    POLLS = 8                /* polls between two readings of the clock */
 };
 
 /* Time that the ranks have at least to start MPI together, whatever a step may take. */
@@ -134,6 +137,13 @@ static void port_wake(void *ctx, int64_t id)
     fast__inbox_wake(&mpi_actor_of(w->world.actors[id])->inbox);
 }
 
+/* Wake the bridge, which sleeps on the outbox or on the bell of this rank. [any thread] */
+static void bridge_wake(mpi_world *w)
+{
+    fast__inbox_wake(&w->outbox);
+    fast__bells_ring(w->process->bells, w->process->rank);
+}
+
 /* transport->send: a pointer inside the rank, else by MPI, through the bridge if there is one. */
 static void mpi_send(fast_actor *actor, fast_msg *msg)
 {
@@ -143,8 +153,10 @@ static void mpi_send(fast_actor *actor, fast_msg *msg)
         put(&w->world, msg);
     else if (is_only_actor(w))
         fast__port_send(w->port, msg);
-    else
+    else {
         fast__inbox_push(&w->outbox, msg);
+        fast__bells_ring(w->process->bells, w->process->rank);
+    }
 }
 
 /* Deliver the messages in the inbox. True if the actor may wait for one. */
@@ -170,14 +182,49 @@ static bool poll_once(mpi_world *w, mpi_actor *a)
     return news;
 }
 
+/* Start the pauses of a wait. */
+static fast_mpi_pause pause_new(const mpi_world *w)
+{
+    return (fast_mpi_pause){ .spin_ns = w->spin_ns, .rung = w->rung };
+}
+
+/* Pause between two polls of MPI, at most `left`: not at all at first, then sleep until the bell
+ * has rung more often than `heard`, or without bells until `inbox` has news. */
+static void port_pause(mpi_world *w, fast_inbox *inbox, fast_mpi_pause *pause, unsigned heard,
+                       int64_t now, int64_t left)
+{
+    pause->rung = w->rung && !fast__port_is_moving(w->port);
+    const int64_t sleep = fast__mpi_pause(pause, now);
+    if (!sleep)
+        return;
+    if (!w->rung) {
+        fast__inbox_sleep(inbox, sleep < left ? sleep : left);
+        return;
+    }
+    fast__port_ring(w->port);
+    fast__bells_sleep(w->process->bells, heard, sleep < left ? sleep : left);
+}
+
+/* Learn from a wait of the port's thread how long the next ones poll without a pause: a wait that
+ * polling cannot outlast takes the processor from those that are waited for, and a sleep costs
+ * little beside it. */
+static void pause_learn(mpi_world *w, const fast_mpi_pause *pause, int64_t now)
+{
+    if (!w->rung || !w->spin_ns_max || pause->since == 0)
+        return;
+    if (now - pause->since > w->spin_ns_max)
+        w->spin_ns = w->spin_ns / 2 > SPIN_NS_MIN ? w->spin_ns / 2 : SPIN_NS_MIN;
+    else
+        w->spin_ns = 2 * w->spin_ns < w->spin_ns_max ? 2 * w->spin_ns : w->spin_ns_max;
+}
+
 /* Pause between polls, `left` before the deadline: an actor that calls MPI must poll, one with a
  * bridge sleeps until it is woken. */
-static void wait_pause(mpi_world *w, mpi_actor *a, fast_mpi_pause *pause, int64_t now, int64_t left)
+static void wait_pause(mpi_world *w, mpi_actor *a, fast_mpi_pause *pause, unsigned heard,
+                       int64_t now, int64_t left)
 {
     if (is_only_actor(w)) {
-        const int64_t sleep = fast__mpi_pause(pause, now);
-        if (sleep)
-            fast__inbox_sleep(&a->inbox, sleep < left ? sleep : left);
+        port_pause(w, &a->inbox, pause, heard, now, left);
         return;
     }
     if (pause->since == 0)
@@ -193,19 +240,23 @@ static fast_err mpi_wait(fast_actor *actor, int64_t deadline)
 {
     mpi_world *w = mpi_of(actor->world);
     mpi_actor *a = mpi_actor_of(actor);
-    fast_mpi_pause pause = { .spin_ns = w->spin_ns };
+    fast_mpi_pause pause = pause_new(w);
     /* Reading the clock takes as long as a poll. */
     const int polls = w->spin_ns ? POLLS : 1;
     for (;;) {
+        const unsigned heard = fast__bells_heard(w->process->bells);
         if (atomic_load_explicit(&w->world.canceled, memory_order_relaxed))
             return fast__fail(FAST_ECANCELED, "the run was canceled");
         for (int i = 0; i < polls; i++)
-            if (poll_once(w, a) || deadline < 0)
+            if (poll_once(w, a) || deadline < 0) {
+                if (is_only_actor(w) && pause.since)
+                    pause_learn(w, &pause, mpi_now(actor));
                 return FAST_OK;
+            }
         const int64_t now = mpi_now(actor);
         if (now >= deadline)
             return FAST_OK;
-        wait_pause(w, a, &pause, now, deadline - now);
+        wait_pause(w, a, &pause, heard, now, deadline - now);
     }
 }
 
@@ -214,17 +265,18 @@ static fast_err mpi_wait(fast_actor *actor, int64_t deadline)
 static void mpi_flush(fast_actor *actor)
 {
     mpi_world *w = mpi_of(actor->world);
-    fast_mpi_pause pause = { .spin_ns = w->spin_ns };
+    fast_mpi_pause pause = pause_new(w);
     const int64_t deadline = mpi_now(actor) + w->world.timeout_ns;
 
     while (is_only_actor(w) && !w->port->err && fast__port_is_sending(w->port)) {
+        const unsigned heard = fast__bells_heard(w->process->bells);
         const int64_t now = mpi_now(actor);
         if (atomic_load_explicit(&w->world.canceled, memory_order_relaxed) || now >= deadline)
             return;
         if (fast__port_progress(w->port) > 0)
             pause.since = 0;
         else
-            wait_pause(w, mpi_actor_of(actor), &pause, now, deadline - now);
+            wait_pause(w, mpi_actor_of(actor), &pause, heard, now, deadline - now);
     }
 }
 
@@ -248,22 +300,13 @@ static void notify(fast_world *world)
 {
     mpi_world *w = mpi_of(world);
     if (!is_only_actor(w))
-        fast__inbox_wake(&w->outbox);
+        bridge_wake(w);
 }
 
 /* transport->native. */
 static fast_err mpi_native(fast_actor *actor, const fast_native *native)
 {
     return fast__mpi_native(mpi_of(actor->world)->port, actor, native, notify);
-}
-
-/* Pause between two polls of MPI: not at all at first, then yield, then sleep until `inbox` has
- * news. */
-static void bridge_pause(fast_mpi_pause *pause, fast_inbox *inbox)
-{
-    const int64_t sleep = fast__mpi_pause(pause, fast__clock_ns());
-    if (sleep)
-        fast__inbox_sleep(inbox, sleep);
 }
 
 /* Send the messages in the outbox. Returns their number. */
@@ -283,10 +326,11 @@ static int64_t take_outbox(mpi_world *w)
 /* Move messages until all actors of this rank have ended. */
 static void bridge(mpi_world *w)
 {
-    fast_mpi_pause pause = { .spin_ns = w->spin_ns };
+    fast_mpi_pause pause = pause_new(w);
     bool told = false;
     fast__pool_enter(w->world.pool);
     while (atomic_load(&w->live) > 0) {
+        const unsigned heard = fast__bells_heard(w->process->bells);
         const bool woken = fast__inbox_woken(&w->outbox);
         const int64_t events = take_outbox(w) + fast__port_progress(w->port);
         if (!told && atomic_load_explicit(&w->world.canceled, memory_order_relaxed)) {
@@ -294,10 +338,13 @@ static void bridge(mpi_world *w)
             for (int64_t i = 0; i < w->count; i++)
                 fast__inbox_wake(&w->actors[i].inbox);
         }
-        if (events > 0 || woken)
-            pause.since = 0;
-        else
-            bridge_pause(&pause, &w->outbox);
+        const int64_t now = fast__clock_ns();
+        if (events > 0 || woken) {
+            pause_learn(w, &pause, now);
+            pause = pause_new(w);
+        } else {
+            port_pause(w, &w->outbox, &pause, heard, now, INT64_MAX);
+        }
     }
     take_outbox(w);
     fast__pool_leave(w->world.pool);
@@ -318,16 +365,17 @@ static bool is_troubled(const mpi_world *w)
  * receive once its port failed. */
 static void drain(mpi_world *w, int64_t patience_ns)
 {
-    fast_mpi_pause pause = { .spin_ns = w->spin_ns };
+    fast_mpi_pause pause = pause_new(w);
     const int64_t tries_max = is_troubled(w) ? 1 : FAST_HUNG_TIMEOUTS;
     int64_t until = fast__clock_ns() + patience_ns, tries = 0;
     fast__port_leave(w->port, atomic_load(&w->world.canceled));
     fast__port_ping(w->port);
     while (!fast__port_is_over(w->port)) {
+        const unsigned heard = fast__bells_heard(w->process->bells);
         if (fast__port_progress(w->port) > 0)
             pause.since = 0;
         else
-            bridge_pause(&pause, &w->outbox);
+            port_pause(w, &w->outbox, &pause, heard, fast__clock_ns(), INT64_MAX);
         if (fast__clock_ns() < until)
             continue;
         tries = fast__port_ping(w->port) ? 0 : tries + 1;
@@ -374,7 +422,7 @@ static void *actor_thread(void *ctx)
     fast__actor_main(&a->actor);
     atomic_store(&a->gone, true);
     atomic_fetch_sub(&w->live, 1);
-    fast__inbox_wake(&w->outbox);
+    bridge_wake(w);
     return NULL;
 }
 
@@ -513,8 +561,10 @@ static fast_err prepare(mpi_world *w)
     }
     w->port = port;
     const int64_t threads = is_only_actor(w) ? 1 : w->count + 1;
-    w->spin_ns =
+    w->spin_ns_max =
         threads * (w->process->bound ? 1 : w->process->beside) <= w->process->cores ? SPIN_NS : 0;
+    w->spin_ns = w->spin_ns_max;
+    w->rung = fast__bells_are_all(w->process->bells);
     /* Each rank writes the timelines of its own actors. */
     const size_t used = strlen(world->config.trace);
     if (used && w->process->rank > 0)

@@ -258,6 +258,11 @@ static fast_err team_advance(fast_port *port, mpi_team *t, int64_t *events, bool
     return FAST_OK;
 }
 
+bool fast__mpi_team_is_asked(const fast_port *port)
+{
+    return atomic_load_explicit(&port->teams->asked, memory_order_relaxed);
+}
+
 int64_t fast__mpi_team_progress(fast_port *port)
 {
     struct fast_mpi_teams *teams = port->teams;

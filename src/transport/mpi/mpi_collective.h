@@ -14,6 +14,8 @@ fast_err fast__mpi_teams_new(fast_port *port);
  * ended. */
 bool fast__mpi_teams_free(fast_port *port);
 
+/* Return whether a collective is under way. */
+bool fast__mpi_team_is_asked(const fast_port *port);
 /* Advance the requests of actors. Returns the number of events. Port's thread. */
 int64_t fast__mpi_team_progress(fast_port *port);
 /* Handle FAST_WIRE_READY and FAST_WIRE_GO. FAST_EFORMAT, FAST_ENOMEM. Port's thread. */

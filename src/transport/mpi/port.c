@@ -151,6 +151,7 @@ static void out_start(fast_port *port, int rank, fast_port_out *out, size_t size
             code = transfer_part(port, true, (void *)(uintptr_t)fast_msg_data(msg, i),
                                  msg->parts[i].size, rank, out->requests, &out->request_count);
     int done = 0;
+    fast__bells_ring(port->process->bells, rank);
     /* MPI has buffered most small messages by now. */
     if (lane_ok(port, rank, code) && !outside &&
         MPI_Test(&out->requests[0], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done) {
@@ -286,6 +287,7 @@ static fast_err message_await(fast_port *port, int rank, const fast_wire *wire, 
                 code = transfer_part(port, false, fast_buffer_data(msg->parts[i].buffer),
                                      msg->parts[i].size, rank, in->requests, &in->request_count);
         lane_ok(port, rank, code);
+        fast__bells_ring(port->process->bells, rank); /* MPI has asked it for the parts */
     }
     if (lane->in_last)
         lane->in_last->next = in;
@@ -380,6 +382,17 @@ int64_t fast__port_progress(fast_port *port)
         port->busy[i] = port->busy[--port->busy_count];
     }
     return events + fast__mpi_team_progress(port) + fast__port_leave_progress(port);
+}
+
+bool fast__port_is_moving(const fast_port *port)
+{
+    return port->busy_count > 0 || fast__mpi_team_is_asked(port);
+}
+
+void fast__port_ring(const fast_port *port)
+{
+    for (int i = 0; i < port->busy_count; i++)
+        fast__bells_ring(port->process->bells, port->busy[i]);
 }
 
 bool fast__port_is_sending(const fast_port *port)

@@ -102,6 +102,12 @@ void fast__port_push(fast_port *port, int rank);
 /* Receive packets and advance all active requests. Returns the number of events. */
 int64_t fast__port_progress(fast_port *port);
 
+/* Return whether a transfer is under way that needs MPI's progress at both ends: no bell tells of
+ * each of its pieces. */
+bool fast__port_is_moving(const fast_port *port);
+/* Ring for the ranks of such transfers. */
+void fast__port_ring(const fast_port *port);
+
 /* Return whether messages to ranks that live have not left yet. */
 bool fast__port_is_sending(const fast_port *port);
 

@@ -51,6 +51,8 @@ int64_t fast__mpi_pause(fast_mpi_pause *pause, int64_t now)
     const int64_t waited = now - pause->since;
     if (waited < pause->spin_ns)
         return 0;
+    if (pause->rung)
+        return SLEEP_NS_MAX;
     if (waited < pause->spin_ns + YIELD_NS) {
         sched_yield();
         return 0;
@@ -135,6 +137,29 @@ static fast_err hosts_gather(fast_mpi_process *process, int64_t until)
     return fast__mpi_await(&request, until, "the start");
 }
 
+/* Tell all ranks how to reach this one's bell, and map those of this machine. */
+static fast_err bells_gather(fast_mpi_process *process, int64_t until)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    fast_bell_card mine, *cards = NULL;
+    FAST_TRY(fast__bells_new(process->ranks, &mine, &process->bells));
+    FAST_TRY(fast__alloc("bells", process->ranks, sizeof *cards, &cards));
+    fast_err err = fast__mpi_check(MPI_Iallgather(&mine, sizeof mine, MPI_BYTE, cards, sizeof mine,
+                                                  MPI_BYTE, process->base, &request),
+                                   "the start");
+    if (!err)
+        err = fast__mpi_await(&request, until, "the start");
+    if (err) {
+        fast__mpi_retain(cards); /* MPI may still write to it */
+        return err;
+    }
+    for (int i = 0; i < process->ranks; i++)
+        if (strcmp(process->hosts[i], process->hosts[process->rank]) == 0)
+            fast__bells_add(process->bells, i, &cards[i]);
+    fast__free(cards);
+    return FAST_OK;
+}
+
 /* Make a communicator for FAST alone, and count the ranks of this machine by its name: MPI's own
  * way, MPI_Comm_split_type(), has no deadline. */
 static fast_err communicator_make(fast_mpi_process *process, int64_t until)
@@ -148,21 +173,26 @@ static fast_err communicator_make(fast_mpi_process *process, int64_t until)
     FAST_TRY(hosts_gather(process, until));
     for (int i = 0; i < process->ranks; i++)
         process->beside += strcmp(process->hosts[i], process->hosts[process->rank]) == 0;
-    return FAST_OK;
+    return bells_gather(process, until);
 }
 
-/* Set Open MPI's limits of eager messages over TCP, unless the user or mpirun has set them. Its own
+/* Set Open MPI's limits, unless the user or mpirun has set them. Eager messages over TCP: its own
  * 64 KiB make a longer message wait for a round trip before most of its bytes leave, which doubles
- * a step on links with a latency; the gradient of a small model fits into 1 MiB.
+ * a step on links with a latency; the gradient of a small model fits into 1 MiB. Pieces under way
+ * of a message: its own 3 make a message through shared memory wait for its receiver every 96 KiB,
+ * and that one may have no processor just then.
  * Other implementations of MPI do not read these variables. */
 static void settings_prefer(void)
 {
-    static const char *const names[] = { "OMPI_MCA_btl_tcp_eager_limit",
-                                         "OMPI_MCA_btl_tcp_rndv_eager_limit",
-                                         "OMPI_MCA_btl_tcp_max_send_size" };
+    static const char *const settings[][2] = {
+        { "OMPI_MCA_btl_tcp_eager_limit", "1048576" },
+        { "OMPI_MCA_btl_tcp_rndv_eager_limit", "1048576" },
+        { "OMPI_MCA_btl_tcp_max_send_size", "1048576" },
+        { "OMPI_MCA_pml_ob1_send_pipeline_depth", "64" },
+    };
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        setenv(names[i], "1048576", 0);
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        setenv(settings[i][0], settings[i][1], 0);
 }
 
 /* Initialise MPI if needed and fill state.process. The mutex is held. After a failure other ranks

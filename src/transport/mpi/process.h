@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "transport/mpi/bell.h"
 
 #include <mpi.h>
 
@@ -20,6 +21,7 @@ typedef struct fast_mpi_process {
     bool bound;    /* the launcher bound it to some of the machine's cores */
     int level;     /* thread level: MPI_THREAD_SERIALIZED if FAST initialised MPI */
     char (*hosts)[FAST_MPI_HOST_MAX]; /* [ranks]: machine of each, cut if it is longer */
+    fast_bells *bells;                /* ends the sleep of a rank that something was sent to */
 } fast_mpi_process;
 
 /* Initialise MPI at the first call, unless the program has done so. MPI's own start waits for all
@@ -43,11 +45,13 @@ void fast__mpi_retain(void *memory);
 /* Return FAST_EPEER with MPI's text if `code` is an error of MPI. */
 fast_err fast__mpi_check(int code, const char *doing);
 
-/* The polling of a wait: busy for a while if every thread has a core, then yielding, then with
- * short sleeps that grow with the wait and lengthen it by an eighth at most. */
+/* The polling of a wait: busy for a while if every thread has a core. Then a rank that a bell wakes
+ * sleeps, and another one yields before it sleeps for short times, that grow with the wait and
+ * lengthen it by an eighth at most. */
 typedef struct fast_mpi_pause {
     int64_t spin_ns; /* time to poll without a pause: set at the start */
     int64_t since;   /* start of the wait; 0: not started */
+    bool rung;       /* a bell ends the sleep: it may be long, and nothing is gained by yielding */
 } fast_mpi_pause;
 
 /* Return the time to sleep now, 0: do not sleep. Yields the processor itself when it is time. */

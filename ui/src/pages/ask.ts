@@ -7,7 +7,7 @@ import { command, h, put } from "../dom.ts";
 import { parseFlags } from "../flags.ts";
 import { ago, commandOf } from "../format.ts";
 import { cannotStart, withStore } from "../here.ts";
-import { setTitle, type Page } from "../page.ts";
+import { goOn, setTitle, type Page } from "../page.ts";
 
 /* Well-known systems, one or two of each family: those of `fast compare` without an axis, and two more. */
 const SHORT_LIST = ["bsp", "backup-workers", "fedavg", "ssp", "downpour", "easgd", "d-psgd", "ad-psgd", "slowmo", "dgc"];
@@ -161,8 +161,9 @@ class Question {
         event.preventDefault();
         this.start.disabled = true;
         try {
+            const from = location.hash;
             const { name } = await startComparison(this.options());
-            location.hash = `#/compare/batch:${encodeURIComponent(name)}`;
+            goOn(from, `#/compare/batch:${encodeURIComponent(name)}`);
         } catch (error) {
             this.say(error as Error);
         } finally {

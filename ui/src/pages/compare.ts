@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Up to 20 runs over one another: curves with the same axes as a run's, then a table of their results and
    of the options that differ. The runs of one `fast compare` have a page of their own. */
-import type { Run } from "../api.ts";
+import { ApiError, type Run } from "../api.ts";
 import { axisChoices, type AxisName } from "../axis.ts";
 import { CHOSEN_MAX } from "../chosen.ts";
 import { batchWarning } from "../comparison.ts";
@@ -56,7 +56,12 @@ export const comparePage: Page = async (root, { path, query, signal }) => {
     while (!signal.aborted && all.details.some(({ run }) => run.status === "running")) {
         await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
         if (!document.hidden && !signal.aborted) {
-            all = await load(ids, signal);
+            try {
+                all = await load(ids, signal);
+            } catch (error) { /* asked again, unless the token is not valid any more */
+                if (signal.aborted || (error instanceof ApiError && error.status === 401))
+                    throw error;
+            }
             show();
         }
     }
@@ -89,7 +94,7 @@ function showResults(element: HTMLElement, { details, names }: Compared): void {
                 });
                 return h("tr", null, h("td", { class: "name" }, swatch(i),
                     h("a", { href: `#/run/${run.id}`, title: runTitle(run) }, names[i])), h("td", null, statusPill(run)),
-                    ...cells, ...steps.map(([name]) => h("td", { class: "number" }, plain(result[name], name))), ...options.map((name) => h("td", null, plain(own[name], name))));
+                    ...cells, ...steps.map(([name]) => h("td", { class: "number" }, plain(result[name], name))), ...options.map((name) => h("td", { class: "value", title: plain(own[name], name) }, plain(own[name], name))));
             })))),
         options.length === 0 && h("p", { class: "dim" }, "All options are the same."));
 }

@@ -46,7 +46,8 @@ async function look(name: string, signal: AbortSignal): Promise<View> {
             }),
         ask<RunList>(`/api/runs?where=${where}&sort=id&limit=${RUNS_MAX}`, { signal }),
         ask<Progress>("/api/comparisons/current", { signal })]);
-    return { name, info, stored, runs, progress, curves: null };
+    /* A condition "=" is also true of "name:...", of another comparison. */
+    return { name, info, stored, runs: runs.filter((run) => run.batch_of === name), progress, curves: null };
 }
 
 const linesOfView = ({ stored, runs }: View): ComparedLine[] => stored?.result?.lines ?? linesOf(runs);
@@ -107,8 +108,13 @@ export const comparisonPage: Page = async (root, { path: name, signal }) => {
         if (document.hidden || signal.aborted)
             continue;
         const before = view;
-        view = await look(name, signal);
-        await show(before);
+        try {
+            view = await look(name, signal);
+            await show(before);
+        } catch (error) { /* asked again in a second, unless the token is not valid any more */
+            if (signal.aborted || (error instanceof ApiError && error.status === 401))
+                throw error;
+        }
     }
 };
 
@@ -196,8 +202,11 @@ function continueIt({ name, stored, info }: View): HTMLElement | null {
     const text = commandOf(stored!, name);
     const options = optionsOf(text, ["store", "progress", "quiet", "report", "json"]);
     const button = h("button", {
-        class: "primary", onclick: () => startComparison(options!).then(() => dispatchEvent(new Event("hashchange")),
-            (error: Error) => toast(error.message, "bad")),
+        class: "primary", onclick: () => {
+            const from = location.hash;
+            const again = () => location.hash === from && dispatchEvent(new Event("hashchange"));
+            startComparison(options!).then(again, (error: Error) => toast(error.message, "bad"));
+        },
     }, "Continue");
     return h("div", { class: "run-it" }, info.starts_runs && options ? button : h("p", { class: "dim" }, cannotStart(info)),
         command(withStore(text, info)));

@@ -6,7 +6,7 @@ import { ask, startRun, type Part, type RunDetail, type Tables } from "../api.ts
 import { command, h, put, segmented } from "../dom.ts";
 import { parseFlags } from "../flags.ts";
 import { commandOf } from "../format.ts";
-import { setTitle, type Page } from "../page.ts";
+import { goOn, setTitle, type Page } from "../page.ts";
 
 const FAULTS: [text: string, what: string][] = [
     ["slow 1 at 0s for 10s by 4", "node 1 computes 4 times slower"],
@@ -155,8 +155,9 @@ class Form {
         event.preventDefault();
         this.start.disabled = true;
         try {
+            const from = location.hash;
             const { id } = await startRun(this.options());
-            location.hash = `#/run/${id}`;
+            goOn(from, `#/run/${id}`);
         } catch (error) {
             this.say(error as Error);
         } finally {
