@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "comm/collective.h"
+#include "comm/sliced.h"
 #include "tensor/device_check.h"
 #include "tensor/vector.h"
 
@@ -412,6 +413,14 @@ fast_err __wrap_fast_allreduce_start(fast_group *group, float *x, int64_t count,
 {
     count_sum(group, count);
     return __real_fast_allreduce_start(group, x, count, out);
+}
+
+fast_err __real_fast__sliced_sum(fast_sliced *s, float *x, int64_t count, fast_request **out);
+fast_err __wrap_fast__sliced_sum(fast_sliced *s, float *x, int64_t count, fast_request **out);
+fast_err __wrap_fast__sliced_sum(fast_sliced *s, float *x, int64_t count, fast_request **out)
+{
+    count_sum(s->group, count);
+    return __real_fast__sliced_sum(s, x, count, out);
 }
 
 /* Programs. */

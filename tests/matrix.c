@@ -159,7 +159,8 @@ static rule_settings settings_of(const test_row *cell)
                                           { "lars", "optimizer=lars:trust=0.5", 0.05 },
                                           { "lamb", "optimizer=lamb", 0.02 },
                                           { "lion", "optimizer=lion", 0.005 },
-                                          { "muon", "optimizer=muon", 0.02 } };
+                                          { "muon", "optimizer=muon", 0.02 },
+                                          { "yellowfin", "optimizer=yellowfin:beta=0.9,window=3", 1 } };
     const char *member = dimensions[TEST_STRATEGY].values[cell->value[TEST_STRATEGY]];
     const char *rule = dimensions[TEST_RULE].values[cell->value[TEST_RULE]];
     rule_settings settings = { rule, NULL, 0 };

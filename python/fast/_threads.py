@@ -175,8 +175,9 @@ class TeamRun:
         lib.fast_run_cancel(self.handle)
 
     def json(self) -> bytes:
-        """The measures; the run is over."""
-        return bytes(lib.fast_run_json(self.handle))
+        """The measures; the run is over. Its text is the run's, and written anew at each call."""
+        with self.team.changed:
+            return bytes(lib.fast_run_json(self.handle))
 
     def close(self) -> None:
         """Leave the run: a request that is not answered fails, and that ends the run for all."""

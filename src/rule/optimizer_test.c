@@ -102,7 +102,7 @@ static void test_cuts(void **state)
 {
     (void)state;
     for (int i = 0; fast__rules[i]; i++) {
-        if (fast__rules[i]->by_segment || fast__rules[i]->measure)
+        if (fast__rules[i]->by_segment || fast__rules[i]->observe)
             continue;
         for (size_t k = 0; k < sizeof variants / sizeof *variants; k++) {
             char spec[128];
