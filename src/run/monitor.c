@@ -158,7 +158,7 @@ static void take_replica(const fast_team_actor *self)
         return;
     fast__vector_copy(t->count, t->w, run->learner->w);
     fast__vector_copy(t->state_count, t->s, run->learner->s);
-    if (!self->context.state_parted) /* a part of it is of no use */
+    if (!self->context.sharded.parted) /* a part of it is of no use */
         fast__rule_state_copy(run->optimizer, self->context.optimizer, NULL, t->count);
 }
 

@@ -322,6 +322,9 @@ static void take_own(fast_team *team, const fast_team_actor *self)
         fast__split_map_gather(&shard->map, slot, fast__optimizer_slot(team->run->optimizer, i));
 }
 
+/* One message, TAG_RANGE, with words[0] = step and one part: the worker's elements of w, its state,
+ * then its elements of each vector of the rule's state if a checkpoint is due. Replicas of stages
+ * are equal: the first one sends, and worker 0, which receives, takes its own elements over. */
 fast_err fast__split_send(const fast_team_actor *self)
 {
     fast_team *team = self->team;

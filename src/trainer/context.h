@@ -174,6 +174,12 @@ typedef struct fast_context_cut {
     const void *idle_ctx;    /* argument of idle */
 } fast_context_cut;
 
+/* A worker's part of the model's state (sharded.h). */
+typedef struct fast_context_sharded {
+    atomic_llong bytes; /* of w, g and the rule's state at most; 0: of whole vectors */
+    bool parted;        /* the rule's state is not whole at worker 0 */
+} fast_context_sharded;
+
 /* All that belongs to one actor of a run. The actor's own thread uses it; at a checkpoint the host
  * reads it while the actor waits. */
 typedef struct fast_context {
@@ -197,12 +203,11 @@ typedef struct fast_context {
     fast_context_traffic traffic;      /* of this program, for the forecast */
     float *own_w;                      /* the worker's own w while it shares one; else NULL */
     fast_optimizer *own_optimizer;     /* the worker's own rule while it shares one; else NULL */
-    atomic_llong state_bytes;  /* of w, g and the rule's state at most; 0: of whole vectors */
-    int64_t step_begun;        /* the step that the replica started from */
-    bool state_parted;         /* the rule's state is not whole at worker 0 */
-    bool resumed;              /* see fast_trainer_resumed() */
-    fast_err err;              /* of a call between steps; FAST_OK: none failed */
-    char why[FAST_DETAIL_MAX]; /* detail of err */
+    fast_context_sharded sharded;      /* vectors of which this worker has a part */
+    int64_t step_begun;                /* the step that the replica started from */
+    bool resumed;                      /* see fast_trainer_resumed() */
+    fast_err err;                      /* of a call between steps; FAST_OK: none failed */
+    char why[FAST_DETAIL_MAX];         /* detail of err */
 } fast_context;
 
 /* Make a context without values: the caller calls reset() before the first program. FAST_ENOMEM,

@@ -157,6 +157,7 @@ static fast_err finish_shard(fast_context *c, fast_report_fn *report, void *ctx)
     pipe_work pw = { .work = { .run = run_report, .report = report, .ctx = ctx, .name = "report" },
                      .context = c };
 
+    FAST_ASSERT(pipe->shards != NULL);
     for (int64_t i = 0; i < pipe->options.partial_count; i++)
         FAST_TRY(fast_allreduce(pipe->shards, c->trainer.g + pipe->options.partial[i].offset,
                                 pipe->options.partial[i].count, FAST_SOON));
@@ -221,6 +222,7 @@ static fast_err forward(fast_context *c, int64_t number)
     fast_err err;
 
     FAST_ASSERT(slot->arrived == NULL);
+    FAST_ASSERT(pipe->in_flight < pipe->slot_count);
     if (o->before >= 0)
         FAST_TRY(receive(c, o->before, TAG_ACTIVATIONS, learner->inputs, number, &slot->arrived));
     if (o->behind >= 0)
@@ -282,6 +284,7 @@ static fast_err backward(fast_context *c, int64_t number, fast_report_fn *report
     fast_msg *came = NULL, *leaves = NULL;
     fast_err err = FAST_OK;
 
+    FAST_ASSERT(pipe->in_flight > 0);
     if (o->behind >= 0) {
         FAST_TRY(receive(c, o->behind, TAG_GRADIENTS, learner->outputs, number, &came));
         read_figures(came, &slot->figures);
@@ -365,6 +368,7 @@ static fast_err run_step(fast_context *context, fast_report_fn *report, void *ct
 fast_err fast__pipe_gradient(fast_context *context, fast_report_fn *report, void *ctx,
                              fast_gradient *out)
 {
+    FAST_ASSERT(out != NULL);
     if (!context->pipe.shards)
         return run_step(context, report, ctx, out);
     FAST_TRY(run_step(context, NULL, NULL, out));

@@ -18,8 +18,8 @@ enum {
     IN_W = OUT_W + FAST_CPU_SLAB_GEMMS /* dWin = sum of dqkv x' */
 };
 
-/* Buffers, T positions of L lanes; the heads have W channels together: C, or less where the node has
- * a part of the heads. */
+/* Buffers, T positions of L lanes; the heads have W channels together: C, or less where the node
+ * has a part of the heads. */
 enum {
     QKV,         /* [T][3 W][L]: queries, keys and values; saved */
     Z,           /* [T][W][L]: outputs of the heads; saved */
