@@ -22,7 +22,7 @@ LEVELS = [
     ["tensor"],
     ["codec", "rule", "learner", "transport", "engine", "data", "store"],
     ["comm", "model"],
-    ["space"],
+    ["space", "split"],
     ["trainer"],
     ["strategy"],
     ["run"],

@@ -27,7 +27,8 @@ class Model(Owner):
             given.byte_count, path = len(self.bytes), "memory"
         check(lib.fast_predictor_open(os.fspath(path).encode(), ctypes.byref(given), ctypes.byref(opened)))
         self.handle = opened
-        self.sizes = lib.fast_predictor_get_sizes(self.handle).contents
+        sizes = lib.fast_predictor_get_sizes(self.handle).contents
+        self.sizes = type(sizes).from_buffer_copy(sizes)  # a closed model has none
         names = [lib.fast_predictor_class(self.handle, i) for i in range(self.sizes.classes)]
         self.classes: List[Any] = [name.decode() if name else i for i, name in enumerate(names)]
         self.description: Dict[str, Any] = json.loads(lib.fast_predictor_json(self.handle))

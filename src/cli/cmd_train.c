@@ -119,6 +119,20 @@ static bool has_team(const fast_run *run)
     return strcmp(fast_run_option(run, "transport"), "auto") != 0;
 }
 
+/* Say who trains, and how they cooperate. */
+static void say_workers(const fast_run *run, FILE *file)
+{
+    const char *phases = fast_run_option(run, "phases"), *mesh = fast_run_option(run, "mesh");
+    const char *cluster = fast_run_option(run, "cluster");
+
+    fprintf(file, "%s workers: ", fast_run_option(run, "workers"));
+    if (mesh[0])
+        fprintf(file, "mesh %s, pipeline %s, ", mesh, fast_run_option(run, "pipeline"));
+    fprintf(file, "strategy %s%s%s on %s%s%s\n", fast_run_option(run, "strategy"),
+            phases[0] ? ", then " : "", phases, fast_run_option(run, "transport"),
+            cluster[0] ? ", cluster " : "", cluster);
+}
+
 /* Say what is trained, on what and how, before the first step. Up to four lines:
  *
  *   mlp (669,706 parameters) on digits: engine cpu, batch 64, momentum:weight_decay=0.0005 with
@@ -148,12 +162,7 @@ static void say_header(const train_show *show, const fast_event *event)
     if (event->text)
         fprintf(file, "%s\n", event->text);
     if (has_team(run))
-        fprintf(file, "%s workers: strategy %s%s%s on %s%s%s\n", fast_run_option(run, "workers"),
-                fast_run_option(run, "strategy"),
-                fast_run_option(run, "phases")[0] ? ", then " : "", fast_run_option(run, "phases"),
-                fast_run_option(run, "transport"),
-                fast_run_option(run, "cluster")[0] ? ", cluster " : "",
-                fast_run_option(run, "cluster"));
+        say_workers(run, file);
     if (event->step > 0)
         fprintf(file, "continuing after step %lld of %lld\n", (long long)event->step,
                 (long long)event->step_count);

@@ -65,25 +65,53 @@ typedef void fast_report_fn(void *ctx, int64_t offset, int64_t count);
  * between the two calls values of nodes before the last two that were asked for may change. */
 typedef void fast_pass_need_fn(void *ctx, int64_t offset, int64_t count);
 
+/*
+ * A network may be split: each part is an ordinary graph, whose input is the output of the part
+ * before (graph.input_grad) and whose last node is the input of the next. Its pass runs in phases,
+ * and its loss is elsewhere:
+ *
+ *     fast_pass pass = { .params = w, .state = s, .batch = batch, .train = true, ... };
+ *     pass.phase = FAST_PASS_FORWARD, pass.outputs = y;        batch->x: activations that came
+ *     engine->run(program, workspace, &pass);                  y goes to the next part
+ *     pass.phase = FAST_PASS_BACKWARD, pass.grad = g;
+ *     pass.outputs_grad = dy, pass.inputs_grad = dx;           dy came from the next part
+ *     engine->run(program, workspace, &pass);                  dx goes to the part before
+ *
+ * Between its two phases a workspace belongs to this micro-batch alone: there is one for each that
+ * is in flight. Parameters are read at each call, so that older ones can be given to both phases.
+ */
+typedef enum fast_pass_phase {
+    FAST_PASS_WHOLE,   /* forward pass, loss and, with grad, backward pass */
+    FAST_PASS_FORWARD, /* forward pass, and the loss if the batch has answers: the workspace retains
+                          what the backward pass reads. Needs a program and a pass for training */
+    FAST_PASS_BACKWARD /* backward pass of the last forward phase in this workspace: with the same
+                          batch, parameters, seed and step */
+} fast_pass_phase;
+
 /* One pass over one batch: inputs first, then outputs. Without `grad` it is a forward pass only. */
 typedef struct fast_pass {
-    const float *params;     /* parameters in the graph's layout */
-    float *state;            /* batch-norm statistics: read in evaluation, updated in training */
-    const fast_batch *batch; /* the samples */
-    float *grad;             /* NULL: forward only; else overwritten, mean over the batch */
-    bool train;              /* dropout on, batch statistics; required with grad */
-    uint64_t seed;           /* seed of the run; with the step it keys the dropout masks */
-    uint64_t step;           /* step of the run */
-    fast_report_fn *report;  /* called as gradients become final; may be NULL */
-    fast_factor_fn *factor;  /* offered gradients as factors; may be NULL */
-    fast_pass_need_fn *need; /* called before parameters are read; may be NULL */
-    bool need_again;         /* call need in the backward pass, too */
-    void *ctx;               /* context of the three callbacks */
-    float *outputs;          /* NULL, or receives [count][outputs of the last node], row major */
-    double loss;             /* out: mean over the batch; NAN for a forward pass over a batch that
+    fast_pass_phase phase;     /* which part of the pass runs */
+    const float *params;       /* parameters in the graph's layout */
+    float *state;              /* batch-norm statistics: read in evaluation, updated in training */
+    const fast_batch *batch;   /* the samples */
+    float *grad;               /* NULL: forward only; else overwritten, mean over the batch */
+    bool train;                /* dropout on, batch statistics; required with grad */
+    uint64_t seed;             /* seed of the run; with the step it keys the dropout masks */
+    uint64_t step;             /* step of the run */
+    fast_report_fn *report;    /* called as gradients become final; may be NULL */
+    fast_factor_fn *factor;    /* offered gradients as factors; may be NULL */
+    fast_pass_need_fn *need;   /* called before parameters are read; may be NULL */
+    bool need_again;           /* call need in the backward pass, too */
+    void *ctx;                 /* context of the three callbacks */
+    float *outputs;            /* NULL, or receives [count][outputs of the last node], row major */
+    const float *outputs_grad; /* gradient of the outputs, in their layout: the loss is elsewhere;
+                                  NULL: the graph's loss gives it */
+    float *inputs_grad;        /* NULL, or receives the gradient of batch->x, in its layout;
+                                  requires graph.input_grad and grad */
+    double loss;               /* out: mean over the batch; NAN for a forward pass over a batch that
                                has neither labels nor targets (a prediction) */
-    int64_t correct;         /* out: correct positions, by the largest output; 0: regression */
-    int64_t positions;       /* out: positions counted: samples times positions of each */
+    int64_t correct;           /* out: correct positions, by the largest output; 0: regression */
+    int64_t positions;         /* out: positions counted: samples times positions of each */
 } fast_pass;
 
 /* The contract of an engine: one row of fast__engines. */

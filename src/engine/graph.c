@@ -37,6 +37,12 @@ static bool has_weights(const fast_node *node)
     return false;
 }
 
+int fast__node_number(const fast_graph *graph, int node)
+{
+    FAST_ASSERT(node >= 0 && node < graph->node_count);
+    return graph->nodes[node].global > 0 ? graph->nodes[node].global - 1 : node;
+}
+
 /* One pass in topological order: a node needs a gradient if it has weights or reads a node that
  * needs one. */
 void fast__graph_needs(const fast_graph *graph, bool *needs)
@@ -45,7 +51,7 @@ void fast__graph_needs(const fast_graph *graph, bool *needs)
     FAST_ASSERT(needs != NULL);
     for (int i = 0; i < graph->node_count; i++) {
         const fast_node *node = &graph->nodes[i];
-        needs[i] = has_weights(node);
+        needs[i] = has_weights(node) || (i == 0 && graph->input_grad);
         for (int k = 0; k < node->input_count; k++)
             needs[i] = needs[i] || needs[node->inputs[k]];
     }
@@ -64,6 +70,14 @@ fast_dense_shape fast__dense_shape(const fast_graph *graph, int node)
         shape.outputs = dense->shape[dense->rank - 1];
     }
     return shape;
+}
+
+int64_t fast__attention_width(const fast_graph *graph, int node)
+{
+    const int64_t segment = graph->nodes[node].weight[FAST_W_WEIGHT];
+
+    FAST_ASSERT(graph->nodes[node].op == FAST_OP_ATTENTION && segment >= 0);
+    return graph->params.segments[segment].shape[0] / 3;
 }
 
 /* Operations in products with weights, and in attention's products of activations with each
@@ -99,8 +113,9 @@ static graph_flops count_flops(const fast_graph *graph, int index)
     case FAST_OP_ATTENTION: {
         const double T = (double)node->shape[0];
         const double C = (double)node->shape[1];
-        flops.weights = 2.0 * T * C * 4.0 * C;
-        flops.activations = 2.0 * T * (T + 1) * C;
+        const double W = (double)fast__attention_width(graph, index);
+        flops.weights = 2.0 * T * C * 4.0 * W;
+        flops.activations = 2.0 * T * (T + 1) * W;
         break;
     }
     case FAST_OP_MATMUL:

@@ -45,7 +45,8 @@ typedef enum fast_op {
     FAST_OP_LSTM,        /* gates i, f, g, o; PyTorch's weight_ih, weight_hh, bias_ih, bias_hh */
     FAST_OP_GRU,         /* gates r, z, n; PyTorch's weights as for the LSTM */
     FAST_OP_ATTENTION,   /* causal multi-head self-attention, [T, C] -> [T, C]: in_proj [3C, C] +
-                           bias, out_proj [C, C] + bias; heads */
+                           bias, out_proj [C, C] + bias; heads; a part of the heads has a
+                           part of the rows of in_proj and the columns of out_proj */
     FAST_OP_ADD,         /* sum of inputs of one shape */
     FAST_OP_CONCAT,      /* along C of [C, H, W], [T, C], [C] */
     FAST_OP_LAST,        /* last position of a sequence: [T, C] -> [C] */
@@ -101,6 +102,8 @@ typedef struct fast_node {
     float a, b;                  /* meaning depends on the operator, see fast_op */
     const fast_operator *custom; /* FAST_OP_CUSTOM; borrowed */
     const void *custom_config;   /* passed to its functions; borrowed */
+    int global;                  /* part of a split network: 1 + its number in the whole one, which
+                                    keys dropout masks; 0: its index is that number */
 } fast_node;
 
 /* A network: what engines compile and models build. */
@@ -115,12 +118,18 @@ typedef struct fast_graph {
     int64_t positions;     /* labels a sample: T where the output is [T, C], else 1 */
     int64_t outputs;       /* classes, or regression outputs */
     bool tokens;           /* the input holds whole numbers below `vocabulary` */
+    bool input_grad;       /* the gradient of the input is computed too: part of a split network
+                              that continues another part */
     int64_t vocabulary;    /* number of different tokens */
     float *initial;        /* NULL, or initial values: params, then state; owned by the graph */
 } fast_graph;
 
+/* Return the number of a node in the whole network. */
+int fast__node_number(const fast_graph *graph, int node);
+
 /* Set needs[i] to whether the gradient of node i's output is needed: the node or one of its
- * ancestors has weights. `needs` has room for node_count entries. */
+ * ancestors has weights, or is an input whose gradient is asked for. `needs` has room for
+ * node_count entries. */
 void fast__graph_needs(const fast_graph *graph, bool *needs);
 
 /* Return the floating-point operations of one sample in a node's matrix products, as textbooks
@@ -144,6 +153,10 @@ bool fast__node_params(const fast_graph *graph, int node, int64_t *offset_out, i
 /* Check the invariants of engines: inputs precede their nodes, segments follow each other without
  * gaps and belong to exactly one node, outputs fit the loss. FAST_EINVAL names the node. */
 fast_err fast__graph_check(const fast_graph *graph);
+
+/* Return the channels of all heads of an attention node: those of its output, or with a part of the
+ * heads a part of them. */
+int64_t fast__attention_width(const fast_graph *graph, int node);
 
 /* Rows and columns of a dense layer for one sample: one product per position of [T, C], otherwise
  * one product with the flattened sample. */

@@ -172,6 +172,20 @@ static fast_err check_tokens(const fast_graph *graph, const fast_batch *batch)
     return FAST_OK;
 }
 
+/* Check that a phase has what it needs, and no more. */
+static fast_err check_phase(const fast_graph *graph, bool train, const fast_pass *pass)
+{
+    if (pass->phase != FAST_PASS_WHOLE && (!train || !pass->train))
+        return fast__fail(FAST_EINVAL, "phases need a program and a pass for training");
+    if ((pass->phase == FAST_PASS_FORWARD && pass->grad) ||
+        (pass->phase == FAST_PASS_BACKWARD && !pass->grad))
+        return fast__fail(FAST_EINVAL, "the gradient belongs to the backward phase");
+    if (pass->inputs_grad && (!pass->grad || !graph->input_grad))
+        return fast__fail(FAST_EINVAL, "the gradient of the inputs needs a backward pass and a "
+                                       "graph that asks for it");
+    return FAST_OK;
+}
+
 /* Sizes and combinations first, then every label and token: nothing is written before all are
  * known to be valid. */
 fast_err fast__pass_check(const fast_graph *graph, int64_t batch, bool train, const fast_pass *pass)
@@ -186,7 +200,10 @@ fast_err fast__pass_check(const fast_graph *graph, int64_t batch, bool train, co
         return fast__fail(FAST_EINVAL, "gradients need a program and a pass for training");
     if (b->labels && b->targets)
         return fast__fail(FAST_EINVAL, "a batch has labels or targets, not both");
-    if (!b->labels && !b->targets && pass->grad)
+    FAST_TRY(check_phase(graph, train, pass));
+    if (pass->phase == FAST_PASS_BACKWARD) /* the forward phase has checked the batch */
+        return FAST_OK;
+    if (!b->labels && !b->targets && !pass->outputs_grad && pass->grad)
         return fast__fail(FAST_EINVAL, "gradients need labels or targets");
     if (b->labels && graph->loss == FAST_LOSS_MSE)
         return fast__fail(FAST_EINVAL, "the mean squared error needs targets, not labels");

@@ -41,6 +41,31 @@ typedef struct fast_evaluation {
     int64_t samples;                  /* out: of the set */
 } fast_evaluation;
 
+/* A forward or backward pass of one micro-batch, of a learner that has a stage of a split model. */
+typedef struct fast_stage_pass {
+    bool backward;             /* in: else forward */
+    int64_t section;           /* in: of a shard's stage, from 0; backward from the last on */
+    int64_t slot;              /* in: where its activations are from forward to backward */
+    int64_t number;            /* in: of the micro-batch, over the run */
+    const float *w;            /* in: parameters, the same for both passes */
+    const float *inputs;       /* in: [inputs] that arrived, unchanged until the backward pass;
+                                       NULL at the first stage */
+    float *outputs;            /* out: [outputs] that leave; NULL at the last stage */
+    const float *outputs_grad; /* in: backward: [outputs] that came; NULL at the last stage */
+    float *inputs_grad;        /* out: backward: [inputs] that leave; NULL at the first stage */
+    fast_learner_report_fn *report; /* in: may be NULL: ranges of g are final, in the backward pass
+                                       of the step's last micro-batch */
+    void *ctx;                      /* in: argument of report */
+    float *sum;                     /* out: values that are to be summed over the shards before the
+                                       next section; NULL: none are due */
+    int64_t sum_count;              /* out: their number */
+    double loss;                    /* out: forward at the last stage: mean over the micro-batch */
+    int64_t correct;                /* out: right positions there */
+    int64_t positions;              /* out: counted there */
+    int64_t samples;                /* out: of the micro-batch */
+    double flops;                   /* out: operations spent */
+} fast_stage_pass;
+
 /* Models that a learner learns from besides its labels. */
 typedef struct fast_teachers {
     const float *models; /* [count][params + state], lent until the next call */
@@ -90,6 +115,9 @@ typedef struct fast_learner_ops {
     /* Call `mark` with each range of w that the gradient of batch `step` reads; nothing is
      * computed. May be NULL: it reads all of w. */
     fast_err (*rows)(fast_learner *learner, int64_t step, fast_learner_report_fn *mark, void *ctx);
+    /* Run a pass of a stage, atomic as gradient(). NULL where the model is whole. The gradient of a
+     * step is the mean of its micro-batches', whose backward passes come in their order. */
+    fast_err (*stage)(fast_learner *learner, fast_stage_pass *pass);
     void (*free)(fast_learner *learner); /* NULL is allowed */
 } fast_learner_ops;
 
@@ -107,6 +135,10 @@ struct fast_learner {
     double flops;                /* operations of a gradient, known before the first */
     int64_t parts;               /* micro-batches that a gradient is the mean of: the last reports,
                                     and each can be asked for alone; 0: it has none */
+    int64_t sections;            /* of a stage: passes of a micro-batch, with sums between them */
+    int64_t slots;               /* of a stage: micro-batches in flight; 0: the model is whole */
+    int64_t inputs;              /* of a stage: floats of a micro-batch that arrive; 0: the first */
+    int64_t outputs;             /* of a stage: floats of one that leave; 0: the last */
     bool moves;                  /* w may be pointed elsewhere between gradients, and back before
                                       it is freed */
 };

@@ -20,9 +20,7 @@
  *
  * which are (1 - share) y + share P for T = 1; for other T one more forward pass gives z.
  *
- * Devices. w, g and s are on the run's device. Engines compute on the host: a pass runs on mapped
- * vectors. They are unmapped around callbacks, so that a strategy that sums or updates a reported
- * range has the values of the pass, and the pass those of the strategy.
+ * Devices. w, g and s are on the run's device, and a pass runs on mapped vectors (mapped_pass.c).
  *
  * Rows. A gradient reads of an embedding only the rows of its batch's tokens. Batches are a
  * function of their number, so that the rows of any later batch can be told without computing.
@@ -34,6 +32,7 @@
 
 #include "base/memory.h"
 #include "learner/figures.h"
+#include "model/mapped_pass.h"
 #include "model/network.h"
 #include "tensor/tree_sum.h"
 #include "tensor/vector.h"
@@ -80,86 +79,13 @@ static void workspace_give(const native_learner *self, int i)
         atomic_fetch_or(&self->options.workspaces->free, 1ULL << i);
 }
 
-/* A pass on vectors of a device. */
-typedef struct native_mapped_pass {
-    const native_learner *self;
-    fast_pass asked; /* with the vectors' own addresses */
-    fast_pass *pass; /* as the engine gets it */
-} native_mapped_pass;
-
-/* Open the vectors to the engine; the addresses are those of the last time. */
-static void map_pass(native_mapped_pass *m)
-{
-    const fast_learner *base = &m->self->base;
-    const fast_access access = m->asked.train ? FAST_ACCESS_UPDATE : FAST_ACCESS_READ;
-
-    m->pass->params = fast__map(m->asked.params, base->params.count, FAST_ACCESS_READ);
-    m->pass->state = fast__map(m->asked.state, base->state.count, access);
-    if (m->asked.grad)
-        m->pass->grad = fast__map(m->asked.grad, base->params.count, FAST_ACCESS_UPDATE);
-}
-
-/* Close the vectors. */
-static void unmap_pass(const native_mapped_pass *m)
-{
-    const fast_learner *base = &m->self->base;
-
-    fast__unmap(m->asked.params, base->params.count, FAST_ACCESS_READ);
-    fast__unmap(m->asked.state, base->state.count,
-                m->asked.train ? FAST_ACCESS_UPDATE : FAST_ACCESS_READ);
-    if (m->asked.grad)
-        fast__unmap(m->asked.grad, base->params.count, FAST_ACCESS_UPDATE);
-}
-
-/* A range of g is final. */
-static void report_mapped(void *ctx, int64_t offset, int64_t count)
-{
-    native_mapped_pass *m = ctx;
-
-    unmap_pass(m);
-    m->asked.report(m->asked.ctx, offset, count);
-    map_pass(m);
-}
-
-/* The gradient of a layer is offered as factors, which are memory of the workspace. */
-static bool factor_mapped(void *ctx, const fast_factors *factors)
-{
-    native_mapped_pass *m = ctx;
-
-    unmap_pass(m);
-    const bool taken = m->asked.factor(m->asked.ctx, factors);
-    map_pass(m);
-    return taken;
-}
-
-/* The pass is about to read a range of w. */
-static void need_mapped(void *ctx, int64_t offset, int64_t count)
-{
-    native_mapped_pass *m = ctx;
-
-    unmap_pass(m);
-    m->asked.need(m->asked.ctx, offset, count);
-    map_pass(m);
-}
-
 /* Run a pass on a free workspace. */
 static fast_err run_pass(const native_learner *self, fast_pass *pass)
 {
-    native_mapped_pass mapped = { self, *pass, pass };
-    const bool devices = fast__devices_exist(); /* else the addresses are the host's already */
     int i;
     fast_workspace *workspace = workspace_take(self, &i);
+    const fast_err err = fast__mapped_run(self->options.program, workspace, pass);
 
-    if (devices) {
-        map_pass(&mapped);
-        pass->report = pass->report ? report_mapped : NULL;
-        pass->factor = pass->factor ? factor_mapped : NULL;
-        pass->need = pass->need ? need_mapped : NULL;
-        pass->ctx = &mapped;
-    }
-    const fast_err err = self->options.engine->run(self->options.program, workspace, pass);
-    if (devices)
-        unmap_pass(&mapped);
     workspace_give(self, i);
     return err;
 }

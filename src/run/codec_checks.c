@@ -59,7 +59,7 @@ static fast_coded_options options_of(const fast_run *run, const fast_layout *lay
 {
     const fast_codec_pair codecs = fast__run_codecs(run);
 
-    return fast__codec_pair_options(&codecs, layout, run->config.workers, rank,
+    return fast__codec_pair_options(&codecs, layout, run->config.replicas, rank,
                                     (uint64_t)run->config.seed);
 }
 

@@ -400,7 +400,7 @@ void fast__run_forecast(fast_run *run)
 
     r->work = run->learner->flops + FAST_UPDATE_OPERATIONS * (double)run->learner->params.count;
     r->depth = fast__run_depth(run);
-    if (run->team->place.world)
+    if (run->team->place.world && !fast__split_is(run->team))
         forecast_team(run->team, r);
     r->predicted_step_s =
         r->predicted_compute_s + r->predicted_exchange_s + r->predicted_straggler_s;

@@ -88,7 +88,7 @@ void fast__measure_begin(fast_team *team)
 void fast__measure_vote(fast_team_actor *self)
 {
     memcpy(self->measures.contributions, self->context.shares.w,
-           (size_t)fast__share_columns(self->team->workers) * sizeof(double));
+           (size_t)fast__share_columns(self->context.trainer.workers) * sizeof(double));
 }
 
 /* The time of an actor, without jumps of its clock; no call that a recording has. */

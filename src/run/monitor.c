@@ -100,7 +100,7 @@ void fast__monitor_step(fast_team_actor *self, const fast_gradient *gradient)
     self->progress.counted++;
     /* Other processes count for themselves, and are as fast as this one. */
     if (gradient)
-        run->progress.times.samples += gradient->samples * team->workers / team->place.here;
+        run->progress.times.samples += gradient->samples * run->config.replicas / team->place.here;
     run->step = team->progress.steps_sum / team->place.here;
     if (gradient && !isfinite(gradient->loss) && !run->finished) {
         run->finished = true;
@@ -154,12 +154,12 @@ static void take_replica(const fast_team_actor *self)
     const fast_trainer *t = &self->context.trainer;
 
     self->team->measures.divergence = 0;
-    if (self->team->single)
+    if (self->team->single || fast__split_is(self->team)) /* it has the ranges of all stages */
         return;
     fast__vector_copy(t->count, t->w, run->learner->w);
     fast__vector_copy(t->state_count, t->s, run->learner->s);
-    if (!self->context.state_parted) /* a part of it is of no use */
-        fast__rule_state_copy(run->optimizer, self->context.optimizer, t->count);
+    if (!self->context.sharded.parted) /* a part of it is of no use */
+        fast__rule_state_copy(run->optimizer, self->context.optimizer, NULL, t->count);
 }
 
 /* Evaluate the representative. The mutex is held: nobody else touches the run, and workers that
@@ -295,6 +295,11 @@ static void evaluate_alone(fast_team_actor *self, int64_t step)
     if (!fast__run_is_due(run, run->config.evaluate_period, step) &&
         !fast__run_is_due(run, run->config.checkpoint_period, step))
         return;
+    if (fast__split_is(self->team)) {
+        self->err = self->number == 0 ? fast__split_gather(self) : fast__split_send(self);
+        if (self->err || self->number > 0)
+            return;
+    }
     fast__sums_wait(self->team, step);
     fast__team_lock(self);
     if (!run->finished) {
@@ -385,7 +390,7 @@ static fast_err agree(fast_team_actor *self, bool *stop_out)
     if (t->step % every != 0)
         return FAST_OK;
     fast_actor_at(t->actor, t->step, "whether to stop");
-    return fast__monitor_agree(team, t->group, own, stop_out);
+    return fast__monitor_agree(team, self->everyone ? self->everyone : t->group, own, stop_out);
 }
 
 /* Is something due at this step, or up to the end of the period that begins with it? */
@@ -510,7 +515,7 @@ static bool is_last_step(fast_team_actor *self)
     fast_trainer *t = &self->context.trainer;
     const bool asked = is_canceled(self) || atomic_load(&team->stop.finished);
     const bool free_running = t->free_running && team->place.alone;
-    const bool locked = team->topology || free_running;
+    const bool locked = team->topology || free_running || fast__split_is(team);
     bool stop;
 
     if (team->single) /* nobody waits for it */
@@ -716,8 +721,10 @@ fast_err fast__monitor_leave(fast_team_actor *self)
             team->ballot.votes[i].local >= team->progress.workers_up)
             close_vote(self, &team->ballot.votes[i]);
     fast__team_unlock(self);
-    if (team->place.alone || self->lost || (team->place.first && self->context.trainer.rank != 0))
+    if (team->place.alone || self->lost || (team->place.first && self->number != 0))
         return FAST_OK;
+    if (fast__split_is(team))
+        FAST_TRY(fast__split_leave(self));
     FAST_TRY(fast__collect_leave(self, step));
     if (team->strategy->identical)
         return FAST_OK;
@@ -730,6 +737,10 @@ static void take_ends(fast_team *team)
 {
     fast_vote *vote = &team->ballot.last;
 
+    if (fast__split_is(team)) {
+        fast__split_take_ends(team);
+        return;
+    }
     for (int64_t i = 0; i < team->workers && team->strategy->identical; i++)
         if (team->actors[i]) {
             take_replica(team->actors[i]);

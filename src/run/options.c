@@ -34,6 +34,15 @@ const fast_option fast__run_options[] = {
                     "where vectors live; check: a debug device that proves that nothing outside "
                     "kernels touches vectors; slow"),
     FAST_OPT_INT(C, workers, "1", 1, 65536, "workers that compute gradients"),
+    FAST_OPT_TEXT(
+        C, mesh, "", "mesh",
+        "split the model: data=2,pipe=4 is two replicas of four stages each, on eight "
+        "workers; tensor=2 splits pairs of dense layers and heads; strategy and codec act along "
+        "data"),
+    FAST_OPT_CHOICE(C, pipeline, "1f1b", FAST_PIPELINE_CHOICES,
+                    "schedule of the stages of mesh, with accumulate micro-batches: 1f1b, at most "
+                    "as many activations as stages; gpipe, all forward, then all backward; "
+                    "pipedream, never drained, with stashed weights"),
     FAST_OPT_INT(C, epochs, "8", 0, 1e9, "passes over the training set; 0 only evaluates"),
     FAST_OPT_INT(C, steps, "0", 0, (double)FAST_STEPS_MAX,
                  "steps in all, instead of epochs; 0: by epochs"),
@@ -275,15 +284,35 @@ static fast_err check_early(const C *c)
     return FAST_OK;
 }
 
+/* Read the mesh, which gives the number of workers. */
+static fast_err check_mesh(C *c)
+{
+    c->replicas = c->workers;
+    if (!c->mesh[0] && c->pipeline != FAST_PIPELINE_1F1B)
+        return fast__fail(FAST_EINVAL, "pipeline needs stages: give mesh=pipe=2 too");
+    if (!c->mesh[0])
+        return FAST_OK;
+    FAST_TRY(fast__mesh_parse(c->mesh, c->workers, &c->split));
+    c->workers = fast__mesh_size(&c->split);
+    c->replicas = c->split.data;
+    if (c->pipeline == FAST_PIPELINE_PIPEDREAM && c->accumulate > 1)
+        return fast__fail(FAST_EINVAL,
+                          "pipeline=pipedream updates after each batch; leave out accumulate=%lld",
+                          (long long)c->accumulate);
+    return FAST_OK;
+}
+
 /* Check what one row of the table cannot: values that depend on one another. */
 static fast_err config_check(C *c)
 {
+    FAST_TRY(check_mesh(c));
     if (c->global_batch > 0) {
-        if (c->global_batch % (c->workers * c->accumulate) != 0)
-            return fast__fail(FAST_EINVAL, "global_batch=%lld does not divide over %lld workers%s",
-                              (long long)c->global_batch, (long long)c->workers,
+        if (c->global_batch % (c->replicas * c->accumulate) != 0)
+            return fast__fail(FAST_EINVAL, "global_batch=%lld does not divide over %lld %s%s",
+                              (long long)c->global_batch, (long long)c->replicas,
+                              c->mesh[0] ? "replicas" : "workers",
                               c->accumulate > 1 ? " and what they accumulate" : "");
-        c->batch = c->global_batch / c->workers / c->accumulate;
+        c->batch = c->global_batch / c->replicas / c->accumulate;
     }
     if (strcmp(c->lr, "auto") != 0) {
         FAST_TRY(fast__parse_real("lr", c->lr, &c->rate));

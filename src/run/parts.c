@@ -21,7 +21,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { PARTS_MAX = 192 };
+enum { PARTS_MAX = 256 };
 
 typedef struct part_list {
     fast_part parts[PARTS_MAX]; /* copied from the registry */

@@ -187,16 +187,16 @@ static fast_err open_phase(fast_team *team, const char *spec, const char *topolo
         FAST_TRY(fast__exclusions_check(strategy->name, strategy->options, strategy->exclusions,
                                         phase->config));
     if (strategy->check)
-        FAST_TRY(strategy->check(phase->config, c->workers, c->optimizer));
+        FAST_TRY(strategy->check(phase->config, c->replicas, c->optimizer));
     FAST_TRY(check_rows(strategy, phase->config, c));
     FAST_TRY(check_tied(team, strategy, phase->config));
     const int64_t same = fast__run_redundancy(strategy, phase->config);
-    if (c->workers / same != team->run->data.agents)
+    if (c->replicas / same != team->run->data.agents)
         return fast__fail(FAST_EINVAL,
                           "%s: the phases of a run must agree on the workers that compute each "
                           "batch: %lld here",
                           strategy->name, (long long)same);
-    phase->servers = strategy->servers ? strategy->servers(phase->config, c->workers) : 0;
+    phase->servers = strategy->servers ? strategy->servers(phase->config, c->replicas) : 0;
     FAST_ASSERT(phase->servers == 0 || strategy->server != NULL);
     if (strcmp(topology, "auto") != 0 && !strategy->topology)
         return fast__fail(FAST_EINVAL,
@@ -204,7 +204,7 @@ static fast_err open_phase(fast_team *team, const char *spec, const char *topolo
                           strategy->name, topology);
     if (strategy->topology)
         FAST_TRY(fast_topology_new(strcmp(topology, "auto") == 0 ? strategy->topology : topology,
-                                   c->workers, (uint64_t)c->seed, &phase->topology));
+                                   c->replicas, (uint64_t)c->seed, &phase->topology));
     /* The weights of undirected graphs are right by construction. */
     if (strategy->mixes && strategy->mixes(phase->config) &&
         fast_topology_is_directed(phase->topology)) {
@@ -475,7 +475,8 @@ void fast__phase_agreed(fast_team *team)
         fast__vector_copy(self->context.trainer.count, self->context.trainer.w, run->learner->w);
         fast__vector_copy(self->context.trainer.state_count, self->context.trainer.s,
                           run->learner->s);
-        fast__rule_state_copy(run->optimizer, self->context.optimizer, self->context.trainer.count);
+        fast__rule_state_copy(run->optimizer, self->context.optimizer, NULL,
+                              self->context.trainer.count);
         return;
     }
 }

@@ -31,7 +31,7 @@ void fast__run_measure(fast_run *run)
     const fast_run_times *times = &run->progress.times;
     fast_result *r = &run->result;
     r->steps = run->step;
-    r->samples = run->step * run->config.batch * run->config.accumulate * run->config.workers;
+    r->samples = run->step * run->config.batch * run->config.accumulate * run->config.replicas;
     r->epoch = run->step / run->learner->epoch_steps;
     r->loss = sums->batches > 0 ? sums->loss / (double)sums->batches : NAN;
     const bool counted = sums->positions > 0 && (run->foreign || run->data.train->classes > 0);
@@ -49,7 +49,7 @@ void fast__run_measure(fast_run *run)
     r->samples_per_s = training > 0 && times->samples > 0
                            ? (double)times->samples / ((double)training * 1e-9)
                            : NAN;
-    r->step_s = (double)(run->config.batch * run->config.workers) / r->samples_per_s;
+    r->step_s = (double)(run->config.batch * run->config.replicas) / r->samples_per_s;
     fast__team_measure(run->team);
 }
 

@@ -279,7 +279,7 @@ int64_t fast__run_redundancy(const fast_strategy *strategy, const void *config)
 /* Ask the strategy how many workers compute each batch. Errors in its options are found later. */
 static void count_agents(fast_run *run)
 {
-    const int64_t workers = run->config.workers;
+    const int64_t workers = run->config.replicas;
     const fast_strategy *strategy = NULL;
     void *config = NULL;
 

@@ -12,7 +12,10 @@
 #include "model/network.h"
 #include "rule/rule.h"
 #include "rule/schedule.h"
+#include "run/checkpoint/weights.h"
 #include "run/run_evaluation.h"
+#include "split/mesh.h"
+#include "split/pipeline.h"
 #include "transport/transport.h"
 
 #include <stdatomic.h>
@@ -83,6 +86,8 @@ typedef struct fast_run_config {
     char engine[32];               /* name; auto */
     int device;                    /* FAST_RUN_DEVICE_* */
     int64_t workers;               /* actors that compute gradients */
+    char mesh[64];                 /* data=2,pipe=4; "": every worker has the whole model */
+    int pipeline;                  /* fast_pipeline of a mesh */
     int64_t epochs;                /* unless `steps` is given */
     int64_t steps;                 /* 0: by epochs */
     int64_t batch;                 /* samples per worker and step */
@@ -145,6 +150,8 @@ typedef struct fast_run_config {
     char batch_of[128];                /* the comparison that it is part of; "" */
 
     /* Read from the texts above when they are parsed. */
+    fast_mesh split;               /* `mesh`, parsed; all 0: not split */
+    int64_t replicas;              /* of the model: workers, or those along `data` */
     fast_period evaluate_period;   /* `evaluate`, parsed */
     fast_period checkpoint_period; /* `checkpoint_every`, parsed */
     int64_t prefetch_count;        /* batches ahead */
@@ -367,33 +374,3 @@ fast_err fast__checkpoint_path(const fast_run *run, bool weights, char *path, si
  * be the model's. Nothing changes on failure. */
 fast_err fast__weights_save(const fast_run *run, const char *path);
 fast_err fast__weights_load(fast_run *run, const char *path);
-
-struct fast_tensors;
-enum {
-    FAST_SLOT_PREFIX_MAX = 32,
-    FAST_TENSOR_NAME_MAX = FAST_SLOT_PREFIX_MAX + FAST_SEGMENT_NAME_MAX
-};
-/* Write the prefix of the tensors' names of a slot of the optimizer's state. */
-void fast__weights_slot_prefix(int slot, char prefix[FAST_SLOT_PREFIX_MAX]);
-/* Contents of a file of weights: parameters, the first `slots` slots of the optimizer, state. The
- * tensors' data is the run's. */
-typedef struct fast_weights {
-    struct fast_tensor *tensors;         /* in the order of the file */
-    char (*names)[FAST_TENSOR_NAME_MAX]; /* names of the tensors */
-    int64_t count;                       /* number of tensors */
-} fast_weights;
-fast_err fast__weights_list(const fast_run *run, int slots, fast_weights *out);
-/* Append a layout's segments, over `vector`: there is room; `prefix` goes before their names. */
-void fast__weights_add(fast_weights *weights, const fast_layout *layout, const float *vector,
-                       const char *prefix);
-#define FAST_BEST_PREFIX "best/" /* before the names of the best model's tensors */
-void fast__weights_fini(fast_weights *weights);
-/* Check that `tensors` has every segment of the layout, with its shape, under prefix + name. */
-fast_err fast__weights_check(const char *path, const struct fast_tensors *tensors,
-                             const fast_layout *layout, const char *prefix);
-/* Check that every value of the layout's segments, which are there, is finite as a float. */
-fast_err fast__weights_check_finite(const char *path, const struct fast_tensors *tensors,
-                                    const fast_layout *layout);
-/* Copy them, checked before, into `vector`, converted where they are not F32. */
-void fast__weights_copy(const struct fast_tensors *tensors, const fast_layout *layout,
-                        const char *prefix, float *vector);

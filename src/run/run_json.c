@@ -86,11 +86,30 @@ static json_t *staleness_of(const fast_result *r)
     return counts;
 }
 
+/* A split model: its mesh, its schedule, and the micro-batches that each worker of this process had
+ * in flight at once. */
+static void put_split(json_t **o, const fast_run *run)
+{
+    json_t *flight = json_array();
+
+    for (int64_t i = 0; i < run->config.workers; i++) {
+        const fast_team_actor *self = run->team->actors[i];
+
+        fast__json_append(&flight,
+                          self ? json_integer(self->context.pipe.in_flight_max) : json_null());
+    }
+    put_text(o, "mesh", fast_run_option(run, "mesh"));
+    put_text(o, "pipeline", fast_run_option(run, "pipeline"));
+    fast__json_set(o, "worker_in_flight", flight);
+}
+
 /* Measures of several workers. */
 static void put_team(json_t **o, const fast_run *run, const fast_result *r)
 {
     const bool stale = r->staleness_max >= 0;
 
+    if (run->config.mesh[0])
+        put_split(o, run);
     put_text(o, "phases", run->config.phases[0] ? run->config.phases : NULL);
     put_text(o, "representative", run->config.representative);
     put_real(o, "exchange_s", r->exchange_s);

@@ -131,7 +131,7 @@ static fast_err open_workspaces(fast_team *team)
     const int64_t count = run->config.pool > 0 ? run->config.pool + 1 : 1;
 
     FAST_ASSERT(count <= 64);
-    for (int64_t i = 0; i < count && is_sim(team) && !run->foreign; i++) {
+    for (int64_t i = 0; i < count && is_sim(team) && !run->foreign && !fast__split_is(team); i++) {
         FAST_TRY(run->engine->workspace_new(run->program, &team->place.workspaces.list[i]));
         atomic_fetch_or(&team->place.workspaces.free, 1ULL << i);
     }
@@ -274,7 +274,10 @@ static fast_err look_around(fast_team *team)
 static fast_err check_workers_memory(const fast_team *team)
 {
     enum { LARGE = 1 << 30, STACK = 64 << 10, VECTORS = 4, SHARES = 3 };
-    const double params = (double)team->run->learner->params.count, workers = (double)team->workers;
+    const double stages =
+        fast__split_is(team) ? (double)(team->split.mesh.pipe * team->split.mesh.tensor) : 1;
+    const double params = (double)team->run->learner->params.count / stages,
+                 workers = (double)team->workers;
     const double each = params * VECTORS * sizeof(float) + STACK +
                         (double)fast__share_columns(team->workers) * SHARES * sizeof(double);
     const double bytes = each * workers, available = (double)fast__memory_available();
@@ -299,14 +302,17 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
 
     FAST_TRY(fast__alloc("a team", 1, sizeof *team, &team));
     team->run = run;
-    team->single = c->workers == 1 && c->preprocess == 0 && !run->strategy && !c->phases[0] &&
-                   strcmp(c->strategy, "auto") == 0 && strcmp(c->transport, "auto") == 0;
+    team->single = c->workers == 1 && !c->mesh[0] && c->preprocess == 0 && !run->strategy &&
+                   !c->phases[0] && strcmp(c->strategy, "auto") == 0 &&
+                   strcmp(c->transport, "auto") == 0;
     team->workers = c->workers;
     team->ballot.step = -1;
     team->measures.divergence = NAN;
     fast__mutex_init(&team->mutex);
     fast__shared_model_init(&team->shared);
     err = open_strategy(team);
+    if (!err)
+        err = fast__split_open(team);
     if (!err)
         err = check_workers_memory(team);
     if (!err)
@@ -317,6 +323,8 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
         err = look_around(team);
     if (!err && (c->checkpoint[0] || c->resume[0]))
         err = fast__saved_states_open(team);
+    if (!err)
+        err = fast__split_check_saved(team);
     if (err) {
         fast__team_free(team);
         return err;
@@ -331,6 +339,7 @@ void fast__team_free(fast_team *team)
         return;
     for (int64_t i = 0; team->actors && i < team->workers + team->servers; i++)
         fast__team_actor_free(team->actors[i]);
+    fast__split_close(team);
     fast__vector_free(team->place.equal.w);
     fast__optimizer_free(team->place.equal.rule);
     fast__free(team->place.equal.applied);
@@ -375,9 +384,9 @@ static fast_err open_equal(fast_team *team)
 
     if (equal->applied)
         memset(equal->applied, 0, (size_t)count * sizeof *equal->applied);
-    if (equal->w || team->single || team->workers == 1 || !is_sim(team) || run->foreign ||
-        team->phases.count > 1 || !team->strategy->identical || run->config.faults[0] ||
-        (run->config.pool > 0 && run->device != &fast__host))
+    if (equal->w || team->single || fast__split_is(team) || team->workers == 1 || !is_sim(team) ||
+        run->foreign || team->phases.count > 1 || !team->strategy->identical ||
+        run->config.faults[0] || (run->config.pool > 0 && run->device != &fast__host))
         return FAST_OK;
     FAST_TRY(fast__optimizer_new(run->device, run->config.optimizer, &run->learner->params,
                                  &equal->rule));

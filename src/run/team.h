@@ -10,6 +10,7 @@
 #include "run/preprocess.h"
 #include "run/representative.h"
 #include "run/run.h"
+#include "run/split_team.h"
 #include "strategy/strategy.h"
 #include "trainer/context.h"
 #include "transport/transport.h"
@@ -19,6 +20,7 @@
  *
  *   team.c         strategy + transport -> a world of actors -> their end
  *   team_actor.c   one actor: its parts, its programs, and the trainer's host operations
+ *   split_team.c   workers that have stages of the model
  *   preprocess.c   actors that make batches for workers
  *   monitor.c      between steps: evaluation of the representative model, target, cancel, progress
  *   measure.c      measures of several workers (measures.h)
@@ -120,6 +122,9 @@ typedef struct fast_actor_progress {
 typedef struct fast_team_actor {
     fast_context context;              /* the trainer's; its host is this struct */
     struct fast_team *team;            /* that it belongs to */
+    int64_t number;                    /* of all workers; of all servers, at servers */
+    fast_group *everyone;              /* split model: all workers; else NULL */
+    fast_pipe_options pipe;            /* split model: the worker's place */
     fast_loader *loader;               /* the worker's shard of the data; NULL at servers */
     fast_preprocess_client preprocess; /* of a worker: where its batches are made */
     fast_workspace *workspace;         /* of the worker's own; NULL on sim and at servers */
@@ -198,6 +203,7 @@ typedef struct fast_team {
     int64_t *ids;                  /* [workers + servers]: actors' numbers */
     fast_team_actor **actors;      /* [workers + servers]; NULL for actors of other processes */
     fast_team_place place;         /* where they are */
+    fast_team_split split;         /* the stages of a split model */
     fast_shared_model shared;      /* of workers that share memory; has its own mutex */
     fast_team_stop stop;           /* atomic */
 

@@ -247,12 +247,14 @@ static fast_err make_parts(fast_team_actor *self, int64_t i)
 
     if (worker)
         fast__preprocess_init(team, rank, &self->preprocess);
-    if (worker && !team->single)
+    if (worker && fast__split_is(team))
+        FAST_TRY(fast__split_learner(self, &o, &self->pipe));
+    else if (worker && !team->single)
         FAST_TRY(make_learner(self, rank, &o.learner));
     FAST_TRY(fast__context_init(&self->context, &o));
     if (worker)
-        FAST_TRY(fast__alloc("contributions", fast__share_columns(team->workers), sizeof(double),
-                             &self->measures.contributions));
+        FAST_TRY(fast__alloc("contributions", fast__share_columns(self->context.trainer.workers),
+                             sizeof(double), &self->measures.contributions));
     fast__team_actor_reset(self);
     return fast__saved_states_begin(self);
 }
@@ -265,6 +267,7 @@ fast_err fast__team_actor_new(fast_team *team, int64_t i, fast_team_actor **out)
     FAST_ASSERT(i >= 0 && i < team->workers + team->servers);
     FAST_TRY(fast__alloc("a worker", 1, sizeof *self, &self));
     self->team = team;
+    self->number = i < team->workers ? i : i - team->workers;
     self->progress.counted = -1;
     err = make_parts(self, i);
     if (err)
@@ -297,7 +300,7 @@ void fast__team_actor_reset(fast_team_actor *self)
     fast__context_reset(&self->context, team->run->optimizer, team->run->step);
     if (self->measures.contributions)
         memset(self->measures.contributions, 0,
-               (size_t)fast__share_columns(team->workers) * sizeof(double));
+               (size_t)fast__share_columns(self->context.trainer.workers) * sizeof(double));
     self->progress.step_voted = -1;
     self->progress.loss = 0;
     self->progress.loss_count = 0;
@@ -353,7 +356,8 @@ fast_err fast__team_worker(fast_actor *actor, void *ctx)
 
     if (team->place.agreeing)
         return fast__phase_agree(self);
-    err = fast_group_all(actor, "worker", &t->group);
+    err = fast__split_is(team) ? fast__split_groups(self)
+                               : fast_group_all(actor, "worker", &t->group);
     if (fast_actor_life(actor) > 0) {
         fast__measure_return(self);
         fast__monitor_return(self);
@@ -370,11 +374,12 @@ fast_err fast__team_worker(fast_actor *actor, void *ctx)
     fast__cut_end(self, err);
     fast__preprocess_end(&self->preprocess, actor);
     note_end(self, self->over, err != FAST_OK);
-    if (!err && t->rank == 0)
+    if (!err && self->number == 0)
         fast__forecast_sums(self);
     fast__context_stop(&self->context);
     fast__team_compare(self, "ends");
     fast_group_free(t->group);
+    fast__split_ungroup(self);
     t->group = NULL;
     last = fast__monitor_leave(self);
     return err ? err : last;
@@ -403,8 +408,7 @@ void fast__team_break(fast_team_actor *self, fast_err err)
     long long none = -1;
 
     FAST_ASSERT(err != FAST_OK);
-    if (atomic_compare_exchange_strong(&stop->broken, &none,
-                                       (long long)self->context.trainer.rank)) {
+    if (atomic_compare_exchange_strong(&stop->broken, &none, (long long)self->number)) {
         stop->err = err;
         snprintf(stop->detail, sizeof stop->detail, "%s", fast_error_detail());
     }

@@ -101,7 +101,7 @@ static double seconds_left(const fast_run *run)
         return taken > 0 ? steps * wall / (double)taken : NAN;
     }
     double seconds =
-        steps * (double)(run->config.batch * run->config.accumulate * run->config.workers) / rate;
+        steps * (double)(run->config.batch * run->config.accumulate * run->config.replicas) / rate;
     if (times->evaluations > 0)
         seconds +=
             evaluations_left(run) * (double)times->evaluate_ns * 1e-9 / (double)times->evaluations;

@@ -289,7 +289,7 @@ fast_err fast__priority_train(fast_trainer *t, const char *algorithm, int64_t mo
     fast_err err;
 
     FAST_ASSERT(t->workers > 1 && fast_trainer_can_update_range(t));
-    FAST_TRY(fast_group_all(t->actor, "worker", &x.group));
+    FAST_TRY(fast_group_new(t->actor, t->worker_ids, t->workers, 1, &x.group));
     err = fast_group_algorithm(x.group, algorithm);
     fast_trainer_settle(t, settle_all, &x);
     if (!err)

@@ -21,16 +21,13 @@ extern const fast_system fast__systems_elastic[];
 extern const fast_system fast__systems_gossip[];
 extern const fast_system fast__systems_local[];
 extern const fast_system fast__systems_ps[];
+extern const fast_system fast__systems_split[];
 
-/* The order of `fast systems`: from synchronous to partial communication, then codecs. */
+/* The order of `fast systems`: from synchronous to partial communication, then codecs and
+ * split models. */
 const fast_system *const fast__systems[] = {
-    fast__systems_allreduce,
-    fast__systems_local,
-    fast__systems_ps,
-    fast__systems_elastic,
-    fast__systems_gossip,
-    fast__systems_codec,
-    NULL,
+    fast__systems_allreduce, fast__systems_local, fast__systems_ps,    fast__systems_elastic,
+    fast__systems_gossip,    fast__systems_codec, fast__systems_split, NULL,
 };
 
 const fast_system *fast__system_at(int64_t i)

@@ -43,14 +43,24 @@ static void copy_changed(int64_t count, const float *from, float *to)
     }
 }
 
-void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t count)
+/* Copy all of a vector of the model, or the elements that a map names. */
+static void copy_range(const fast_split_map *map, int64_t count, const float *from, float *to)
+{
+    if (map)
+        fast__split_map_scatter(map, from, to);
+    else
+        copy_changed(count, from, to);
+}
+
+void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, const fast_split_map *map,
+                           int64_t count)
 {
     float *slot;
 
     FAST_ASSERT(to != NULL && from != NULL);
     FAST_ASSERT(count >= 0);
     for (int i = 0; to != from && (slot = fast__optimizer_slot(to, i)) != NULL; i++)
-        copy_changed(count, fast__optimizer_slot(from, i), slot);
+        copy_range(map, count, fast__optimizer_slot(from, i), slot);
 }
 
 /* Point the strategy's view to this actor's vectors. */
@@ -92,6 +102,7 @@ static void take_phase(fast_context *c, const fast_context_phase *phase)
 fast_err fast__context_init(fast_context *context, const fast_context_options *options)
 {
     const fast_learner *model = options->model;
+    const fast_learner *part = options->pipe ? options->learner : model;
 
     FAST_ASSERT(options->host != NULL && model != NULL && options->rates != NULL);
     FAST_ASSERT(options->rank >= 0 && options->workers > 0);
@@ -100,16 +111,18 @@ fast_err fast__context_init(fast_context *context, const fast_context_options *o
                                        .workers = options->workers,
                                        .worker_ids = options->worker_ids,
                                        .server_ids = options->server_ids,
-                                       .count = model->params.count,
-                                       .state_count = model->state.count,
+                                       .count = part->params.count,
+                                       .state_count = part->state.count,
                                        .epoch_steps = model->epoch_steps,
                                        .micro_batches = model->parts > 1 ? model->parts : 1 };
     take_phase(context, &options->phase);
     FAST_TRY(make_vectors(context));
+    if (options->pipe)
+        FAST_TRY(fast__pipe_init(context, options->pipe));
     context->optimizer = options->rule;
     return options->rule ? FAST_OK
                          : fast__optimizer_new(fast__context_device(context), options->optimizer,
-                                               &model->params, &context->optimizer);
+                                               &part->params, &context->optimizer);
 }
 
 /* The state of a strategy, which another one has no use for. */
@@ -129,6 +142,7 @@ void fast__context_fini(fast_context *context)
     if (context->own_w)
         fast__context_unshare(context);
     drop_strategy(context);
+    fast__pipe_fini(&context->pipe);
     fast__coded_free(context->codecs.sum);
     fast__context_factors_free(context);
     fast__ties_free(context->ties);
@@ -145,14 +159,16 @@ void fast__context_fini(fast_context *context)
 static void copy_model(fast_context *c)
 {
     const fast_learner *model = c->options.model;
+    const int64_t state = c->options.state_offset;
     fast_trainer *t = &c->trainer;
 
-    FAST_ASSERT(model->params.count == t->count);
-    FAST_ASSERT(model->state.count == t->state_count);
+    FAST_ASSERT(c->options.pipe || model->params.count == t->count);
+    FAST_ASSERT(t->count <= model->params.count);
+    FAST_ASSERT(state + t->state_count <= model->state.count);
     if (t->w == model->w)
         return;
-    fast__vector_copy(t->count, model->w, t->w);
-    fast__vector_copy(t->state_count, model->s, t->s);
+    copy_range(c->options.map, t->count, model->w, t->w);
+    fast__vector_copy(t->state_count, model->s + state, t->s);
 }
 
 void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t step)
@@ -163,7 +179,7 @@ void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t st
     copy_model(context);
     fast__ties_free(context->ties); /* of other values, perhaps */
     context->ties = NULL;
-    fast__rule_state_copy(context->optimizer, rule, t->count);
+    fast__rule_state_copy(context->optimizer, rule, context->options.map, t->count);
     if (context->shares.w)
         memset(context->shares.w, 0,
                (size_t)fast_trainer_share_count(t) * sizeof *context->shares.w);
@@ -219,6 +235,7 @@ void fast__context_stop(fast_context *context)
     FAST_ASSERT(context->learner != NULL || context->own_w == NULL);
     if (context->own_w)
         fast__context_unshare(context);
+    fast__pipe_drop(&context->pipe);
     fast__context_uncut(context);
 }
 

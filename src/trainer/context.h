@@ -5,7 +5,9 @@
 #include "rule/rule.h"
 #include "rule/schedule.h"
 #include "space/space_checkpoint.h"
+#include "split/pairs.h"
 #include "trainer/host.h"
+#include "trainer/pipe.h"
 #include "trainer/remember.h"
 #include "trainer/saved.h"
 #include "trainer/sharded.h"
@@ -19,6 +21,7 @@
  *
  *   context.c        creation, reset, another phase
  *   step.c           steps and gradients
+ *   pipe.c           gradients of a stage of a split model
  *   update.c         the update rule
  *   vectors.c        kernels on vectors, contributions, and the measures that follow from them
  *   encoded.c        sums and flows through the run's codecs
@@ -77,25 +80,28 @@ typedef struct fast_equal_replicas {
 
 /* All that a context is made of. Everything is borrowed until it is freed. */
 typedef struct fast_context_options {
-    const fast_host_ops *host;  /* operations of the program around it */
-    void *host_ctx;             /* their first argument */
-    int64_t rank;               /* among the workers, or among the servers */
-    int64_t workers;            /* number of workers */
-    const int64_t *worker_ids;  /* actors' numbers by rank */
-    const int64_t *server_ids;  /* actors' numbers by rank */
-    uint64_t seed;              /* of everything random in the run */
-    bool is_virtual;            /* time is simulated */
-    fast_learner *learner;      /* the worker's own; NULL at servers */
-    const fast_learner *model;  /* of the run: the layout of vectors, and values to start with */
-    const char *optimizer;      /* name:key=value,... */
-    fast_optimizer *rule;       /* of the run, where the worker trains `model`, or of equal
+    const fast_host_ops *host;     /* operations of the program around it */
+    void *host_ctx;                /* their first argument */
+    int64_t rank;                  /* among the workers, or among the servers */
+    int64_t workers;               /* number of workers */
+    const int64_t *worker_ids;     /* actors' numbers by rank */
+    const int64_t *server_ids;     /* actors' numbers by rank */
+    uint64_t seed;                 /* of everything random in the run */
+    bool is_virtual;               /* time is simulated */
+    fast_learner *learner;         /* the worker's own; NULL at servers */
+    const fast_learner *model;     /* of the run: the layout of vectors, and values to start with */
+    const fast_split_map *map;     /* of the learner's w in the model's; NULL: it is all of it */
+    int64_t state_offset;          /* of the learner's s in the model's */
+    const char *optimizer;         /* name:key=value,... */
+    fast_optimizer *rule;          /* of the run, where the worker trains `model`, or of equal
                                    replicas; NULL: its own */
-    const fast_schedule *rates; /* learning rate by step */
-    fast_shared_model *shared;  /* that workers of this process may share; NULL: they may not */
-    fast_equal_replicas *equal; /* whose w the learner has; NULL: its own */
-    bool tied;                  /* weights that are equal at the start share their values */
-    fast_state_end state_end;   /* who needs all of a sharded state at the end */
-    fast_context_phase phase;   /* the first one */
+    const fast_schedule *rates;    /* learning rate by step */
+    fast_shared_model *shared;     /* that workers of this process may share; NULL: they may not */
+    fast_equal_replicas *equal;    /* whose w the learner has; NULL: its own */
+    const fast_pipe_options *pipe; /* place of a stage of a split model; NULL: it is whole */
+    bool tied;                     /* weights that are equal at the start share their values */
+    fast_state_end state_end;      /* who needs all of a sharded state at the end */
+    fast_context_phase phase;      /* the first one */
 } fast_context_options;
 
 /* A gradient or an update under way. */
@@ -168,6 +174,12 @@ typedef struct fast_context_cut {
     const void *idle_ctx;    /* argument of idle */
 } fast_context_cut;
 
+/* A worker's part of the model's state (sharded.h). */
+typedef struct fast_context_sharded {
+    atomic_llong bytes; /* of w, g and the rule's state at most; 0: of whole vectors */
+    bool parted;        /* the rule's state is not whole at worker 0 */
+} fast_context_sharded;
+
 /* All that belongs to one actor of a run. The actor's own thread uses it; at a checkpoint the host
  * reads it while the actor waits. */
 typedef struct fast_context {
@@ -183,6 +195,7 @@ typedef struct fast_context {
     fast_memory_block *blocks;         /* persistent memory of the strategy, a list */
     fast_memory_block *parts;          /* memory of the program itself (remember.h), a list */
     fast_context_cut cut;              /* of the program */
+    fast_pipe pipe;                    /* a stage's micro-batches in flight; all 0: none are */
     struct fast_opened_space *spaces;  /* of the strategy, open and closed ones, a list */
     float *memory;                     /* servers: w and s; NULL at workers */
     float *centre;                     /* memory of trainer.centre; NULL: never asked for */
@@ -190,12 +203,11 @@ typedef struct fast_context {
     fast_context_traffic traffic;      /* of this program, for the forecast */
     float *own_w;                      /* the worker's own w while it shares one; else NULL */
     fast_optimizer *own_optimizer;     /* the worker's own rule while it shares one; else NULL */
-    atomic_llong state_bytes;  /* of w, g and the rule's state at most; 0: of whole vectors */
-    int64_t step_begun;        /* the step that the replica started from */
-    bool state_parted;         /* the rule's state is not whole at worker 0 */
-    bool resumed;              /* see fast_trainer_resumed() */
-    fast_err err;              /* of a call between steps; FAST_OK: none failed */
-    char why[FAST_DETAIL_MAX]; /* detail of err */
+    fast_context_sharded sharded;      /* vectors of which this worker has a part */
+    int64_t step_begun;                /* the step that the replica started from */
+    bool resumed;                      /* see fast_trainer_resumed() */
+    fast_err err;                      /* of a call between steps; FAST_OK: none failed */
+    char why[FAST_DETAIL_MAX];         /* detail of err */
 } fast_context;
 
 /* Make a context without values: the caller calls reset() before the first program. FAST_ENOMEM,
@@ -223,7 +235,8 @@ fast_err fast__context_settle(fast_context *context);
 void fast__rule_state_clear(fast_optimizer *optimizer, int64_t count);
 /* Copy the state to another optimizer of the same rule. Ranges that are equal are not written, so
  * that those that are 0 in both take no memory. */
-void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, int64_t count);
+void fast__rule_state_copy(fast_optimizer *to, fast_optimizer *from, const fast_split_map *map,
+                           int64_t count);
 
 /* Within src/trainer. */
 
@@ -238,6 +251,12 @@ static inline fast_context *fast__context_of(const fast_trainer *t)
 static inline const fast_device *fast__context_device(const fast_context *context)
 {
     return fast__device_of(context->options.model->w);
+}
+
+/* Return the layout of w and g: that of the model, or of the stage that the worker has. */
+static inline const fast_layout *fast__context_layout(const fast_context *context)
+{
+    return context->options.pipe ? &context->learner->params : &context->options.model->params;
 }
 
 /* Block `id` of `size` bytes on a device, allocated on first use; device NULL: where it is, a new

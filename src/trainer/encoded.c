@@ -72,7 +72,7 @@ void fast__context_look(void *context, fast_codec_model *out)
  * */
 static fast_coded_options options_of(fast_context *c, int64_t rank)
 {
-    fast_coded_options o = fast__codec_pair_options(&c->codecs.pair, &c->options.model->params,
+    fast_coded_options o = fast__codec_pair_options(&c->codecs.pair, fast__context_layout(c),
                                                     c->trainer.workers, rank, c->options.seed);
 
     o.device = fast__context_device(c);

@@ -26,7 +26,7 @@ fast_state_end fast__trainer_state_end(const fast_trainer *t)
 
 void fast__trainer_state_is_whole(fast_trainer *t, bool whole)
 {
-    fast__context_of(t)->state_parted = !whole;
+    fast__context_of(t)->sharded.parted = !whole;
 }
 
 /* Does the learner tell which ranges of w its only pass reads? */
@@ -87,7 +87,7 @@ static int64_t slot_count(const fast_context *c)
 
 int64_t fast__context_state_bytes(const fast_context *context)
 {
-    const int64_t sharded = atomic_load(&context->state_bytes);
+    const int64_t sharded = atomic_load(&context->sharded.bytes);
 
     return sharded > 0
                ? sharded
@@ -100,8 +100,8 @@ void fast__trainer_holds(fast_trainer *t, int64_t floats, int64_t state_floats)
     const int64_t bytes = (floats + slot_count(c) * state_floats) * (int64_t)sizeof(float);
 
     FAST_ASSERT(floats >= 0 && state_floats >= 0);
-    if (bytes > atomic_load(&c->state_bytes))
-        atomic_store(&c->state_bytes, bytes);
+    if (bytes > atomic_load(&c->sharded.bytes))
+        atomic_store(&c->sharded.bytes, bytes);
 }
 
 fast_err fast__trainer_can_slice(const fast_trainer *t)

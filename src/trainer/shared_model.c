@@ -76,7 +76,7 @@ static fast_err open_shared(fast_shared_model *shared, const fast_context *c)
                                      &c->options.model->params, &shared->rule));
     if (shared->sharers == 0) {
         fast__vector_copy(t->count, t->w, shared->w);
-        fast__rule_state_copy(shared->rule, c->optimizer, t->count);
+        fast__rule_state_copy(shared->rule, c->optimizer, NULL, t->count);
     }
     shared->sharers++;
     return FAST_OK;
@@ -114,7 +114,7 @@ void fast__context_unshare(fast_context *context)
     FAST_ASSERT(context->own_w != NULL && shared != NULL);
     fast__direct_use_drop(t->group);
     fast__vector_copy(t->count, t->w, context->own_w);
-    fast__rule_state_copy(context->own_optimizer, context->optimizer, t->count);
+    fast__rule_state_copy(context->own_optimizer, context->optimizer, NULL, t->count);
     context->learner->w = context->own_w;
     context->optimizer = context->own_optimizer;
     t->w = context->own_w;

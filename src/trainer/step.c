@@ -255,9 +255,9 @@ fast_err fast__trainer_gradient_again(fast_trainer *t, fast_need_fn *need, fast_
         FAST_TRY(wait_ahead(&gw));
     const int64_t begin = o->is_virtual ? fast__steady_now(t->actor) : 0;
     c->work.computing = true;
-    err = compute(&gw);
+    err = o->pipe ? fast__pipe_gradient(c, report, ctx, &gw.gradient) : compute(&gw);
     c->work.computing = false;
-    if (o->is_virtual && fast__steady_now(t->actor) > begin)
+    if (o->is_virtual && !o->pipe && fast__steady_now(t->actor) > begin)
         c->work.speed = gw.work.operations / (double)(fast__steady_now(t->actor) - begin);
     FAST_TRY(err);
     FAST_TRY(fast__context_charge(c));

@@ -213,7 +213,7 @@ static void sum_shares(const fast_trainer *t, double *shares)
 
 /* Reports may have started the sum of this gradient before it was complete: then it holds the
  * updates of all workers already. Workers of a synchronous strategy compute at the newest
- * weights. */
+ * weights, but in a pipeline that is not drained. */
 void fast__context_own_gradient(fast_context *context)
 {
     fast_trainer *t = &context->trainer;
@@ -224,7 +224,7 @@ void fast__context_own_gradient(fast_context *context)
         sum_shares(t, context->shares.g);
     t->staleness = -1;
     if (context->options.phase.synchronous)
-        fast__context_stale(context, 0);
+        fast__context_stale(context, context->pipe.staleness);
 }
 
 /* The sum of g is counted once a step, however many ranges it is started in. Inside a gradient the

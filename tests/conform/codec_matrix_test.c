@@ -182,8 +182,9 @@ static void every_pair_runs_or_is_refused(void **state)
     assert_true(ran > count / STRIDE / 3);
 }
 
-/* Every strategy that sends over links takes some codec: none is left out by accident. Two are left
- * out: workers of broadcast forward the gradients of others as floats, those of zero send slices. */
+/* Every strategy that sends over links takes some codec: none is left out by accident. Two have
+ * none: workers of broadcast forward the gradients of others as floats, those of zero send slices.
+ */
 static void every_strategy_that_sends_takes_codecs(void **state)
 {
     (void)state;

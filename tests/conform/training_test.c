@@ -3,11 +3,13 @@
  * Goal: training is PyTorch's. 20 steps of SGD with momentum give the losses that
  * tests/oracle/make_training.py wrote, within 1e-4 relative, on every engine of the build. Method:
  * weights and batches come from the same hash on both sides (the script says how); every loss
- * depends on all gradients before it, so that one wrong derivative shows.
+ * depends on all gradients before it, so that one wrong derivative shows. The same with the network
+ * cut into two and three stages, which run in phases.
  */
 #include "base/memory.h"
 #include "engine/engine.h"
 #include "model/network.h"
+#include "split/stage.h"
 #include "tensor/safetensors.h"
 
 #include <math.h>
@@ -19,7 +21,7 @@
 
 #include <cmocka.h>
 
-enum { STEPS = 20, BATCHES = 4, X_KEY = 1000, LABEL_KEY = 2000 };
+enum { STEPS = 20, STAGES = 3, BATCHES = 4, X_KEY = 1000, LABEL_KEY = 2000 };
 
 /* Sanitizers look at memory, not at numbers, and emulators at a few of them: there some steps of
  * the small cases are enough. */
@@ -158,18 +160,91 @@ static void make_batch(const training_case *c, const fast_graph *graph, uint32_t
         m->targets[i] = unit(LABEL_KEY + b, i);
 }
 
-/* Train on one engine; gives the losses and the last weights. */
-static void train(const training_case *c, const fast_graph *graph, const fast_engine *engine,
-                  double losses[RUN_STEPS], float *w)
+/* A network as stages; one is the whole. */
+typedef struct staged {
+    const fast_engine *engine;
+    int count;
+    fast_split_stage *stages[STAGES];
+    fast_program *programs[STAGES];
+    fast_workspace *workspaces[STAGES];
+    float *y[STAGES], *dx[STAGES];
+} staged;
+
+/* False if the network cannot be cut into this number of stages. */
+static bool staged_open(staged *s, const training_case *c, const fast_graph *graph,
+                        const fast_engine *engine, int count)
 {
     const fast_engine_options options = { .batch = c->batch, .train = true, .plan_path = "" };
+    int ends[STAGES], first = 0;
+
+    *s = (staged){ .engine = engine, .count = count };
+    if (fast__split_choose(graph, count, &fast__split_speed_typical, ends))
+        return false;
+    for (int i = 0; i < count; i++) {
+        check(fast__split_stage_new(graph, first, ends[i], &s->stages[i]));
+        check(engine->compile(&s->stages[i]->graph, &options, &s->programs[i]));
+        check(engine->workspace_new(s->programs[i], &s->workspaces[i]));
+        s->y[i] = take(c->batch * graph->nodes[ends[i]].count);
+        s->dx[i] = take(c->batch * graph->nodes[first].count);
+        first = ends[i];
+    }
+    return true;
+}
+
+static void staged_close(staged *s)
+{
+    for (int i = 0; i < s->count; i++) {
+        s->engine->workspace_free(s->workspaces[i]);
+        s->engine->program_free(s->programs[i]);
+        fast__split_stage_free(s->stages[i]);
+        free(s->y[i]);
+        free(s->dx[i]);
+    }
+}
+
+/* The gradient of a batch; returns the loss. */
+static double staged_run(const staged *s, const fast_batch *batch, const float *w, float *state,
+                         float *g)
+{
+    const int last = s->count - 1;
+    fast_pass pass[STAGES] = { 0 };
+    fast_batch part[STAGES];
+
+    for (int i = 0; i <= last; i++) {
+        part[i] = (fast_batch){ .count = batch->count,
+                                .x = i == 0 ? batch->x : s->y[i - 1],
+                                .labels = i == last ? batch->labels : NULL,
+                                .targets = i == last ? batch->targets : NULL };
+        pass[i] = (fast_pass){ .phase = FAST_PASS_FORWARD,
+                               .params = w + s->stages[i]->params_offset,
+                               .state = state + s->stages[i]->state_offset,
+                               .batch = &part[i],
+                               .outputs = s->y[i],
+                               .train = true };
+        check(s->engine->run(s->programs[i], s->workspaces[i], &pass[i]));
+    }
+    const double loss = pass[last].loss;
+    for (int i = last; i >= 0; i--) {
+        pass[i].phase = FAST_PASS_BACKWARD;
+        pass[i].grad = g + s->stages[i]->params_offset;
+        pass[i].outputs_grad = i == last ? NULL : s->dx[i + 1];
+        pass[i].inputs_grad = i == 0 ? NULL : s->dx[i];
+        check(s->engine->run(s->programs[i], s->workspaces[i], &pass[i]));
+    }
+    return loss;
+}
+
+/* Train on one engine, in stages; gives the losses and the last weights. False if the network
+ * cannot be cut so. */
+static bool train(const training_case *c, const fast_graph *graph, const fast_engine *engine,
+                  int stages, double losses[RUN_STEPS], float *w)
+{
     const int64_t n = graph->params.count;
+    staged s;
     float *g = take(n);
     float *v = take(n);
     float *state = take(graph->state.count);
     batch_memory batches[BATCHES];
-    fast_program *program = NULL;
-    fast_workspace *workspace = NULL;
 
     set_weights(graph, w);
     for (int64_t k = 0; k < graph->state.segment_count; k++)
@@ -177,23 +252,16 @@ static void train(const training_case *c, const fast_graph *graph, const fast_en
             state[graph->state.segments[k].offset + i] = k % 2 ? 1.0f : 0.0f;
     for (int b = 0; b < BATCHES; b++)
         make_batch(c, graph, (uint32_t)b, &batches[b]);
-    check(engine->compile(graph, &options, &program));
-    check(engine->workspace_new(program, &workspace));
-    for (int step = 0; step < RUN_STEPS; step++) {
-        fast_pass pass = { .params = w,
-                           .state = state,
-                           .batch = &batches[step % BATCHES].batch,
-                           .grad = g,
-                           .train = true };
-        check(engine->run(program, workspace, &pass));
-        losses[step] = pass.loss;
+    const bool cut = staged_open(&s, c, graph, engine, stages);
+    for (int step = 0; step < RUN_STEPS && cut; step++) {
+        losses[step] = staged_run(&s, &batches[step % BATCHES].batch, w, state, g);
         for (int64_t i = 0; i < n; i++) {
             v[i] = 0.9f * v[i] + g[i];
             w[i] -= (float)c->lr * v[i];
         }
     }
-    engine->workspace_free(workspace);
-    engine->program_free(program);
+    if (cut)
+        staged_close(&s);
     for (int b = 0; b < BATCHES; b++) {
         free(batches[b].x);
         free(batches[b].labels);
@@ -202,6 +270,7 @@ static void train(const training_case *c, const fast_graph *graph, const fast_en
     free(g);
     free(v);
     free(state);
+    return cut;
 }
 
 static double expected(const fast_tensors *oracle, const char *name, int step)
@@ -228,20 +297,24 @@ static void test_losses(void **state)
     check(fast__tensors_open(FAST_SOURCE_FOLDER "/tests/oracle/training.safetensors", &oracle));
     check(fast__model_open(c->model, &c->input, &graph, &text));
     float *w = take(graph->params.count);
-    for (int e = 0; fast__engines[e]; e++) {
+    for (int e = 0, stages = 1; fast__engines[e];
+         e += stages == STAGES, stages = stages % STAGES + 1) {
         double losses[RUN_STEPS];
         double worst = 0;
-        train(c, graph, fast__engines[e], losses, w);
+        if (!train(c, graph, fast__engines[e], stages, losses, w)) {
+            assert_true(stages > 2); /* every network of the list can be cut once */
+            continue;
+        }
         for (int step = 0; step < RUN_STEPS; step++) {
             const double right = expected(oracle, c->name, step);
             const double off = fabs(losses[step] - right) / right;
             worst = fmax(worst, off);
             if (!(off <= 1e-4))
-                fail_msg("%s on %s: step %d has loss %.9g, PyTorch %.9g", c->name,
-                         fast__engines[e]->name, step, losses[step], right);
+                fail_msg("%s on %s, stages %d: step %d has loss %.9g, PyTorch %.9g", c->name,
+                         fast__engines[e]->name, stages, step, losses[step], right);
         }
-        print_message("%-10s on %-3s off by at most %.1e\n", c->name, fast__engines[e]->name,
-                      worst);
+        print_message("%-10s on %-3s in %d stages off by at most %.1e\n", c->name,
+                      fast__engines[e]->name, stages, worst);
     }
     free(w);
     fast__graph_free(graph);

@@ -95,7 +95,8 @@ static fast_err key_of(fast_actor *actor, const int64_t *ids, int64_t first, int
 {
     FAST_ASSERT(ids || count > 0);
     const int64_t shape[] = { first, count };
-    const uint64_t key = ids ? fast__hash(ids, (size_t)count * sizeof *ids, generation)
+    /* Seeds differ: the list {0, 2} has the bytes of the two actors from 0 on. */
+    const uint64_t key = ids ? fast__hash(ids, (size_t)count * sizeof *ids, ~(uint64_t)generation)
                              : fast__hash(shape, sizeof shape, generation);
     fast_made *made;
     FAST_TRY(row_of(actor, key, generation, &made));

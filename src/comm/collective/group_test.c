@@ -207,6 +207,31 @@ static void test_generations(void **state)
     run_all(2, generations);
 }
 
+/* Rows and columns of a square, made in this order: the list {0, 2} is not the actors 0 and 1. */
+static fast_err crossing(fast_actor *actor, void *ctx)
+{
+    const int64_t self = fast_actor_id(actor);
+    const int64_t row[] = { self / 2 * 2, self / 2 * 2 + 1 }, column[] = { self % 2, self % 2 + 2 };
+    fast_group *rows = NULL, *columns = NULL;
+    float x = (float)self, y = (float)self;
+    (void)ctx;
+    FAST_TRY(fast_group_new(actor, row, 2, 1, &rows));
+    FAST_TRY(fast_group_new(actor, column, 2, 1, &columns));
+    FAST_TRY(fast_allreduce(rows, &x, 1, FAST_SOON));
+    FAST_TRY(fast_allreduce(columns, &y, 1, FAST_SOON));
+    FAST_TRY(EXPECT(x == (float)(row[0] + row[1])));
+    FAST_TRY(EXPECT(y == (float)(column[0] + column[1])));
+    fast_group_free(rows);
+    fast_group_free(columns);
+    return FAST_OK;
+}
+
+static void test_crossing(void **state)
+{
+    (void)state;
+    run_all(4, crossing);
+}
+
 /* Worker 2 does not come: the others' errors say so, and again when they try again. */
 static fast_err absent(fast_actor *actor, void *ctx)
 {
@@ -425,11 +450,12 @@ static void test_starved_inside(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_overlapping),
-        cmocka_unit_test(test_generations), cmocka_unit_test(test_twins),
-        cmocka_unit_test(test_absent),      cmocka_unit_test(test_disagreeing),
-        cmocka_unit_test(test_warm),        cmocka_unit_test(test_nodes),
-        cmocka_unit_test(test_starved),     cmocka_unit_test(test_starved_inside),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_overlapping),
+        cmocka_unit_test(test_generations),    cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_crossing),       cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_disagreeing),    cmocka_unit_test(test_warm),
+        cmocka_unit_test(test_nodes),          cmocka_unit_test(test_starved),
+        cmocka_unit_test(test_starved_inside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

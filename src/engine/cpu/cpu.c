@@ -194,7 +194,8 @@ static void compute_loss(fast_cpu_run *run)
     const fast_cpu_value *value = &program->values[program->out];
     const int64_t L = run->lanes, K = graph->outputs, positions = graph->positions;
     const float *y = fast__cpu_memory(run, value->data);
-    float *dy = run->pass->grad ? fast__cpu_memory(run, value->grad) : NULL;
+    const bool back = run->pass->grad || run->pass->phase == FAST_PASS_FORWARD;
+    float *dy = back && !run->pass->outputs_grad ? fast__cpu_memory(run, value->grad) : NULL;
     float *labels = fast__cpu_memory(run, program->soft), *soft = labels + positions * L;
     const double rows = (double)(run->count * positions);
     const float *weights = fast__loss_weights(graph, run->pass);
@@ -258,6 +259,29 @@ static void announce_weights(const fast_cpu_run *run, const fast_cpu_step *step,
             run->pass->need(run->pass->ctx, offset, count);
 }
 
+/* The forward pass, the outputs and the loss. */
+static void run_forward(fast_cpu_run *run, int64_t *since)
+{
+    const fast_cpu_program *program = run->program;
+    const fast_cpu_value *out = &program->values[program->out];
+    fast_pass *pass = run->pass;
+    int asked = 0; /* nodes whose weights were announced */
+
+    for (int s = 0; s < program->step_count; s++) {
+        announce_weights(run, &program->steps[s], &asked);
+        program->steps[s].op->forward(run, &program->steps[s]);
+        stamp(run, s, since);
+    }
+    if (pass->outputs)
+        program->elem->from_lanes(fast__cpu_memory(run, out->data), run->lanes, out->rows,
+                                  run->count, pass->outputs, out->rows);
+    pass->loss = NAN;
+    pass->correct = pass->positions = 0;
+    if (pass->batch->labels || pass->batch->targets)
+        compute_loss(run);
+    stamp(run, program->step_count, since);
+}
+
 /* Announce the weights that the backward pass of a step is about to read, if that is asked for:
  * those of its nodes, and of the convolution whose bias it adds. */
 static void announce_again(const fast_cpu_run *run, const fast_cpu_step *step)
@@ -309,24 +333,16 @@ static fast_err cpu_run(const fast_program *base, fast_workspace *memory, fast_p
                          .graph = graph,
                          .lanes = program->lanes,
                          .count = pass->batch->count };
-    const fast_cpu_value *out = &program->values[program->out];
 
     fast__gemm_setup();
     int64_t since = workspace->times ? fast__clock_thread_ns() : 0;
-    int asked = 0; /* nodes whose weights were announced */
-    for (int s = 0; s < program->step_count; s++) {
-        announce_weights(&run, &program->steps[s], &asked);
-        program->steps[s].op->forward(&run, &program->steps[s]);
-        stamp(&run, s, &since);
+    if (pass->phase != FAST_PASS_BACKWARD)
+        run_forward(&run, &since);
+    if (pass->grad && pass->outputs_grad) {
+        const fast_cpu_value *out = &program->values[program->out];
+        program->elem->to_lanes(pass->outputs_grad, out->rows, run.count, out->rows, run.lanes,
+                                fast__cpu_memory(&run, out->grad), run.lanes);
     }
-    if (pass->outputs)
-        program->elem->from_lanes(fast__cpu_memory(&run, out->data), run.lanes, out->rows,
-                                  run.count, pass->outputs, out->rows);
-    pass->loss = NAN;
-    pass->correct = pass->positions = 0;
-    if (pass->batch->labels || pass->batch->targets)
-        compute_loss(&run);
-    stamp(&run, program->step_count, &since);
     for (int s = program->step_count - 1; s >= 0 && pass->grad; s--) {
         const fast_cpu_step *step = &program->steps[s];
         if (s + 1 == program->step_count || step[1].segment != step->segment)

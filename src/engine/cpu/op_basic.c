@@ -39,7 +39,17 @@ static void input_forward(fast_cpu_run *run, const fast_cpu_step *step)
     fast__cpu_to_lanes(run, step->node, run->pass->batch->x, fast__cpu_out(run, step));
 }
 
-const fast_cpu_op fast__cpu_input = { .name = "transpose", .alias = -1, .forward = input_forward };
+/* The gradient of the batch itself, where this is a part of a network that continues another. */
+static void input_backward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    if (run->pass->inputs_grad)
+        fast__cpu_to_samples(run, step->node, fast__cpu_out_grad(run, step),
+                             run->pass->inputs_grad);
+}
+
+const fast_cpu_op fast__cpu_input = {
+    .name = "transpose", .alias = -1, .forward = input_forward, .backward = input_backward
+};
 
 /* Rows [position][channel] to [channel][position]; the backward pass inverts it. */
 static void permute_forward(fast_cpu_run *run, const fast_cpu_step *step)

@@ -38,8 +38,8 @@ static void dropout_forward(fast_cpu_run *run, const fast_cpu_step *step)
         return;
     }
     for (int64_t i = 0; i < run->count; i++)
-        fast__dropout_mask(run->pass, step->node, i, node->a, node->count,
-                           samples + i * node->count);
+        fast__dropout_mask(run->pass, fast__node_number(run->graph, step->node), i, node->a,
+                           node->count, samples + i * node->count);
     fast__cpu_to_lanes(run, step->node, samples, mask);
     run->program->elem->multiply(n, fast__cpu_in(run, step, 0), mask, fast__cpu_out(run, step),
                                  false);

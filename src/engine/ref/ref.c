@@ -468,15 +468,11 @@ static void run_backward(const ref_program *program, const ref_workspace *worksp
     }
 }
 
-/* The contract's run(): forward, loss, outputs, backward. */
-static fast_err ref_run(const fast_program *base, fast_workspace *memory, fast_pass *pass)
+/* The forward pass and the loss; its gradient is left in that of the last node where a backward
+ * pass follows, in this call or in the next phase. */
+static void run_forward(const ref_program *program, const ref_workspace *workspace, fast_pass *pass)
 {
-    const ref_program *program = (const ref_program *)base;
-    const ref_workspace *workspace = (const ref_workspace *)memory;
-    const fast_graph *graph = base->graph;
-    FAST_ASSERT(memory->program == base);
-    FAST_ASSERT(pass->state != NULL || graph->state.count == 0);
-    FAST_TRY(fast__pass_check(graph, program->base.batch, program->train, pass));
+    const fast_graph *graph = program->base.graph;
     for (int i = 1; i < graph->node_count; i++) {
         fast_ref_call call = call_of(program, workspace, pass, i);
         announce(pass, graph, i);
@@ -484,23 +480,52 @@ static fast_err ref_run(const fast_program *base, fast_workspace *memory, fast_p
     }
     const int last = graph->node_count - 1;
     const float *y = output_of(program, workspace, pass, last);
+    const bool answers = pass->batch->labels || pass->batch->targets;
     float *dy = NULL;
-    if (pass->grad) {
+    if (pass->grad || pass->phase == FAST_PASS_FORWARD) {
         memset(workspace->memory + program->dy_first, 0,
                (size_t)(program->dy_end - program->dy_first) * sizeof(float));
         if (program->segments > 1) {
             clear_gradients(program, workspace, true, 0);
             clear_gradients(program, workspace, false, program->nodes[last].segment);
         }
-        if (program->nodes[last].dy >= 0)
+        if (program->nodes[last].dy >= 0 && answers && !pass->outputs_grad)
             dy = workspace->memory + program->nodes[last].dy;
     }
     fast__loss_run(graph, pass, y, dy);
     if (pass->outputs)
         memcpy(pass->outputs, y,
                (size_t)(pass->batch->count * graph->nodes[last].count) * sizeof(float));
+}
+
+/* The backward pass between gradients that come from and go to elsewhere. */
+static void run_back(const ref_program *program, const ref_workspace *workspace,
+                     const fast_pass *pass)
+{
+    const fast_graph *graph = program->base.graph;
+    const int last = graph->node_count - 1;
+    const size_t n = (size_t)pass->batch->count * sizeof(float);
+    if (pass->outputs_grad && program->nodes[last].dy >= 0)
+        memcpy(workspace->memory + program->nodes[last].dy, pass->outputs_grad,
+               n * (size_t)graph->nodes[last].count);
+    run_backward(program, workspace, pass);
+    if (pass->inputs_grad)
+        memcpy(pass->inputs_grad, workspace->memory + program->nodes[0].dy,
+               n * (size_t)graph->nodes[0].count);
+}
+
+/* The contract's run(): forward, loss, outputs, backward. */
+static fast_err ref_run(const fast_program *base, fast_workspace *memory, fast_pass *pass)
+{
+    const ref_program *program = (const ref_program *)base;
+    const ref_workspace *workspace = (const ref_workspace *)memory;
+    FAST_ASSERT(memory->program == base);
+    FAST_ASSERT(pass->state != NULL || base->graph->state.count == 0);
+    FAST_TRY(fast__pass_check(base->graph, program->base.batch, program->train, pass));
+    if (pass->phase != FAST_PASS_BACKWARD)
+        run_forward(program, workspace, pass);
     if (pass->grad)
-        run_backward(program, workspace, pass);
+        run_back(program, workspace, pass);
     return FAST_OK;
 }
 

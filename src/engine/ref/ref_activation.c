@@ -108,8 +108,8 @@ static void dropout_forward(fast_ref_call *call)
         return;
     }
     for (int64_t s = 0; s < call->n; s++)
-        fast__dropout_mask(call->pass, call->index, s, call->node->a, count,
-                           call->saved + s * count);
+        fast__dropout_mask(call->pass, fast__node_number(call->graph, call->index), s,
+                           call->node->a, count, call->saved + s * count);
     for (int64_t i = 0; i < elements(call); i++)
         call->y[i] = call->x[0][i] * call->saved[i];
 }

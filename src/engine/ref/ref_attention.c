@@ -17,12 +17,13 @@
 
 /* The letters of the formulas, and the saved arrays. */
 typedef struct ref_attention_shape {
-    int64_t T, C;     /* positions, and channels of all heads */
+    int64_t T, C;     /* positions, and channels of x and y */
+    int64_t W;        /* channels of all heads: C, or less with a part of the heads */
     int64_t heads, D; /* heads, and channels of one */
     float scale;      /* 1 / sqrt(D) */
-    float *qkv;       /* [n][T][3C] */
+    float *qkv;       /* [n][T][3W] */
     float *p;         /* [n][heads][T][T] */
-    float *z;         /* [n][T][C] */
+    float *z;         /* [n][T][W] */
 } ref_attention_shape;
 
 /* The letters and saved arrays of a call. */
@@ -30,11 +31,12 @@ static ref_attention_shape shape_of(const fast_ref_call *call)
 {
     const fast_node *node = call->node;
     ref_attention_shape s = { .T = node->shape[0], .C = node->shape[1], .heads = node->heads };
-    FAST_ASSERT(s.heads > 0 && s.C % s.heads == 0);
-    s.D = s.C / s.heads;
+    s.W = fast__attention_width(call->graph, call->index);
+    FAST_ASSERT(s.heads > 0 && s.W % s.heads == 0);
+    s.D = s.W / s.heads;
     s.scale = 1.0F / sqrtf((float)s.D);
     s.qkv = call->saved;
-    s.p = s.qkv + call->n * s.T * 3 * s.C;
+    s.p = s.qkv + call->n * s.T * 3 * s.W;
     s.z = s.p + call->n * s.heads * s.T * s.T;
     return s;
 }
@@ -44,9 +46,9 @@ static fast_ref_need attention_need(const fast_graph *graph, int index, int64_t 
 {
     const fast_node *node = &graph->nodes[index];
     const int64_t T = node->shape[0];
-    const int64_t C = node->shape[1];
-    /* Scratch: dz [n][T][C], dqkv [n][T][3C], dP [T][T]. */
-    return (fast_ref_need){ batch * (4 * T * C + node->heads * T * T), batch * 4 * T * C + T * T };
+    const int64_t W = fast__attention_width(graph, index);
+    /* Scratch: dz [n][T][W], dqkv [n][T][3W], dP [T][T]. */
+    return (fast_ref_need){ batch * (4 * T * W + node->heads * T * T), batch * 4 * T * W + T * T };
 }
 
 /* Softmax of row t over s <= t, in place; later positions get 0. */
@@ -71,25 +73,25 @@ static void attention_forward(fast_ref_call *call)
 {
     const ref_attention_shape s = shape_of(call);
     const int64_t rows = call->n * s.T;
-    const int64_t wide = 3 * s.C;
+    const int64_t wide = 3 * s.W;
     fast__ref_linear(rows, s.C, wide, call->x[0], fast__ref_weight(call, FAST_W_WEIGHT),
                      fast__ref_weight(call, FAST_W_BIAS), s.qkv);
     memset(s.p, 0, (size_t)(call->n * s.heads * s.T * s.T) * sizeof(float));
-    memset(s.z, 0, (size_t)(rows * s.C) * sizeof(float));
+    memset(s.z, 0, (size_t)(rows * s.W) * sizeof(float));
     for (int64_t i = 0; i < call->n * s.heads; i++) {
         const float *q = s.qkv + i / s.heads * s.T * wide + i % s.heads * s.D;
-        const float *k = q + s.C;
-        const float *v = k + s.C;
+        const float *k = q + s.W;
+        const float *v = k + s.W;
         float *p = s.p + i * s.T * s.T;
-        float *z = s.z + i / s.heads * s.T * s.C + i % s.heads * s.D;
+        float *z = s.z + i / s.heads * s.T * s.W + i % s.heads * s.D;
         fast__ref_product(s.T, s.T, s.D, (fast_ref_view){ q, wide, 1 },
                           (fast_ref_view){ k, 1, wide }, p, s.T);
         for (int64_t t = 0; t < s.T; t++)
             softmax_row(s.T, t, s.scale, p + t * s.T);
         fast__ref_product(s.T, s.D, s.T, (fast_ref_view){ p, s.T, 1 },
-                          (fast_ref_view){ v, wide, 1 }, z, s.C);
+                          (fast_ref_view){ v, wide, 1 }, z, s.W);
     }
-    fast__ref_linear(rows, s.C, s.C, s.z, fast__ref_weight(call, FAST_W_WEIGHT2),
+    fast__ref_linear(rows, s.W, s.C, s.z, fast__ref_weight(call, FAST_W_WEIGHT2),
                      fast__ref_weight(call, FAST_W_BIAS2), call->y);
 }
 
@@ -98,11 +100,11 @@ static void back_head(const ref_attention_shape *s, const float *q, const float 
                       float *ds, float *dq)
 {
     const int64_t T = s->T;
-    const int64_t wide = 3 * s->C;
-    const float *k = q + s->C;
-    const float *v = k + s->C;
+    const int64_t wide = 3 * s->W;
+    const float *k = q + s->W;
+    const float *v = k + s->W;
     memset(ds, 0, (size_t)(T * T) * sizeof(float));
-    fast__ref_product(T, T, s->D, (fast_ref_view){ dz, s->C, 1 }, (fast_ref_view){ v, 1, wide }, ds,
+    fast__ref_product(T, T, s->D, (fast_ref_view){ dz, s->W, 1 }, (fast_ref_view){ v, 1, wide }, ds,
                       T);
     for (int64_t t = 0; t < T; t++) {
         float dot = 0;
@@ -114,9 +116,9 @@ static void back_head(const ref_attention_shape *s, const float *q, const float 
     fast__ref_product(T, s->D, T, (fast_ref_view){ ds, T, 1 }, (fast_ref_view){ k, wide, 1 }, dq,
                       wide);
     fast__ref_product(T, s->D, T, (fast_ref_view){ ds, 1, T }, (fast_ref_view){ q, wide, 1 },
-                      dq + s->C, wide);
-    fast__ref_product(T, s->D, T, (fast_ref_view){ p, 1, T }, (fast_ref_view){ dz, s->C, 1 },
-                      dq + 2 * s->C, wide);
+                      dq + s->W, wide);
+    fast__ref_product(T, s->D, T, (fast_ref_view){ p, 1, T }, (fast_ref_view){ dz, s->W, 1 },
+                      dq + 2 * s->W, wide);
 }
 
 /* The second linear map, the heads, then the first linear map. */
@@ -124,18 +126,18 @@ static void attention_backward(fast_ref_call *call)
 {
     const ref_attention_shape s = shape_of(call);
     const int64_t rows = call->n * s.T;
-    const int64_t wide = 3 * s.C;
+    const int64_t wide = 3 * s.W;
     float *dz = call->scratch;
-    float *dqkv = dz + rows * s.C;
+    float *dqkv = dz + rows * s.W;
     float *ds = dqkv + rows * wide;
-    memset(dz, 0, (size_t)(rows * 4 * s.C) * sizeof(float));
-    fast__ref_linear_dx(rows, s.C, s.C, call->dy, fast__ref_weight(call, FAST_W_WEIGHT2), dz);
-    fast__ref_linear_dw(rows, s.C, s.C, call->dy, s.z, fast__ref_grad(call, FAST_W_WEIGHT2),
+    memset(dz, 0, (size_t)(rows * 4 * s.W) * sizeof(float));
+    fast__ref_linear_dx(rows, s.W, s.C, call->dy, fast__ref_weight(call, FAST_W_WEIGHT2), dz);
+    fast__ref_linear_dw(rows, s.W, s.C, call->dy, s.z, fast__ref_grad(call, FAST_W_WEIGHT2),
                         fast__ref_grad(call, FAST_W_BIAS2));
     for (int64_t i = 0; i < call->n * s.heads; i++) {
         const int64_t at = i / s.heads * s.T * wide + i % s.heads * s.D;
         back_head(&s, s.qkv + at, s.p + i * s.T * s.T,
-                  dz + i / s.heads * s.T * s.C + i % s.heads * s.D, ds, dqkv + at);
+                  dz + i / s.heads * s.T * s.W + i % s.heads * s.D, ds, dqkv + at);
     }
     fast__ref_linear_dw(rows, s.C, wide, dqkv, call->x[0], fast__ref_grad(call, FAST_W_WEIGHT),
                         fast__ref_grad(call, FAST_W_BIAS));

@@ -67,15 +67,17 @@ static const char *const matching[] = {
 
 /* Those of them that say how workers cooperate: a run with others continues with the model, and
  * the state of actors is dropped. */
-static const char *const cooperation[] = { "workers", "strategy", "topology", "then", NULL };
+static const char *const cooperation[] = { "workers", "strategy", "topology", "then",
+                                           "mesh",    "pipeline", NULL };
 
 /* Those that may be others in a branch of a run; of the optimizer its options. */
 static const char *const branching[] = { "lr", "schedule", "optimizer", NULL };
 
 /* Later options that must be the same, and later keys: written where they are not the default, so
  * that files without them keep their hash. */
-static const char *const matching_later[] = { "validation", "monitor", "best", "class_weights",
-                                              "codec_sum",  "tied",    NULL };
+static const char *const matching_later[] = { "validation",    "monitor",   "best",
+                                              "class_weights", "codec_sum", "tied",
+                                              "mesh",          "pipeline",  NULL };
 static const char VALIDATION_KEY[] = "validation";
 
 /* Key of the last evaluation. */
@@ -651,16 +653,58 @@ static void note_changes(fast_run *run, const fast_tensors *tensors, const saved
                  "not to the bit where faults change the model");
 }
 
+/* Return the replicas of the model that the file's run had; 0: its options are damaged. */
+static int64_t replicas_of(const fast_tensors *tensors)
+{
+    const char *mesh = get_saved(tensors, "option.mesh");
+    int64_t workers = 0;
+    fast_mesh split;
+
+    if (sscanf(get_saved(tensors, "option.workers"), "%" SCNd64, &workers) != 1 || workers < 1 ||
+        workers > INT32_MAX)
+        return 0;
+    if (!mesh[0])
+        return workers;
+    return fast__mesh_parse(mesh, workers, &split) == FAST_OK ? split.data : 0;
+}
+
+/* Does the option have one of two values in the file's run and in this one? NULL: any, but the same
+ * one. */
+static bool is_alike(const fast_run *run, const fast_tensors *tensors, const char *name,
+                     const char *one, const char *other)
+{
+    const fast_option *option = fast__options_find(fast__run_options, name);
+    char key[32], ours[FAST_PATH_MAX];
+
+    snprintf(key, sizeof key, "option.%s", name);
+    const char *theirs = get_saved(tensors, key);
+    if (!theirs[0])
+        theirs = default_text(option);
+    fast__config_text(option, &run->config, ours, sizeof ours);
+    if (!one)
+        return strcmp(theirs, ours) == 0;
+    return (strcmp(theirs, one) == 0 || strcmp(theirs, other) == 0) &&
+           (strcmp(ours, one) == 0 || strcmp(ours, other) == 0);
+}
+
+/* Did the file's run take the same steps, with its model split in another way? Its replicas are as
+ * many, its updates are synchronous, and its actors had no state of their own. */
+static bool is_split_otherwise(const fast_run *run, const fast_tensors *tensors)
+{
+    return replicas_of(tensors) == run->config.replicas && state_count(tensors) == 0 &&
+           is_alike(run, tensors, "strategy", "auto", "allreduce") &&
+           is_alike(run, tensors, "pipeline", "1f1b", "gpipe") &&
+           is_alike(run, tensors, "topology", NULL, NULL) &&
+           is_alike(run, tensors, "phases", NULL, NULL);
+}
+
 /* The step of this run at which as many samples were seen as in `step` steps of the file's: with
  * more workers it is an earlier one. */
 static int64_t step_of(const fast_run *run, const fast_tensors *tensors, int64_t step)
 {
-    int64_t theirs = 0;
+    const int64_t theirs = replicas_of(tensors);
 
-    if (sscanf(get_saved(tensors, "option.workers"), "%" SCNd64, &theirs) != 1 || theirs < 1 ||
-        theirs > INT32_MAX)
-        return step;
-    return step * theirs / run->config.workers;
+    return theirs < 1 ? step : step * theirs / run->config.replicas;
 }
 
 /* Take over the values of a file whose metadata, options and tensors all fit. Before that only
@@ -673,6 +717,8 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
     FAST_TRY(read_meta(path, tensors, &s));
     FAST_TRY(check_options(run, path, tensors, &others));
     FAST_TRY(check_hashes(run, path, tensors));
+    if (others.text[0] && is_split_otherwise(run, tensors))
+        others.text[0] = '\0';
     const bool changed = others.text[0] != 0;
     run->step = changed ? step_of(run, tensors, s.step) : s.step;
     FAST_TRY(fast__phase_find(run->team));
@@ -737,27 +783,5 @@ fast_err fast__checkpoint_path(const fast_run *run, bool weights, char *path, si
                                 hash & 0xffffffff, weights ? "-weights" : "");
     if (length < 0 || (size_t)length >= size)
         return fast__fail(FAST_EIO, "the path of FAST's cache folder is too long");
-    return FAST_OK;
-}
-
-fast_err fast_run_checkpoint(fast_run *run, const char *path)
-{
-    FAST_ASSERT(run != NULL);
-    char own[FAST_PATH_MAX];
-    FAST_TRY(fast__team_can_resume(run->team, "checkpoint"));
-    if (run->team->actors[0] && run->team->actors[0]->context.state_parted)
-        return fast__fail(FAST_EINVAL,
-                          "strategy %s: each worker has a part of the optimizer's state, "
-                          "and the run has ended: open it with the option checkpoint",
-                          run->team->strategy->name);
-    if (!run->team->saved.open)
-        FAST_TRY(fast__saved_states_open(run->team));
-    if (!path) {
-        FAST_TRY(fast__checkpoint_path(run, false, own, sizeof own));
-        path = own;
-    }
-    FAST_TRY(fast__checkpoint_save(run, path));
-    snprintf(run->text.checkpoint, sizeof run->text.checkpoint, "%s", path);
-    fast__run_tell(run, FAST_EVENT_SAVE, path);
     return FAST_OK;
 }

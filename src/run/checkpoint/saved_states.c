@@ -488,3 +488,26 @@ fast_err fast__saved_states_restore(const fast_team_actor *self, int64_t number,
     }
     return FAST_OK;
 }
+
+/* At rest all states are packed here, unless the run did it while it trained. */
+fast_err fast_run_checkpoint(fast_run *run, const char *path)
+{
+    FAST_ASSERT(run != NULL);
+    char own[FAST_PATH_MAX];
+    FAST_TRY(fast__team_can_resume(run->team, "checkpoint"));
+    if (run->team->actors[0] && run->team->actors[0]->context.sharded.parted)
+        return fast__fail(FAST_EINVAL,
+                          "strategy %s: each worker has a part of the optimizer's state, "
+                          "and the run has ended: open it with the option checkpoint",
+                          run->team->strategy->name);
+    if (!run->team->saved.open)
+        FAST_TRY(fast__saved_states_open(run->team));
+    if (!path) {
+        FAST_TRY(fast__checkpoint_path(run, false, own, sizeof own));
+        path = own;
+    }
+    FAST_TRY(fast__checkpoint_save(run, path));
+    snprintf(run->text.checkpoint, sizeof run->text.checkpoint, "%s", path);
+    fast__run_tell(run, FAST_EVENT_SAVE, path);
+    return FAST_OK;
+}

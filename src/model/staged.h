@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "data/loader.h"
+#include "engine/engine.h"
+#include "learner/learner.h"
+
+/* A section of a stage: one if the stage is whole, several if its tensors are split over shards. */
+typedef struct fast_staged_section {
+    const fast_program *program; /* of its graph; borrowed */
+    bool summed;                 /* outputs, and gradients of inputs, are summed over the shards */
+    int64_t params_offset;       /* of its parameters in the stage's w */
+    int64_t state_offset;        /* of its state in the stage's s */
+} fast_staged_section;
+
+/* The learner of one stage of a split model: passes in phases, several micro-batches in flight. Its
+ * vectors are those of the stage alone. All pointers are borrowed and must outlive it. */
+typedef struct fast_staged_options {
+    const fast_staged_section *sections; /* in the order of the forward pass; borrowed */
+    int64_t section_count;               /* at least 1 */
+    fast_layout params;                  /* of w and g: all sections */
+    fast_layout state;                   /* of s: all sections */
+    const fast_device *device;           /* of w, g and s; NULL: the host */
+    fast_loader *loader;                 /* batches; NULL at a stage that needs nothing of them */
+    bool first;                          /* the batch is the input */
+    bool last;                           /* the batch has the answers */
+    int64_t slots;                       /* micro-batches in flight at most, at least 1 */
+    int64_t accumulate;                  /* micro-batches of a step; 0 means 1 */
+    uint64_t seed;                       /* seed of the run */
+    const fast_learner *model;           /* of the whole model: epochs and samples */
+} fast_staged_options;
+
+/* Make a learner without values. FAST_ENOMEM. */
+fast_err fast__staged_new(const fast_staged_options *options, fast_learner **out);
