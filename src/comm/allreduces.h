@@ -15,6 +15,7 @@ typedef struct fast_comm_cost {
     double alpha; /* seconds of a message */
     double beta;  /* seconds of a byte */
     double gamma; /* seconds of an addition */
+    bool apart;   /* messages of one sender do not wait for one another: links without contention */
 } fast_comm_cost;
 
 /* An algorithm. Constant: state is in fast_group_slot. */
