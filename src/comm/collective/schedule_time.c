@@ -5,8 +5,8 @@
  *
  *     max(t, when the sender's last message left it) + alpha + beta b
  *
- * or t + alpha + beta b where links have no contention (cost->apart),
-  * and an addition of c floats takes gamma c. Sends never wait. For powers of two this gives the
+ * or t + alpha + beta b where links have no contention (cost->apart), and an addition of c floats
+ * takes gamma c. Sends never wait. For powers of two and contention this gives the
  * closed forms of the algorithms; for other sizes those only bound it, since the second
  * members of pairs do not wait for the core.
  *
