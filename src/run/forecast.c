@@ -159,7 +159,7 @@ static void sim_costs(const fast_team *team, forecast_machine *m)
             m->cost.alpha = fmax(m->cost.alpha, link_alpha(link));
             m->cost.beta = fmax(m->cost.beta, link_beta(link));
             m->queues |= link->contention;
-            m->cost.apart = !m->queues;
+            m->cost.side_by_side = !m->queues;
         }
         for (int64_t k = 0; k < team->servers; k++) {
             const double share = 1 / (double)(n * team->servers);

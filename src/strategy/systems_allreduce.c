@@ -58,7 +58,7 @@ const fast_system fast__systems_allreduce[] = {
         .name = "baidu-ring",
         .title = "Baidu's ring allreduce",
         .by = "Gibiansky 2017",
-        .row = 122,
+        .row = 0,
         .flags = "strategy=allreduce:algorithm=ring,overlap=no lr=0.1",
         FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
         .remarks = "The bandwidth-optimal ring allreduce of high performance computing, applied to "

@@ -143,9 +143,9 @@ const fast_system fast__systems_elastic[] = {
         .row = 157,
         .flags = "strategy=ensemble shard=all",
         FAST_TAXONOMY("DP", "-", "-", "none", "none", "none"),
-        .remarks =
-            "Members start from weights of their own and train independently, each on its shard; "
-            "the ensemble predicts the mean of their predictions.",
+        .remarks = "Members start from weights of their own and train independently on the whole "
+                   "data set; "
+                   "the ensemble predicts the mean of their predictions.",
     },
     {
         .name = "distillation",

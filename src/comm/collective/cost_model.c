@@ -248,7 +248,7 @@ double fast__model_seconds(fast_group *group, int i, int64_t count)
      * schedules are simulated for other sizes and links. */
     const bool power = (group->size & (group->size - 1)) == 0;
     double seconds = NAN;
-    if ((!power || group->cost->apart) && algorithm->rounds &&
+    if ((!power || group->cost->side_by_side) && algorithm->rounds &&
         fast__schedule_predict(group->cost, &ask, algorithm->rounds, &seconds))
         return seconds;
     return algorithm->seconds ? algorithm->seconds(group->cost, &ask) : NAN;
