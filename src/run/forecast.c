@@ -27,7 +27,8 @@
  * the backward pass twice the forward pass, and the sum over the batch its logarithm. A worker is
  * one core: computing takes the work and not the depth; the largest speed-up is work / depth.
  *
- * Not forecast: what `algorithm=auto` measures in the first step before it chooses, faults, queues behind unlucky neighbours, and that workers share a memory bus.
+ * Not forecast: what `algorithm=auto` measures in the first step before it chooses,
+ * faults, queues behind unlucky neighbours, and that workers share a memory bus.
  *
  * Example of sums during the backward pass: a gradient of 30 ms, two parts of n / 2, S = 8 ms each
  * and S(1) = 1 ms. The forward pass is a third, so part 1 is ready at 30 (1/3 + 2/3 1/2) = 20 ms:

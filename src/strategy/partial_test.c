@@ -294,7 +294,8 @@ static void thresholds_are_sent_to_all(void **state)
     assert_true(r.params_hash != all.params_hash);
 }
 
-/* The measurement sends a few megabytes; p follows from the link: p = ceil(m (P - 1) f / B), and a step sends P - 1 parts of m / p. */
+/* The measurement sends a few megabytes; p follows from the link: p = ceil(m (P - 1) f / B),
+ * and a step sends P - 1 parts of m / p. */
 static void parts_follow_the_link(void **state)
 {
     static const char *const given[] = { "partial:parts=0,bandwidth=125e6",

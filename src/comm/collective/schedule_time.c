@@ -5,9 +5,9 @@
  *
  *     max(t, when the sender's last message left it) + alpha + beta b
  *
- * or t + alpha + beta b where links have no contention (cost->side_by_side), and an addition of c floats
- * takes gamma c. Sends never wait. For powers of two and contention this gives the
- * closed forms of the algorithms; for other sizes those only bound it, since the second
+ * or t + alpha + beta b where links have no contention (cost->side_by_side), and an addition of c
+ * floats takes gamma c. Sends never wait. For powers of two and contention this gives the closed
+ * forms of the algorithms; for other sizes those only bound it, since the second
  * members of pairs do not wait for the core.
  *
  * Cost: one look at each move of all ranks, so it is done for small groups only.
