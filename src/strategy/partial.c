@@ -18,11 +18,11 @@
  *
  * scatter is MALT (Li et al. 2015), on `halton` or `full`; slack=0 is its bulk synchronous form.
  * parts is Ako (Watcharapichat et al. 2016): p follows from the bandwidth B of a worker, its steps
- * per second f and the model's bytes m: p = ceil(m (P - 1) f / B); B is measured unless given.
- * Late parts accumulate and are not lost: with plain SGD and a constant learning rate all
- * replicas are equal up to rounding once all parts have arrived (flush), in any order. Unlike in Ako,
- * every gradient counts 1/P, so that learning rates mean the same as in other strategies. states is ASGD (Keuper and Pfreundt 2015)
- * with its Parzen window test and, with scaled=yes, its formula.
+ * per second f and the model's bytes m: p = ceil(m (P - 1) f / B); B is measured unless given. Late
+ * parts accumulate and are not lost: with plain SGD and a constant learning rate all replicas are
+ * equal up to rounding once all parts have arrived (flush), in any order. Unlike in Ako, every
+ * gradient counts 1/P, so that learning rates mean the same as in other strategies. states is ASGD
+ * (Keuper and Pfreundt 2015) with its Parzen window test and, with scaled=yes, its formula.
  *
  * With a codec, each part has its own flow, whose residual is added to the next encoding of that
  * part. A worker's own replica subtracts the part of its gradient that was not sent, so that

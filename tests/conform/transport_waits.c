@@ -276,8 +276,8 @@ static fast_err trace_main(fast_actor *actor, void *ctx)
     atomic_llong *node = ctx;
     fast_msg *msg = NULL;
     atomic_store(node, fast_actor_node(actor, fast_actor_id(actor)));
-    /* A wait in vain is nested in its receive, if the machine lets this thread come to it before the
-     * deadline; those of clock_main() may find their message. */
+    /* A wait in vain is nested in its receive, if the machine lets this thread come to it before
+     * the deadline; those of clock_main() may find their message. */
     const fast_err err = fast_receive(actor, FAST_ANY, 9, fast_now(actor) + 100000000, &msg);
     FAST_TRY(EXPECT_ERR(err, FAST_ETIMEDOUT));
     return clock_main(actor, NULL);
