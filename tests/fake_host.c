@@ -177,6 +177,14 @@ static fast_err host_restore(void *host, int64_t id, fast_space *space)
     return FAST_OK;
 }
 
+static void host_draw(void *host, int64_t member, float *w, float *s)
+{
+    (void)host;
+    (void)member;
+    (void)w;
+    (void)s;
+}
+
 static const fast_host_ops host_ops = { .next = host_next,
                                         .stepped = host_stepped,
                                         .failed = host_failed,
@@ -184,7 +192,8 @@ static const fast_host_ops host_ops = { .next = host_next,
                                         .costed = host_costed,
                                         .noted = host_noted,
                                         .prepare = host_prepare,
-                                        .restore = host_restore };
+                                        .restore = host_restore,
+                                        .draw = host_draw };
 
 /* Calls. */
 

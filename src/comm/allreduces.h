@@ -12,9 +12,10 @@
 
 /* The cost of communication: T = alpha messages + beta bytes + gamma additions, in seconds. */
 typedef struct fast_comm_cost {
-    double alpha; /* seconds of a message */
-    double beta;  /* seconds of a byte */
-    double gamma; /* seconds of an addition */
+    double alpha;      /* seconds of a message */
+    double beta;       /* seconds of a byte */
+    double gamma;      /* seconds of an addition */
+    bool side_by_side; /* messages of one sender do not wait for one another: no contention */
 } fast_comm_cost;
 
 /* An algorithm. Constant: state is in fast_group_slot. */

@@ -6,8 +6,10 @@
  *   work and depth   W operations, of which D wait for one another (Blelloch 1996). On P processors
  *                    max(W / P, D) <= T_P <= W / P + D, in operations of one processor (Brent 1974)
  *   device           W / (peak share) + bytes / bandwidth, of a table of devices, or of this core,
- *                    whose share of the peak is that of one product, 256 x 256 (Paleo: Qi et al.
- *                    2017). Bytes: inputs, outputs and weights, once forward and twice backward
+ *                    whose share of the peak is that of one product, 256 x 256, and of the largest
+ *                    layer in its table for convolutions of each kernel, above 1 where fast ones
+ *                    make fewer operations than are counted (Paleo: Qi et al. 2017). Bytes: inputs,
+ *                    outputs and weights, once forward and twice backward
  *   table            by interpolation in a table of layers that were timed on this core: dense
  *                    layers by rows, inputs and outputs, convolutions of each kernel by the side of
  *                    the image and the channels; other operators as `device` (time_table.c)
@@ -208,9 +210,27 @@ static fast_err measure_core(forecast_bench *b)
     return FAST_OK;
 }
 
+/* Set the share of the peak that the products of a node reach: that of its kind of operator. */
+static fast_err share_of(forecast_bench *b, const fast_node *n, double *out)
+{
+    enum { LAST = FAST_TABLE_SIZES - 1 };
+    const fast_time_table *t = NULL;
+
+    *out = b->device.share;
+    if (!b->here || n->op != FAST_OP_CONV)
+        return FAST_OK;
+    FAST_TRY(table_of(b, n, &t));
+    const double products = t->sizes[0][LAST] * t->sizes[0][LAST] * t->sizes[1][LAST] *
+                            t->sizes[2][LAST] * (double)(n->kernel[0] * n->kernel[1]);
+    FAST_ASSERT(t->seconds[LAST][LAST][LAST] > 0);
+    *out =
+        6 * (double)b->run->config.batch * products / t->seconds[LAST][LAST][LAST] / b->device.peak;
+    return FAST_OK;
+}
+
 /* Fill in the counts of a node, forward and backward for a batch. An operator without products
  * takes an operation for each element of its output, and two backward. */
-static void count_node(const forecast_bench *b, int node, fast_forecast_measure *m)
+static fast_err count_node(forecast_bench *b, int node, fast_forecast_measure *m)
 {
     const fast_graph *graph = b->run->graph;
     const fast_node *n = &graph->nodes[node];
@@ -218,7 +238,7 @@ static void count_node(const forecast_bench *b, int node, fast_forecast_measure 
     const bool needed = n->inputs[0] != 0;
     const double flops =
         fast__node_flops_forward(graph, node) + fast__node_flops_backward(graph, node, needed);
-    double elements = (double)n->count;
+    double elements = (double)n->count, share;
     int64_t offset, weights = 0;
 
     for (int i = 0; i < n->input_count; i++)
@@ -228,8 +248,10 @@ static void count_node(const forecast_bench *b, int node, fast_forecast_measure 
     m->work = batch * (flops > 0 ? flops : 3 * (double)n->count);
     m->depth = 3 * fast__node_depth(graph, node) + (weights > 0 ? ceil(log2(batch)) : 0);
     m->bytes = 3 * sizeof(float) * (batch * elements + (double)weights);
-    m->device_s = (flops > 0 ? m->work / (b->device.peak * b->device.share) : 0) +
-                  m->bytes / b->device.bandwidth;
+    FAST_TRY(share_of(b, n, &share));
+    m->device_s =
+        (flops > 0 ? m->work / (b->device.peak * share) : 0) + m->bytes / b->device.bandwidth;
+    return FAST_OK;
 }
 
 /* Set the seconds of a node by the tables; operators without products as by the device. */
@@ -284,7 +306,7 @@ static fast_err forecast_node(forecast_bench *b, int node)
 
     snprintf(name, sizeof name, "%d %s", node, fast__op_name(n->op));
     m.operator_name = name;
-    count_node(b, node, &m);
+    FAST_TRY(count_node(b, node, &m));
     bound(b, &m);
     if (b->here)
         FAST_TRY(set_table_seconds(b, node, &m));

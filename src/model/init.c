@@ -213,7 +213,8 @@ static void draw_segment(const fast_graph *graph, const fast_segment *segment, f
 
 /* Draw all parameters and the state, or copy those that came with the graph. Streams of parameters
  * and state differ by one word of their key. */
-void fast__graph_init(const fast_graph *graph, uint64_t seed, float *w, float *state)
+void fast__graph_init(const fast_graph *graph, uint64_t seed, uint64_t member, float *w,
+                      float *state)
 {
     fast_rng rng;
 
@@ -229,11 +230,11 @@ void fast__graph_init(const fast_graph *graph, uint64_t seed, float *w, float *s
         return;
     }
     for (int64_t i = 0; i < graph->params.segment_count; i++) {
-        fast__rng_init(&rng, seed, FAST_PURPOSE_INIT, 0, 0, (uint64_t)i);
+        fast__rng_init(&rng, seed, FAST_PURPOSE_INIT, member, 0, (uint64_t)i);
         draw_segment(graph, &graph->params.segments[i], &rng, w);
     }
     for (int64_t i = 0; i < graph->state.segment_count; i++) {
-        fast__rng_init(&rng, seed, FAST_PURPOSE_INIT, 0, 1, (uint64_t)i);
+        fast__rng_init(&rng, seed, FAST_PURPOSE_INIT, member, 1, (uint64_t)i);
         draw_segment(graph, &graph->state.segments[i], &rng, state);
     }
 }

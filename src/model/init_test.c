@@ -35,7 +35,7 @@ static drawn draw(const char *text, uint64_t seed)
     d.s = calloc((size_t)d.graph->state.count + 1, sizeof(float));
     d.w[d.graph->params.count] = 42;
     d.s[d.graph->state.count] = 42;
-    fast__graph_init(d.graph, seed, d.w, d.s);
+    fast__graph_init(d.graph, seed, 0, d.w, d.s);
     assert_true(d.w[d.graph->params.count] == 42);
     assert_true(d.s[d.graph->state.count] == 42);
     return d;

@@ -573,7 +573,7 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
     *out = &self->base;
     if (options->blank)
         return FAST_OK;
-    fast__graph_init(graph, options->seed,
+    fast__graph_init(graph, options->seed, 0,
                      fast__map(self->base.w, graph->params.count, FAST_ACCESS_UPDATE),
                      fast__map(self->base.s, graph->state.count, FAST_ACCESS_UPDATE));
     fast__unmap(self->base.s, graph->state.count, FAST_ACCESS_UPDATE);

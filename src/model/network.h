@@ -73,5 +73,7 @@ extern const fast_model *const fast__models[]; /* ends with NULL */
 fast_err fast__model_open(const char *spec, const fast_model_input *input, fast_graph **out,
                           char **text_out);
 
-/* Draw the initial weights w and state of the graph's layouts. */
-void fast__graph_init(const fast_graph *graph, uint64_t seed, float *w, float *state);
+/* Draw the initial weights w and state of the graph's layouts: `member` numbers models of an
+ * ensemble, 0 is the run's. */
+void fast__graph_init(const fast_graph *graph, uint64_t seed, uint64_t member, float *w,
+                      float *state);

@@ -9,7 +9,9 @@
  *              tells (fast_cost), and what of the models that travel behind the gradient is longer
  *              than that; S by the model of the collectives (comm/cost_model.h). Sums of parts that
  *              start during the backward pass follow one another but for their latency S(1):
- *              f_k = max(f_{k-1}, ready_k) + S(n_k) - S(1); f_last + S(1) - gradient is left
+ *              f_k = max(f_{k-1}, ready_k) + S(n_k) - S(1); f_last + S(1) - gradient is left.
+ *              Links without contention carry them side by side: max_k (ready_k + S(n_k)) is the
+ *              end. The first step sums after its gradient
  *   servers    a server's link transfers one model after the other, and it makes one update after
  *              the other (`sim`: in n gamma seconds): where workers synchronise at each step the
  *              last is answered after all others, and no step is shorter than
@@ -25,7 +27,8 @@
  * the backward pass twice the forward pass, and the sum over the batch its logarithm. A worker is
  * one core: computing takes the work and not the depth; the largest speed-up is work / depth.
  *
- * Not forecast: faults, queues behind unlucky neighbours, and that workers share a memory bus.
+ * Not forecast: what `algorithm=auto` measures in the first step before it chooses,
+ * faults, queues behind unlucky neighbours, and that workers share a memory bus.
  *
  * Example of sums during the backward pass: a gradient of 30 ms, two parts of n / 2, S = 8 ms each
  * and S(1) = 1 ms. The forward pass is a third, so part 1 is ready at 30 (1/3 + 2/3 1/2) = 20 ms:
@@ -157,6 +160,7 @@ static void sim_costs(const fast_team *team, forecast_machine *m)
             m->cost.alpha = fmax(m->cost.alpha, link_alpha(link));
             m->cost.beta = fmax(m->cost.beta, link_beta(link));
             m->queues |= link->contention;
+            m->cost.side_by_side = !m->queues;
         }
         for (int64_t k = 0; k < team->servers; k++) {
             const double share = 1 / (double)(n * team->servers);
@@ -317,17 +321,21 @@ static void compute(const fast_team *team, const forecast_machine *m, double *me
 
 /* Return the seconds that sums which start during the backward pass need after the gradient, which
  * itself takes `gradient` seconds. */
-static double overlapped(const fast_team *team, double gradient)
+static double overlapped(const fast_team *team, const forecast_machine *m, double gradient)
 {
     const double n = (double)team->run->learner->params.count;
     double finish = 0, done = 0;
 
     for (int64_t i = 0; i < team->costs.cost.bucket_count; i++) {
+        const double part = team->costs.part_s[i] - team->costs.small_s;
+
         done += (double)team->costs.parts[i] / n;
-        finish = fmax(finish, gradient * (1.0 / 3 + 2.0 / 3 * done)) + team->costs.part_s[i] -
-                 team->costs.small_s;
+        const double ready = gradient * (1.0 / 3 + 2.0 / 3 * done);
+        finish = m->queues ? fmax(finish, ready) + part : fmax(finish, ready + part);
     }
-    return fmax(0, finish + team->costs.small_s - gradient);
+    const double left = fmax(0, finish + team->costs.small_s - gradient);
+    const double steps = fmax(1, (double)fast__measure_tally(team, 0).steps);
+    return left + (team->costs.sum_s - left) / steps; /* the first hides nothing */
 }
 
 /* Return the seconds of the transfers that a worker waits for, each of which takes `transfer`. */
@@ -361,7 +369,7 @@ static double exchange(const fast_team *team, const forecast_machine *m, double 
                                   (double)team->servers
                             : 0;
     const double served = each * (double)team->workers;
-    double sum = c->buckets ? overlapped(team, gradient) : 0;
+    double sum = c->buckets ? overlapped(team, m, gradient) : 0;
 
     if (!c->buckets && c->allreduces > 0)
         sum = c->allreduces * team->costs.sum_s;

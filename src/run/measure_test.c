@@ -425,6 +425,11 @@ static void free_links_are_forecast(void **state)
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
         forecast(members[i], "cluster=ethernet-1g:contention=no", 0.15);
     forecast("elastic", "cluster=ethernet-1g:contention=no", 0.3);
+    /* Chunks and buckets go side by side; `auto` measures in its first step. */
+    forecast("allreduce:algorithm=chain,overlap=no", "cluster=ethernet-1g:contention=no", 0.03);
+    forecast("allreduce:algorithm=ring", "cluster=ethernet-1g:contention=no", 0.25);
+    forecast("allreduce:algorithm=ring", "cluster=ideal", 0.25);
+    forecast("allreduce:algorithm=chain", "cluster=ethernet-1g:contention=no", 0.25);
 }
 
 /* Two dense layers of n inputs: depth by hand. */

@@ -20,6 +20,7 @@
  * sum 1 / e_k^2, whose own error is 1 / sqrt(sum 1 / e_k^2); e_k is at least 1e-6, in effect.
  */
 #include "base/memory.h"
+#include "model/network.h"
 #include "run/team.h"
 
 #include <stdio.h>
@@ -146,6 +147,23 @@ static fast_err host_restore(void *host, int64_t id, fast_space *space)
     return fast__saved_states_restore(host, id, space);
 }
 
+/* Members of an ensemble have streams of their own. */
+static void host_draw(void *host, int64_t member, float *w, float *s)
+{
+    const fast_team_actor *self = host;
+    const fast_run *run = self->team->run;
+
+    if (run->foreign || run->config.load[0] || run->config.resume[0])
+        return;
+    const fast_graph *graph = run->graph;
+
+    fast__graph_init(graph, (uint64_t)run->config.seed, (uint64_t)member,
+                     fast__map(w, graph->params.count, FAST_ACCESS_UPDATE),
+                     fast__map(s, graph->state.count, FAST_ACCESS_UPDATE));
+    fast__unmap(s, graph->state.count, FAST_ACCESS_UPDATE);
+    fast__unmap(w, graph->params.count, FAST_ACCESS_UPDATE);
+}
+
 static const fast_host_ops host_ops = { .next = host_next,
                                         .stepped = host_stepped,
                                         .failed = host_failed,
@@ -153,7 +171,8 @@ static const fast_host_ops host_ops = { .next = host_next,
                                         .costed = host_costed,
                                         .noted = host_noted,
                                         .prepare = host_prepare,
-                                        .restore = host_restore };
+                                        .restore = host_restore,
+                                        .draw = host_draw };
 
 /* Creation. */
 

@@ -4,6 +4,7 @@
  *
  *     members, for the fraction `teach` of the steps:
  *                  w_i <- rule(w_i, g_i)                                      nothing is exchanged
+ *                  from initial weights of their own
  *     once:        every worker gets all members; the student starts from the initial weights, or
  *                  with `fresh=no` from the mean of the members
  *     student:     q   = 1/P sum_m softmax(z_m / T)
@@ -30,6 +31,7 @@
 #include "base/memory.h"
 #include "strategy/exchange.h"
 #include "tensor/vector.h"
+#include "trainer/remember.h"
 
 #include <string.h>
 
@@ -172,6 +174,7 @@ static fast_err persist(distillation *l)
         return FAST_OK;
     fast__vector_copy(t->count, t->w, l->first);
     fast__vector_copy(t->state_count, t->s, l->first + t->count);
+    fast__trainer_draw(l->t);
     *l->phase = PHASE_MEMBER;
     return FAST_OK;
 }

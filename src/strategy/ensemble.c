@@ -9,16 +9,19 @@
  * "ensemble"; with "best" it is the member of the smallest training loss (Hansen and Salamon 1990;
  * Lakshminarayanan et al. 2017).
  *
- * Members start from the same weights and train on different shards. Cost: none.
+ * Members start from weights of their own, drawn from one stream each, and train on different
+ * shards; weights that were loaded or imported are the same for all. Cost: none.
  */
 #include "base/err.h"
 #include "strategy/strategy.h"
+#include "trainer/remember.h"
 
 /* Train to the end, alone. */
 static fast_err worker(fast_trainer *t, const void *config)
 {
     (void)config;
     FAST_ASSERT(t->g != NULL);
+    fast__trainer_draw(t);
     while (fast_trainer_next(t)) {
         FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
         t->staleness = 0;

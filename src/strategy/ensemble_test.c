@@ -5,6 +5,7 @@
  * have exact solutions.
  */
 #include "fake_host.h"
+#include "small_run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,6 +42,19 @@ static void workers_step_alone(void **state)
     }
 }
 
+/* Without steps members differ by their initial weights; the first has those of a run alone. */
+static void members_start_from_weights_of_their_own(void **state)
+{
+    static const char *const still[] = { "lr=0", "transport=sim", NULL };
+    const fast_result one = test_small_run("ensemble", 1, still);
+    const fast_result alone = test_small_run("local", 1, still);
+
+    (void)state;
+    assert_true(test_small_run("ensemble", 3, still).divergence > 1e-3);
+    assert_true(test_small_run("local", 3, still).divergence == 0);
+    assert_true(one.params_hash == alone.params_hash);
+}
+
 static void errors_end_one_program(void **state)
 {
     (void)state;
@@ -66,6 +80,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_step_alone),
+        cmocka_unit_test(members_start_from_weights_of_their_own),
         cmocka_unit_test(errors_end_one_program),
     };
 

@@ -69,7 +69,9 @@ static void members_run_and_repeat(void **state)
         assert_int_equal(a.params_hash, b.params_hash);
         assert_memory_equal(&a.virtual_time_s, &b.virtual_time_s, sizeof a.virtual_time_s);
         assert_int_not_equal(a.params_hash, first);
-        assert_int_equal(train_with(members[i], 4, still).params_hash, first);
+        /* Members of an ensemble have initial weights of their own. */
+        assert_true((train_with(members[i], 4, still).params_hash == first) ==
+                    (strcmp(members[i], "ensemble") != 0));
         assert_int_equal(train_with(members[i], 4, threads).steps, 24);
     }
     /* How the scheduler interleaves chunks matters: it is a race. */

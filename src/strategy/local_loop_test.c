@@ -168,6 +168,30 @@ static void noise_doubles_the_period(void **state)
                          "next gradient apply next gradient apply sum_vector update_by next end");
 }
 
+/* Three workers at 1, after a step of half of the way to the mean target 2: gradients 0, 1 and 2 of
+ * mean 1, whose deviation is sqrt((5 / 3 - 1) / 2) = 0.577. */
+static void noise_is_that_of_the_mean(void **state)
+{
+    fake_result r;
+
+    (void)state;
+    fake_run(&(fake_options){ .strategy = "local:period=1,delay=yes,noise=0.57,longest=2",
+                              .workers = 3,
+                              .steps = 4 },
+             &r);
+    assert_all_calls(&r, "persist persist_vector next gradient apply sum_vector update_by "
+                         "next gradient apply sum_vector update_by "
+                         "next gradient apply next gradient apply sum_vector update_by next end");
+    fake_run(&(fake_options){ .strategy = "local:period=1,delay=yes,noise=0.58,longest=2",
+                              .workers = 3,
+                              .steps = 4 },
+             &r);
+    assert_all_calls(&r, "persist persist_vector next gradient apply sum_vector update_by "
+                         "next gradient apply sum_vector update_by "
+                         "next gradient apply sum_vector update_by "
+                         "next gradient apply sum_vector update_by next end");
+}
+
 /* The centre is the mean of the models after the exchanges from the first epoch, or the second, on.
  * */
 static void means_over_time_stand_for_the_run(void **state)
@@ -249,6 +273,7 @@ int main(void)
         cmocka_unit_test(delayed_updates_are_means),
         cmocka_unit_test(batches_grow_at_milestones),
         cmocka_unit_test(noise_doubles_the_period),
+        cmocka_unit_test(noise_is_that_of_the_mean),
         cmocka_unit_test(means_over_time_stand_for_the_run),
         cmocka_unit_test(state_of_the_rule_is_reset),
         cmocka_unit_test(students_learn_from_members),

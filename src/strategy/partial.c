@@ -13,16 +13,16 @@
  *   how=states    every `period` steps a random range of w_i is sent to a random neighbour. With u
  *                 the weights before the own update and v after it, a state x that arrived is
  *                 merged if |v - x| < |u - x|, that is, if the own step moves towards it:
- *                 w_i <- v + (x - u) / 2, u <- (u + x) / 2
+ *                 w_i <- v + e (x - u) / 2, u <- u + e (x - u) / 2
+ *                 with e = 1, or the learning rate (scaled=yes)
  *
  * scatter is MALT (Li et al. 2015), on `halton` or `full`; slack=0 is its bulk synchronous form.
  * parts is Ako (Watcharapichat et al. 2016): p follows from the bandwidth B of a worker, its steps
- * per second f and the model's bytes m: p = ceil(m (P - 1) f / B). Late parts accumulate and are
- * not lost: with plain SGD and a constant learning rate all replicas are equal up to rounding once
- * all parts have arrived (flush), in any order. Unlike in Ako, every gradient counts 1/P, so that
- * learning rates mean the same as in other strategies. states is ASGD (Keuper and Pfreundt 2015)
- * with its Parzen window test; the term that its formula scales by the learning rate is added
- * unscaled here.
+ * per second f and the model's bytes m: p = ceil(m (P - 1) f / B); B is measured unless given. Late
+ * parts accumulate and are not lost: with plain SGD and a constant learning rate all replicas are
+ * equal up to rounding once all parts have arrived (flush), in any order. Unlike in Ako, every
+ * gradient counts 1/P, so that learning rates mean the same as in other strategies. states is ASGD
+ * (Keuper and Pfreundt 2015) with its Parzen window test and, with scaled=yes, its formula.
  *
  * With a codec, each part has its own flow, whose residual is added to the next encoding of that
  * part. A worker's own replica subtracts the part of its gradient that was not sent, so that
@@ -38,6 +38,8 @@
 
 #include "base/err.h"
 #include "base/memory.h"
+#include "comm/collective.h"
+#include "comm/cost_model.h"
 #include "strategy/vector_kernels.h"
 #include "tensor/vector.h"
 #include "trainer/remember.h"
@@ -70,12 +72,15 @@ static const fast_option options[] = {
     FAST_OPT_INT(fast_partial_config, parts, "4", 0, 1e12,
                  "parts: number of parts of the gradient, one sent at each step; 0: derived from "
                  "the bandwidth"),
-    FAST_OPT_REAL(fast_partial_config, bandwidth, "1.25e9", 1, 1e15,
-                  "parts: bytes per second that a worker may send, for parts=0"),
+    FAST_OPT_REAL(
+        fast_partial_config, bandwidth, "0", 0, 1e15,
+        "parts: bytes per second that a worker may send, for parts=0; 0: as its link is measured"),
     FAST_OPT_REAL(fast_partial_config, part, "0.5", 1e-9, 1,
                   "states: fraction of the parameters in a message"),
     FAST_OPT_BOOL(fast_partial_config, window, "yes",
                   "states: merge a state only if the own step moves towards it (Parzen window)"),
+    FAST_OPT_BOOL(fast_partial_config, scaled, "no",
+                  "states: scale the way to a state by the learning rate, as a gradient"),
     FAST_OPT_BOOL(fast_partial_config, flush, "yes",
                   "parts: wait for gradients in flight at the end and apply them"),
     FAST_LINKS_GAMMA(fast_partial_config),
@@ -242,13 +247,28 @@ static fast_err send_part(fast_partial *sh, int64_t i)
     return err;
 }
 
+/* Measure the seconds of a byte on the link between two workers, before the first step. */
+static fast_err measure_link(fast_partial *sh)
+{
+    fast_group *group = sh->t->group;
+
+    FAST_ASSERT(group != NULL);
+    sh->byte_s = sh->c->bandwidth > 0 ? 1 / sh->c->bandwidth : 0;
+    if (sh->c->how != PARTS || sh->c->parts > 0 || sh->c->bandwidth > 0 || sh->t->workers == 1 ||
+        sh->t->step > 0 || fast_trainer_resumed(sh->t) || fast_actor_life(sh->t->actor) > 0)
+        return FAST_OK;
+    FAST_TRY(fast__model_fit(group, FAST_SOON));
+    sh->byte_s = group->cost ? group->cost->beta : 0;
+    return FAST_OK;
+}
+
 /* Choose p by the measured speed; until then p is 1. */
 static void choose_parts(fast_partial *sh)
 {
     const fast_trainer *t = sh->t;
     const double seconds = (double)(fast_now(t->actor) - sh->start_ns) * 1e-9 / MEASURED_STEPS;
     const double bytes = (double)(t->workers - 1) * (double)t->count * sizeof(float);
-    const double parts = seconds > 0 ? ceil(bytes / seconds / sh->c->bandwidth) : 1;
+    const double parts = seconds > 0 ? ceil(bytes / seconds * sh->byte_s) : 1;
 
     FAST_ASSERT(sh->parts_max >= 1);
     sh->parts = parts < 1 ? 1 : parts > (double)sh->parts_max ? sh->parts_max : (int64_t)parts;
@@ -305,13 +325,14 @@ static size_t shares_size(const fast_trainer *t)
     return (size_t)fast_trainer_share_count(t) * sizeof(double);
 }
 
-/* x = w, u, other:  w += (other - u) / 2, u += (other - u) / 2. */
+/* x = w, u, other:  w += e (other - u) / 2, u += e (other - u) / 2; *ctx is e / 2. */
 static void run_merge(const void *ctx, int64_t n, float *const *x)
 {
-    (void)ctx;
+    const float *half = ctx;
+
     FAST_ASSERT(x[0] != x[1]);
     for (int64_t i = 0; i < n; i++) {
-        const float way = 0.5f * (x[2][i] - x[1][i]);
+        const float way = *half * (x[2][i] - x[1][i]);
 
         x[0][i] += way;
         x[1][i] += way;
@@ -375,7 +396,10 @@ static fast_err take_state(void *ctx, fast_msg **move)
                                 .age = fast__partial_age(sh, msg) };
 
     w.x += offset;
-    return fast_trainer_apply_range(t, &merge, NULL, (fast_vector[]){ w, before, other }, 1, count);
+    const float half = 0.5f * (sh->c->scaled ? (float)t->lr : 1);
+
+    return fast_trainer_apply_range(t, &merge, &half, (fast_vector[]){ w, before, other }, 1,
+                                    count);
 }
 
 /* Return the number of equal ranges that a state is one of: 1 / part, rounded up. */
@@ -461,6 +485,7 @@ static fast_err train(fast_partial *sh)
                                                          step_states };
 
     FAST_ASSERT(sh->c->how >= SCATTER && sh->c->how <= STATES);
+    FAST_TRY(measure_link(sh));
     sh->start_ns = fast_now(sh->t->actor);
     while (fast_trainer_next(sh->t))
         FAST_TRY(steps[sh->c->how](sh));
@@ -571,6 +596,7 @@ static fast_err remember(fast_partial *sh)
     FAST_TRY(fast__trainer_remember(t, 5, sh->summed, (size_t)sh->parts_max * sizeof *sh->summed));
     FAST_TRY(fast__trainer_remember(t, 6, &sh->parts, sizeof sh->parts));
     FAST_TRY(fast__trainer_remember(t, 7, &sh->gamma, sizeof sh->gamma));
+    FAST_TRY(fast__trainer_remember(t, 9, &sh->byte_s, sizeof sh->byte_s));
     FAST_TRY(fast__trainer_remember(t, 8, sh->round, (size_t)t->workers * sizeof *sh->round));
     return fast__trainer_check_saved(t, sh->due_count >= 0 && sh->gamma >= 0 && sh->gamma <= 1 &&
                                             sh->parts >= 0 && sh->parts <= sh->parts_max);

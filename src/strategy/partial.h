@@ -16,9 +16,10 @@ typedef struct fast_partial_config {
     int64_t queue;    /* scatter: messages of a sender that wait to be mixed, at most */
     int64_t slack;    /* scatter: rounds that neighbours may be behind; -1: any number */
     int64_t parts;    /* parts: p; 0: derived from the bandwidth */
-    double bandwidth; /* parts: bytes per second */
+    double bandwidth; /* parts: bytes per second; 0: measured */
     double part;      /* states: fraction of the parameters in a message */
     bool window;      /* states: merge only states that pass the Parzen window */
+    bool scaled;      /* states: move by the learning rate */
     bool flush;       /* parts: receive the messages in flight at the end */
     double gamma;     /* scatter: consensus step size of fast_links */
 } fast_partial_config;
@@ -49,6 +50,7 @@ typedef struct fast_partial {
     int64_t *summed;              /* parts: [parts], gradients in each part of d */
     int64_t parts;                /* parts: p */
     int64_t parts_max;            /* parts: length of summed */
+    double byte_s;                /* parts: seconds of a byte, for parts=0 */
     int64_t start_ns;             /* time at which the first step started */
 } fast_partial;
 

@@ -132,6 +132,17 @@ static void states_are_merged_in_the_window(void **state)
                         "next gradient update next gradient update next gradient update next end");
 }
 
+/* The same two merges, of half of the learning rate 0.5. */
+static void states_are_scaled_by_the_rate(void **state)
+{
+    fake_result r;
+
+    (void)state;
+    run("partial:how=states,scaled=yes", 2, &r);
+    assert_range(&r, 0, 0, 3, 0.875 + 0.25 * (1.5 - 0.75));
+    assert_range(&r, 0, 3, 6, 0.5 * (0.75 + 0.25 * (1 - 0.5) + 1));
+}
+
 /* Without the window all states are merged; one that arrives is at least two steps behind. */
 static void states_are_merged_without_a_window(void **state)
 {
@@ -177,6 +188,7 @@ int main(void)
         cmocka_unit_test(rounds_average),
         cmocka_unit_test(parts_are_applied_once),
         cmocka_unit_test(states_are_merged_in_the_window),
+        cmocka_unit_test(states_are_scaled_by_the_rate),
         cmocka_unit_test(states_are_merged_without_a_window),
         cmocka_unit_test(errors_end_the_program),
     };

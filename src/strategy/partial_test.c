@@ -294,6 +294,31 @@ static void thresholds_are_sent_to_all(void **state)
     assert_true(r.params_hash != all.params_hash);
 }
 
+/* The measurement sends a few megabytes; p follows from the link: p = ceil(m (P - 1) f / B),
+ * and a step sends P - 1 parts of m / p. */
+static void parts_follow_the_link(void **state)
+{
+    static const char *const given[] = { "partial:parts=0,bandwidth=125e6",
+                                         "partial:parts=0,bandwidth=1.25e9" };
+    static const char *const clusters[] = { "cluster=ethernet-1g", "cluster=ethernet-10g" };
+    int64_t sent[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char *const more[] = { "transport=sim", clusters[i],           "steps=240",
+                                     "evaluate=end",  "model=mlp:hidden=64", NULL };
+        const fast_result measured = test_small_run("partial:parts=0", 4, more);
+        const fast_result told = test_small_run(given[i], 4, more);
+        const double apart = (double)measured.bytes_sent / (double)told.bytes_sent;
+
+        sent[i] = measured.bytes_sent;
+        print_message("%s: %.0f bytes, %.3f times those of its bandwidth\n", clusters[i],
+                      (double)measured.bytes_sent, apart);
+        assert_true(apart > 0.9 && apart < 1.3);
+    }
+    assert_true(2 * sent[0] < sent[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +328,7 @@ int main(void)
         cmocka_unit_test(all_members_learn),
         cmocka_unit_test(queues_drop_the_oldest),
         cmocka_unit_test(survivors_are_connected),
+        cmocka_unit_test(parts_follow_the_link),
         cmocka_unit_test(thresholds_are_sent_to_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -131,9 +131,11 @@ static const fast_option options[] = {
         ps_config, mirror, "no",
         "each proxy has a model of its own, as a data centre has, and sends its changes to "
         "all others; there are no other servers"),
-    FAST_OPT_INT(ps_config, levels, "1", 1, 16,
-                 "levels of proxies: those of the first write the model, those of the last serve "
-                 "the workers"),
+    FAST_OPT_INT(
+        ps_config, levels, "1", 1, 16,
+        "levels of proxies: those of the first write the model, those of the last serve "
+        "the workers; until it reads, a proxy that is a write-back cache shows its group's "
+        "updates with the whole learning rate, not their part of the mean"),
     FAST_OPT_INT(ps_config, fanin, "2", 1, 1024,
                  "with levels: proxies of a level for each one above it"),
     FAST_OPT_CHOICE(ps_config, flows, "shared", "shared|rank|behind",
@@ -174,14 +176,18 @@ static const fast_option options[] = {
     FAST_OPT_BOOL(ps_config, weak, "no",
                   "with value: bound the unread updates of each worker alone, after it has sent "
                   "them"),
-    FAST_OPT_BOOL(ps_config, eager, "no",
-                  "servers send new values unasked whenever the slowest worker ends a round"),
+    FAST_OPT_BOOL(
+        ps_config, eager, "no",
+        "servers send new values unasked whenever the slowest worker ends a round; own updates "
+        "that these lack count as steps of plain SGD, whatever the servers do with them"),
     FAST_OPT_BOOL(ps_config, rows, "no",
                   "with proxies: before each epoch a worker learns which rows of embeddings its "
                   "batches will read, and reads these and the other layers only"),
-    FAST_OPT_INT(ps_config, cache_age, "0", 0, 1e12,
-                 "with slack: a worker uses the values of a read again for up to this many rounds, "
-                 "within the slack; 0: every step asks the servers"),
+    FAST_OPT_INT(
+        ps_config, cache_age, "0", 0, 1e12,
+        "with slack: a worker uses the values of a read again for up to this many rounds, "
+        "within the slack, with its own updates as steps of plain SGD; 0: every step asks the "
+        "servers"),
     FAST_OPT_BOOL(ps_config, stalest, "no",
                   "servers answer the worker that is furthest behind first"),
     FAST_OPT_REAL(ps_config, epochs, "1", 0.01, 1,

@@ -159,6 +159,21 @@ static void servers_add_momentum_and_shrink(void **state)
 }
 
 /* An update of two gradients is their mean; one that waits is not in the model. */
+/* Four updates of one version, the later ones 1, 2 and 3 late: from 0, by half of 1, 2, 3 / 2 and
+ * 4 / 3, or of their sum / P. */
+static void late_updates_are_scaled(void **state)
+{
+    fake_result r;
+
+    (void)state;
+    fake_run(&(fake_options){ .strategy = "ps:staleness=inverse", .workers = 4, .steps = 1 }, &r);
+    assert_int_equal(r.err, FAST_OK);
+    assert_float_equal(r.actors[3].w[0], 0.5f * (1 + 2 + 1.5f + 4.0f / 3), 1e-6f);
+    fake_run(&(fake_options){ .strategy = "ps:staleness=workers", .workers = 4, .steps = 1 }, &r);
+    assert_int_equal(r.err, FAST_OK);
+    assert_float_equal(r.actors[3].w[0], 0.5f * (1 + 2 + 3 + 4) / 4, 1e-6f);
+}
+
 static void updates_are_means(void **state)
 {
     fake_result r;
@@ -239,6 +254,7 @@ int main(void)
         cmocka_unit_test(servers_apply_their_rule_to_the_sum),
         cmocka_unit_test(differences_are_local_steps),
         cmocka_unit_test(servers_add_momentum_and_shrink),
+        cmocka_unit_test(late_updates_are_scaled),
         cmocka_unit_test(updates_are_means),
         cmocka_unit_test(backup_workers_are_not_awaited),
         cmocka_unit_test(proxies_and_replicas_are_rounds),

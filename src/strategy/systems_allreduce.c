@@ -39,7 +39,7 @@ const fast_system fast__systems_allreduce[] = {
         .flags = "strategy=allreduce:factors=yes lr=0.1",
         FAST_TAXONOMY("DP", "decentral", "sync.", "broadcast", "full mesh", "synchronous"),
         .remarks = "Dense layers broadcast the sufficient factors of their gradients to all peers, "
-                   "which multiply them out.",
+                   "which multiply them out; at most 64 workers.",
     },
     /* Model states that are sharded: strategy zero. */
     {
@@ -99,22 +99,22 @@ const fast_system fast__systems_allreduce[] = {
         .title = "Horovod: allreduce on a ring",
         .by = "Sergeev and Del Balso 2018",
         .row = 122,
-        .flags = "strategy=allreduce:algorithm=ring lr=0.1",
+        .flags = "strategy=allreduce:algorithm=ring,overlap=yes,bucket=67108864 lr=0.1",
         FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
-        .remarks = "Small tensors are fused before the ring allreduce (tensor fusion).",
+        .remarks =
+            "Gradients are summed in buckets of 64 MiB as they become final. The buffer and cycle "
+            "of tensor fusion are not here, nor the coordinator of tensors that are ready: "
+            "workers make them final in one order.",
     },
     {
         .name = "baidu-ring",
         .title = "Baidu's ring allreduce",
         .by = "Gibiansky 2017",
-        .row = 122,
-        .flags = "strategy=allreduce:algorithm=ring lr=0.1",
+        .row = 0,
+        .flags = "strategy=allreduce:algorithm=ring,overlap=no lr=0.1",
         FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "replicated PS", "synchronous"),
         .remarks = "The bandwidth-optimal ring allreduce of high performance computing, applied to "
-                   "deep learning.",
-        .alias_of = "horovod",
-        .differs = "no fusion of tensors and no coordinator; FAST reduces one flat vector for "
-                   "both",
+                   "deep learning: one sum of the whole gradient.",
     },
     {
         .name = "caffe2",

@@ -105,7 +105,8 @@ const fast_system fast__systems_codec[] = {
         .flags = "strategy=ps:slack=0,overlap=yes,priority=tac lr=0.1",
         COLUMNS("sync.", "ordered transfers", "single PS", "synchronous"),
         .remarks = "A server sends weights in an order that follows from the graph of operators "
-                   "and measured times (TAC); priority=tic is that of the graph alone. The next "
+                   "and times (TAC), which follow from each operator's operations and one measured "
+                   "speed; priority=tic is that of the graph alone. The next "
                    "step begins with those that came. Sums are ordered by allreduce:priority=yes.",
     },
     {
@@ -278,8 +279,9 @@ const fast_system fast__systems_codec[] = {
         .flags = "strategy=allreduce codec=topk:ratio=0.02,hold=2 codec_sum=butterfly:4x2 lr=0.1",
         COLUMNS("sync.", "sparse allreduce", "butterfly", "synchronous"),
         .remarks =
-            "Ranges of entries are merged in the layers of a butterfly, of degree 4, then 2, "
-            "and their sums gathered in the reverse order. Indices that a link has seen are not "
+            "Ranges of entries are merged in the layers of a butterfly, of degree 4, then 2 "
+            "(with 4 to 7 workers one layer), and their sums gathered in the reverse order. "
+            "Indices that a link has seen are not "
             "sent again: they are chosen in every second step, and the steps between send values "
             "alone. Without the paper's replication of machines.",
     },

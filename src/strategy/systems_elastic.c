@@ -119,7 +119,8 @@ const fast_system fast__systems_elastic[] = {
         FAST_TAXONOMY("DP", "decentral", "async.", "shared memory, ring", "ring of replicas",
                       "asynchronous"),
         .remarks = "One model for each cluster of cores; a token passes the changes around a ring, "
-                   "with decay. On threads the workers of a cluster are bound to one NUMA node.",
+                   "with decay. On threads the workers of a cluster are bound to one NUMA node. "
+                   "The decay is the paper's idea; its formula is chosen here.",
     },
     {
         .name = "dogwild",
@@ -142,9 +143,9 @@ const fast_system fast__systems_elastic[] = {
         .row = 157,
         .flags = "strategy=ensemble shard=all",
         FAST_TAXONOMY("DP", "-", "-", "none", "none", "none"),
-        .remarks =
-            "Members train independently on the whole data set, with N times the work of one; "
-            "the ensemble predicts the mean of their predictions.",
+        .remarks = "Members start from weights of their own and train independently on the whole "
+                   "data set; "
+                   "the ensemble predicts the mean of their predictions.",
     },
     {
         .name = "distillation",

@@ -75,12 +75,13 @@ const fast_system fast__systems_gossip[] = {
         .title = "Corrected gossip: a reliable broadcast",
         .by = "Hoefler et al. 2017",
         .row = 62,
-        .flags = "strategy=broadcast:how=gossip,sure=0.9,width=1,period=4,slack=1 optimizer=sgd "
+        .flags = "strategy=broadcast:how=gossip,sure=0.9,width=2,period=4,slack=1 optimizer=sgd "
                  "lr=0.2 batch=8",
         FAST_TAXONOMY("DP", "central", "bounded", "broadcast", "p2p and ring", "asynchronous"),
         .remarks = "Updates are broadcast in random rounds, whose number follows from the "
                    "probability that they reach all workers (broadcast:sure), then by a correction "
-                   "on a ring, so that all workers that are up get them in spite of crashes.",
+                   "on a ring, so that all workers that are up get them while fewer than four of "
+                   "them, 2 broadcast:width, crash before it is noticed.",
     },
     {
         .name = "dynamic-tree",
@@ -149,7 +150,7 @@ const fast_system fast__systems_gossip[] = {
         .remarks = "A worker and a random neighbour average their models, with probabilities of "
                    "edges that make the second largest eigenvalue of the expected mixing matrix, "
                    "the rate of consensus, small; the run tells it. Give --lr 0 for consensus "
-                   "alone, and the graph by --topology.",
+                   "alone, and the graph by --topology, of at most 64 workers.",
     },
     {
         .name = "gossip-sgd",
@@ -185,18 +186,21 @@ const fast_system fast__systems_gossip[] = {
         FAST_TAXONOMY("DP", "decentral", "async.", "partitions", "full mesh", "partial"),
         .remarks =
             "Each step sends another partition of the accumulated gradient to all workers; the "
-            "number of partitions follows from the bandwidth.",
+            "number of partitions follows from the bandwidth of the link, measured before the "
+            "first "
+            "step, and the worker's speed.",
     },
     {
         .name = "keuper-asgd",
         .title = "ASGD: partial states to random peers",
         .by = "Keuper and Pfreundt 2015",
         .row = 53,
-        .flags = "strategy=partial:how=states optimizer=sgd lr=0.2 batch=8",
+        .flags = "strategy=partial:how=states,scaled=yes optimizer=sgd lr=0.2 batch=8",
         FAST_TAXONOMY("DP", "decentral", "async.", "ad hoc", "p2p", "partial"),
         .remarks =
-            "A state that arrives is merged if the own step moves towards it (Parzen window). The "
-            "difference is added unscaled, where the paper's formula has the learning rate.",
+            "A state that arrives is merged if the own step moves towards it (Parzen window): half "
+            "of the difference, times the learning rate, is added.",
+        .missing = "one-sided writes: workers send messages",
     },
     {
         .name = "statement-1",

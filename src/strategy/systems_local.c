@@ -18,7 +18,8 @@ const fast_system fast__systems_local[] = {
                  "optimizer=momentum:weight_decay=0.0005 lr=0.025 batch=4",
         FAST_TAXONOMY("DP", "decentral", "sync.", "reduce", "dedicated master node", "periodic"),
         .remarks =
-            "Caffe solvers under Spark's map-reduce: a master broadcasts the model, and after 50 "
+            "Caffe solvers, in the paper under Spark's map-reduce: a master broadcasts the model, "
+            "and after 50 "
             "local steps, which amortise the cost of a slow network, it averages the workers'. "
             "Momentum stays at its worker.",
     },
@@ -29,7 +30,8 @@ const fast_system fast__systems_local[] = {
         .row = 19,
         .flags = "strategy=local:period=5,state=average,master=tree lr=0.1",
         FAST_TAXONOMY("DP", "decentral", "sync.", "reduce", "dedicated master node", "periodic"),
-        .remarks = "A master averages parameters under Spark every 5 steps, and the optimizer's "
+        .remarks = "A master averages parameters every 5 steps, in the original under Spark, and "
+                   "the optimizer's "
                    "state too. Its other mode is deeplearning4j-sharing.",
     },
     {
@@ -135,7 +137,7 @@ const fast_system fast__systems_local[] = {
         FAST_TAXONOMY("DP", "central", "sync.", "allreduce", "any", "synchronous"),
         .remarks =
             "The batch doubles when the standard deviation of the mean gradient, estimated from "
-            "the workers' gradients, exceeds its norm.",
+            "the workers' gradients, exceeds its norm; a single worker's stays as it is.",
     },
     {
         .name = "adaptive-batch",

@@ -32,7 +32,7 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:servers=0,slack=0 lr=0.1",
         COLUMNS("DP", "sync.", "scatter-reduce", "distributed PS, k = n", "synchronous"),
         .remarks = "A reduce-scatter of gradients, an update of the slice, an allgather of "
-                   "weights, by the block manager of Spark.",
+                   "weights; in the paper by the block manager of Spark, which is not here.",
     },
     {
         .name = "caffe-on-spark",
@@ -41,7 +41,7 @@ const fast_system fast__systems_ps[] = {
         .row = 2,
         .flags = "strategy=ps:servers=0,slack=0 lr=0.1",
         COLUMNS("DP", "sync.", "scatter-reduce", "distributed PS, k = n", "synchronous"),
-        .remarks = "Repeated calls of MPI over RDMA.",
+        .remarks = "Repeated calls of MPI over RDMA; here by any transport, without Spark.",
         .alias_of = "bigdl",
         .differs = "the exchange: RDMA instead of a block manager",
     },
@@ -64,15 +64,16 @@ const fast_system fast__systems_ps[] = {
         .by = "Li et al. 2014",
         .row = 14,
         .flags = "strategy=ps:servers=2,ring=4,slack=8,tasks=yes,replicas=1,chain=yes "
-                 "codec=significance:threshold=0.001 optimizer=sgd lr=0.05 batch=8",
+                 "optimizer=sgd lr=0.05 batch=8",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
-        .remarks = "Ranges of keys are on a hash ring, each with a vector clock. Pulls and pushes "
-                   "of ranges are tasks whose dependencies bound the delay; slack 0 is sequential, "
-                   "slack -1 eventual consistency. Insignificant changes wait; servers pass "
-                   "updates along a chain of copies. Other filters are the codecs skip and kkt, "
-                   "the option cache, and those "
-                   "of fast_run_open_filter(). groups=n makes worker groups; each worker has the "
-                   "whole model.",
+        .remarks =
+            "Ranges of keys are on a hash ring, each with a vector clock. Pulls and pushes "
+            "of ranges are tasks whose dependencies bound the delay; slack 0 is sequential, "
+            "slack -1 eventual consistency. Servers pass updates along a chain of copies; "
+            "none joins during a run. Filters are the codecs significance, skip and kkt, the "
+            "option cache, and those of fast_run_open_filter(): with one the push is one for "
+            "all ranges, and what it holds back is outside of the bound. groups=n makes "
+            "worker groups; each worker has the whole model.",
     },
     {
         .name = "kkt-filter",
@@ -106,7 +107,8 @@ const fast_system fast__systems_ps[] = {
         COLUMNS("DP", "sync.", "servers or factors", "hybrid", "synchronous"),
         .remarks = "A layer is sent while earlier layers are still computed (wait-free "
                    "backpropagation): to the servers as a gradient, or to the other workers as "
-                   "sufficient factors, whichever has fewer bytes.",
+                   "sufficient factors, whichever has fewer bytes; above 64 workers always as a "
+                   "gradient.",
     },
     {
         .name = "k-async",
@@ -123,7 +125,7 @@ const fast_system fast__systems_ps[] = {
         .by = "Li et al. 2014",
         .row = 27,
         .flags = "strategy=ps:servers=2,ring=4,slack=8,tasks=yes,replicas=1,chain=yes "
-                 "codec=significance:threshold=0.001 optimizer=sgd lr=0.05 batch=8",
+                 "optimizer=sgd lr=0.05 batch=8",
         COLUMNS("MP + DP", "bounded", "reduce, ad hoc", "distributed PS", "bounded"),
         .remarks = "The same system as row 14, as a point of the synchronisation spectrum.",
         .alias_of = "parameter-server",
@@ -136,8 +138,8 @@ const fast_system fast__systems_ps[] = {
         .row = 15,
         .flags = "strategy=ps:servers=0,slack=3,eager=yes optimizer=sgd lr=0.025 batch=8",
         COLUMNS("MP + DP", "bounded", "ad hoc, eager", "distributed PS", "bounded"),
-        .remarks = "Pioneered delay bounds; eager pushes lower the mean staleness; a worker sees "
-                   "its own updates at once.",
+        .remarks = "Pioneered delay bounds; eager pushes lower the mean staleness where links are "
+                   "not the limit; a worker sees its own updates at once.",
         .missing = "model parallelism",
     },
     {
@@ -182,9 +184,12 @@ const fast_system fast__systems_ps[] = {
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS, proxies", "bounded"),
         .remarks =
             "A proxy is the cache of a process: it writes the mean of its workers' gradients "
-            "and asks the servers when its values reach the bound. A worker's weights are the "
-            "cache of a thread: before each epoch a virtual iteration learns which rows its "
-            "batches read, and these are fetched ahead of the pass.",
+            "and asks the servers when its values reach the bound. Before each epoch a virtual "
+            "iteration learns which rows a worker's batches read, and these are fetched from the "
+            "proxy ahead of the pass.",
+        .missing = "values that a thread uses again: it asks its process's cache at each step; "
+                   "slack among the threads of a process; sizes of caches: they hold the whole "
+                   "model",
     },
     {
         .name = "essp",
@@ -194,8 +199,9 @@ const fast_system fast__systems_ps[] = {
         .flags = "strategy=ps:slack=3,eager=yes optimizer=sgd lr=0.0125 batch=4",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks =
-            "Servers push fresh values to readers at every clock, so that a read seldom waits; a "
-            "worker adds its own updates that they lack (read-my-writes).",
+            "Servers push fresh values to readers at every clock, so that a read seldom waits, "
+            "which lowers the mean staleness where links are not the limit; a worker adds its own "
+            "updates that they lack (read-my-writes).",
     },
     {
         .name = "geeps",
@@ -315,21 +321,22 @@ const fast_system fast__systems_ps[] = {
         .title = "Bösen: SSP within a budget of bandwidth",
         .by = "Wei et al. 2015",
         .row = 49,
-        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bandwidth=1.6e8 "
+        .flags = "strategy=ps:servers=0,slack=30,eager=yes codec=budget:bandwidth=1.6e8 "
                  "codec_down=budget:bandwidth=1.6e8 optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Updates are sent in the order of their relative size, within a budget of bits "
                    "per second, early when the link is idle, and at the latest when the staleness "
                    "bound demands it. Servers send new values unasked, within a budget and an "
                    "order of the same kind, and all that a reader lacks when the bound demands "
-                   "it.",
+                   "it. The bound comes before the budget: with a small slack, or a model that "
+                   "takes longer than half of it, the rate is exceeded.",
     },
     {
         .name = "pmls",
         .title = "PMLS: Bösen and STRADS",
         .by = "Petuum 2016",
         .row = 50,
-        .flags = "strategy=ps:servers=0,slack=2,eager=yes codec=budget:bandwidth=1.6e8 "
+        .flags = "strategy=ps:servers=0,slack=30,eager=yes codec=budget:bandwidth=1.6e8 "
                  "codec_down=budget:bandwidth=1.6e8 optimizer=sgd lr=0.025 batch=8",
         COLUMNS("DP", "bounded", "ad hoc", "distributed PS", "bounded"),
         .remarks = "Bösen with a scheduler of model-parallel work.",
@@ -348,7 +355,7 @@ const fast_system fast__systems_ps[] = {
         .remarks = "Replicas take local steps, push the gradients that accrued and fetch every few "
                    "steps, and never wait for each other; Adagrad at the servers and a warm start, "
                    "in which one replica trains alone, make it stable. A replica waits for its "
-                   "fetch, not for its push.",
+                   "fetch, not for its push; the paper's does both in the background.",
     },
     {
         .name = "distbelief",

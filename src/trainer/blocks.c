@@ -220,6 +220,15 @@ void fast__trainer_cut_idle(fast_trainer *t, fast_idle_fn *idle, const void *ctx
     cut->idle_ctx = ctx;
 }
 
+void fast__trainer_draw(fast_trainer *t)
+{
+    const fast_context *c = fast__context_of(t);
+
+    FAST_ASSERT(t->w != NULL && t->rank >= 0);
+    if (t->step == 0 && !fast_trainer_resumed(t))
+        c->options.host->draw(c->options.host_ctx, t->rank, t->w, t->s);
+}
+
 fast_err fast__trainer_check_saved(const fast_trainer *t, bool sane)
 {
     const fast_context *c = fast__context_of(t);

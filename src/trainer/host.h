@@ -50,4 +50,7 @@ typedef struct fast_host_ops {
      * of the other ends of its flows, where the run is resumed. FAST_EFORMAT, FAST_ENOMEM: the
      * space is not opened. */
     fast_err (*restore)(void *host, int64_t id, fast_space *space);
+    /* Draw the initial weights w and state s of an ensemble's member; those of member 0 are the
+     * run's. Values that were not drawn for the run, but loaded, imported or a caller's, stay. */
+    void (*draw)(void *host, int64_t member, float *w, float *s);
 } fast_host_ops;

@@ -76,3 +76,7 @@ FAST_MUST_CHECK fast_err fast__trainer_space_plain(fast_trainer *t,
 /* FAST_EFORMAT, with the strategy's name, unless the numbers of a snapshot are `sane`: a file may
  * be forged. */
 FAST_MUST_CHECK fast_err fast__trainer_check_saved(const fast_trainer *t, bool sane);
+
+/* Draw initial weights of this worker's own, as a member of an ensemble. Called before its first
+ * step. Keeps weights that were resumed, loaded or imported. */
+void fast__trainer_draw(fast_trainer *t);

@@ -21,7 +21,7 @@ static void init_small(const fast_graph *graph)
         return;
     FAST_ASSERT(fast__alloc("w", graph->params.count, sizeof *w, &w) == FAST_OK);
     FAST_ASSERT(fast__alloc("state", graph->state.count, sizeof *state, &state) == FAST_OK);
-    fast__graph_init(graph, 1, w, state);
+    fast__graph_init(graph, 1, 0, w, state);
     fast__free(w);
     fast__free(state);
 }

@@ -244,10 +244,11 @@ double fast__model_seconds(fast_group *group, int i, int64_t count)
                            .count = count,
                            .config = slot->config,
                            .state = slot->state };
-    /* Closed forms are exact for powers of two; schedules are simulated for other sizes. */
+    /* Closed forms are exact for powers of two and links that send one message after the other;
+     * schedules are simulated for other sizes and links. */
     const bool power = (group->size & (group->size - 1)) == 0;
     double seconds = NAN;
-    if (!power && algorithm->rounds &&
+    if ((!power || group->cost->side_by_side) && algorithm->rounds &&
         fast__schedule_predict(group->cost, &ask, algorithm->rounds, &seconds))
         return seconds;
     return algorithm->seconds ? algorithm->seconds(group->cost, &ask) : NAN;

@@ -5,8 +5,9 @@
  *
  *     max(t, when the sender's last message left it) + alpha + beta b
  *
- * and an addition of c floats takes gamma c. Sends never wait. For powers of two this gives the
- * closed forms of the algorithms; for other sizes those only bound it, since the second
+ * or t + alpha + beta b where links have no contention (cost->side_by_side), and an addition of c
+ * floats takes gamma c. Sends never wait. For powers of two and contention this gives the closed
+ * forms of the algorithms; for other sizes those only bound it, since the second
  * members of pairs do not wait for the core.
  *
  * Cost: one look at each move of all ranks, so it is done for small groups only.
@@ -48,7 +49,7 @@ static bool play_send(game *g, player *p, const fast_move *move)
     FAST_ASSERT(move->kind == FAST_MOVE_SEND);
     if (g->flight_count == FLIGHT_MAX)
         return false;
-    const double start = p->clock > p->left ? p->clock : p->left;
+    const double start = p->clock > p->left || g->cost->side_by_side ? p->clock : p->left;
     p->left = start + g->cost->beta * 4.0 * (double)move->count;
     g->flights[g->flight_count++] =
         (flight){ .from = g->ask.rank, .to = move->peer, .arrives = p->left + g->cost->alpha };

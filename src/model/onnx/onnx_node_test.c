@@ -193,7 +193,7 @@ static bool outputs_equal(const fast_graph *graph, const fast_onnx_tensor *x,
     bool good = batch * graph->nodes[graph->node_count - 1].count == wanted->count &&
                 batch * graph->nodes[0].count == x->count;
 
-    fast__graph_init(graph, 1, w, w + params);
+    fast__graph_init(graph, 1, 0, w, w + params);
     for (int64_t i = 0; i < x->count; i++)
         in[i] = (float)x->values[i];
     assert_int_equal(fast__engine_ref.compile(graph, &options, &program), FAST_OK);

@@ -57,7 +57,7 @@ static imported import(const char *name)
         fail_msg("%s: %s", name, fast_error_detail());
     m.text = text.data;
     m.w = calloc((size_t)(m.graph->params.count + m.graph->state.count) + 1, sizeof(float));
-    fast__graph_init(m.graph, 1, m.w, m.w + m.graph->params.count);
+    fast__graph_init(m.graph, 1, 0, m.w, m.w + m.graph->params.count);
     fast__onnx_weights_free(weights);
     fast__free(data);
     return m;
@@ -210,7 +210,7 @@ static void layers_are_saved(void **state)
         if (fast__graph_parse(texts[i], &m.graph))
             fail_msg("%s", fast_error_detail());
         m.w = calloc((size_t)(m.graph->params.count + m.graph->state.count) + 1, sizeof(float));
-        fast__graph_init(m.graph, 7, m.w, m.w + m.graph->params.count);
+        fast__graph_init(m.graph, 7, 0, m.w, m.w + m.graph->params.count);
         /* Weights and statistics that no layer starts with. */
         for (int64_t k = 0; k < m.graph->params.count + m.graph->state.count; k++)
             m.w[k] += 0.1F + 0.05F * (float)(k % 7);
@@ -242,7 +242,7 @@ static void weights_stay_weights(void **state)
         if (fast__graph_parse(texts[i], &m.graph))
             fail_msg("%s", fast_error_detail());
         m.w = calloc((size_t)(m.graph->params.count + m.graph->state.count) + 1, sizeof(float));
-        fast__graph_init(m.graph, 7, m.w, m.w + m.graph->params.count);
+        fast__graph_init(m.graph, 7, 0, m.w, m.w + m.graph->params.count);
         if (fast__onnx_save(m.graph, m.w, m.w + m.graph->params.count, path))
             fail_msg("%s", fast_error_detail());
         imported again = import(path);
