@@ -128,14 +128,39 @@ static void a_table_has_power_laws(void **state)
     assert_true(fast__table_seconds(&t, below) > 0);
 }
 
+#ifndef FAST_SLOW
 /* Keep the last row, of the whole step. */
 static void keep_last(void *ctx, const fast_forecast_measure *m)
 {
     *(fast_forecast_measure *)ctx = *m;
 }
 
-/* Times of a loaded machine are rough: forecasts of steps are within a factor of two. A network of
- * convolutions has a step that the share of a dense product misses by more. */
+static bool within(double forecast_s, double measured_s)
+{
+    return forecast_s < 2 * measured_s && measured_s < 2 * forecast_s;
+}
+
+/* Forecasts of a step are within a factor of two, in one of three tries: others may use the machine
+ * while the device is measured and not while the step is. */
+static void check_model(const char *model)
+{
+    const char *const options[] = { model, "batch=32", "data=digits:train=64,test=8", NULL };
+    bool good = false;
+
+    for (int tries = 0; tries < 3 && !good; tries++) {
+        fast_forecast_measure m = { .model = NULL };
+
+        assert_int_equal(fast_bench_forecast(options, keep_last, &m), FAST_OK);
+        print_message("%s: device %.0f us, table %.0f us, measured %.0f us\n", model,
+                      1e6 * m.device_s, 1e6 * m.table_s, 1e6 * m.measured_s);
+        good = within(m.device_s, m.measured_s) && within(m.table_s, m.measured_s);
+    }
+    assert_true(good);
+}
+#endif
+
+/* A network of convolutions has a step that the share of a dense product misses by more than a
+ * factor of two. */
 static void this_machine_is_measured(void **state)
 {
     const rows r = forecast("machine=this", "processors=2");
@@ -148,19 +173,8 @@ static void this_machine_is_measured(void **state)
         assert_true(isfinite(m->measured_s) == (i != 1));
     }
 #ifndef FAST_SLOW
-    static const char *const models[] = { "model=mlp", "model=lenet" };
-
-    for (int i = 0; i < 2; i++) {
-        const char *const options[] = { models[i], "batch=32", "data=digits:train=64,test=8",
-                                        NULL };
-        fast_forecast_measure m = { .model = NULL };
-
-        assert_int_equal(fast_bench_forecast(options, keep_last, &m), FAST_OK);
-        print_message("%s: device %.0f us, table %.0f us, measured %.0f us\n", models[i],
-                      1e6 * m.device_s, 1e6 * m.table_s, 1e6 * m.measured_s);
-        assert_true(m.device_s < 2 * m.measured_s && m.measured_s < 2 * m.device_s);
-        assert_true(m.table_s < 2 * m.measured_s && m.measured_s < 2 * m.table_s);
-    }
+    check_model("model=mlp");
+    check_model("model=lenet");
 #endif
 }
 
