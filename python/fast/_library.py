@@ -106,6 +106,7 @@ def load() -> Any:
 
 
 lib = load()
+WAIT_S = 0.1  # between looks for signals
 
 
 def failure(code: int) -> Error:
@@ -159,7 +160,7 @@ def interruptible(call: Callable[[], int], cancel: Callable[[], None], guard: Op
         try:
             if not claimed.locked():  # an interrupted start may have started it or not: once is enough
                 _thread.start_new_thread(run, ())
-            while not done.wait():
+            while not done.wait(WAIT_S):  # a signal just before a wait without end would not be seen
                 pass
             break
         except BaseException as e:  # KeyboardInterrupt, or what a signal handler of the user's raises
