@@ -383,9 +383,12 @@ except KeyboardInterrupt:
 
 def test_interrupt():
     child = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True)
-    assert child.stdout.readline() == "started\n"
-    child.send_signal(signal.SIGINT)
-    assert child.communicate(timeout=60)[0] == "interrupted canceled\n" and child.returncode == 0
+    try:
+        assert child.stdout.readline() == "started\n"
+        child.send_signal(signal.SIGINT)
+        assert child.communicate(timeout=60)[0] == "interrupted canceled\n" and child.returncode == 0
+    finally:
+        child.kill()
 
 
 def main():
