@@ -133,12 +133,30 @@ int64_t fast__pbt_bound(const fast_search *search)
     return search->config.parallel * search->config.stages;
 }
 
+/* The best trial of the last round; -1 if all diverged. */
+static int64_t best_of_round(const fast_search *search)
+{
+    int64_t best = -1;
+
+    for (int64_t i = 0; i < search->count; i++) {
+        const fast_trial *t = &search->trials[i];
+
+        if (t->round == search->round - 1 && isfinite(t->value) &&
+            (best < 0 || t->value < search->trials[best].value))
+            best = i;
+    }
+    return best;
+}
+
 fast_err fast__pbt_plan(fast_search *search)
 {
     const int64_t members = search->config.parallel, round = search->round;
     double at[FAST_SEARCH_OPTIONS_MAX] = { 0 };
 
-    if (round > 0 && (fast__search_has_whole(search) || fast__search_has_reached(search)))
+    const int64_t best = round > 0 ? best_of_round(search) : -1;
+
+    if (round > 0 &&
+        (best < 0 || fast__search_has_whole(search) || fast__search_has_reached(search)))
         return FAST_OK;
     for (int64_t i = 0; i < members; i++) {
         const int64_t own = (round - 1) * members + i;
@@ -155,6 +173,8 @@ fast_err fast__pbt_plan(fast_search *search)
                                               search->config.confidence);
         if (!better || other == own)
             other = own;
+        if (!isfinite(search->trials[other].value)) /* it failed, and has no model to start with */
+            other = best;
         memcpy(at, search->trials[other].at, sizeof at);
         if (other != own)
             perturb(search, &rng, at);
@@ -200,21 +220,6 @@ static fast_err add_grid(fast_search *search)
                              fmin(begin + search->config.first, stage_end(search, search->stage))));
     }
     return FAST_OK;
-}
-
-/* The best trial of the last round; -1 if all diverged. */
-static int64_t best_of_round(const fast_search *search)
-{
-    int64_t best = -1;
-
-    for (int64_t i = 0; i < search->count; i++) {
-        const fast_trial *t = &search->trials[i];
-
-        if (t->round == search->round - 1 && isfinite(t->value) &&
-            (best < 0 || t->value < search->trials[best].value))
-            best = i;
-    }
-    return best;
 }
 
 fast_err fast__omnivore_plan(fast_search *search)
