@@ -39,7 +39,7 @@ def loops() -> List[Any]:
     return _here.loops  # type: ignore[no-any-return]
 
 
-class _Seat:
+class _Place:
     """The place where a loop and FAST's worker meet. Locks are held until something is there to be taken."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class TeamRun:
     """One run of a team: opened by the last loop that starts, closed by the team."""
 
     def __init__(self, team: "Team"):
-        self.team, self.seats = team, [_Seat() for _ in range(team.size)]
+        self.team, self.places = team, [_Place() for _ in range(team.size)]
         self.handle = ctypes.POINTER(native.fast_run)()
         self.shared: Any = None  # of rank 0, for the others
         self.words: "dict[int, list]" = {}
@@ -115,16 +115,16 @@ class TeamRun:
         if code:
             self.error = failure(code)
         self.over = True
-        for seat in self.seats:
-            if seat.asked.locked():
-                seat.asked.release()
+        for place in self.places:
+            if place.asked.locked():
+                place.asked.release()
 
     def _ask(self, _: Any, request: Any) -> int:
         """The learner's gradient(): the loop of this worker answers."""
-        seat = self.seats[request.contents.worker]
-        seat.request = request
-        seat.asked.release()
-        while not seat.answered.acquire(timeout=WAIT_S):
+        place = self.places[request.contents.worker]
+        place.request = request
+        place.asked.release()
+        while not place.answered.acquire(timeout=WAIT_S):
             if request.contents.worker in self.team.ended:
                 self._fail(request)
                 break
@@ -140,36 +140,36 @@ class TeamRun:
 
     def next(self) -> Any:
         """Answer the request that the call before has lent, and return the next one; None at the end."""
-        seat = self.seats[rank()]
+        place = self.places[rank()]
         if self.team.interrupted:
             lib.fast_run_cancel(self.handle)
-        self._answer(seat)
-        while not seat.asked.acquire(timeout=WAIT_S) and not self.over:
+        self._answer(place)
+        while not place.asked.acquire(timeout=WAIT_S) and not self.over:
             if self.team.interrupted:
                 lib.fast_run_cancel(self.handle)
         if not self.over:
-            seat.lent = True
-            return seat.request
+            place.lent = True
+            return place.request
         self._raise()
         if self.team.interrupted:
             raise KeyboardInterrupt
-        first = self.seats[self.canceler] if self.canceler is not None else seat
-        if not seat.finished and seat.taken > first.taken:
-            raise PeerError(native.FAST_EPEER, f"this loop takes step {seat.taken}, and that of worker {self.canceler} has "
+        first = self.places[self.canceler] if self.canceler is not None else place
+        if not place.finished and place.taken > first.taken:
+            raise PeerError(native.FAST_EPEER, f"this loop takes step {place.taken}, and that of worker {self.canceler} has "
                             f"ended after {first.taken}, which ends the run; loops take the same number of steps, or wrap() "
                             "is told their number by steps=")
         return None
 
     @staticmethod
-    def _answer(seat: _Seat) -> None:
-        if seat.lent:
-            seat.lent = False
-            seat.taken += not seat.finished
-            seat.answered.release()
+    def _answer(place: _Place) -> None:
+        if place.lent:
+            place.lent = False
+            place.taken += not place.finished
+            place.answered.release()
 
     def cancel(self) -> None:
         """Let the run end after this step."""
-        self.seats[rank()].finished = True
+        self.places[rank()].finished = True
         if self.canceler is None:
             self.canceler = rank()
         lib.fast_run_cancel(self.handle)
@@ -181,11 +181,11 @@ class TeamRun:
 
     def close(self) -> None:
         """Leave the run: a request that is not answered fails, and that ends the run for all."""
-        seat = self.seats[rank()]
-        seat.finished = True
-        if seat.lent:
-            self._fail(seat.request)
-        self._answer(seat)
+        place = self.places[rank()]
+        place.finished = True
+        if place.lent:
+            self._fail(place.request)
+        self._answer(place)
 
     def free(self) -> None:
         """Close the run once all loops have left it. [the team's thread]"""
