@@ -256,7 +256,7 @@ typedef struct ps_losses {
 typedef struct ps_visit {
     bool fused;    /* a write and the next read may be one visit */
     bool direct;   /* writes work on the owners' memory (ps_visit.c) */
-    bool added;    /* the last write has added itself to t->w, which is used again */
+    bool added;    /* t->w holds the last write already, which was a visit */
     bool fetched;  /* the last write fetched the next weights */
     bool arriving; /* ranges of the model are still in transit to t->w */
     bool promised; /* value bound: the next step reads, at least the writer's `version` */
@@ -351,7 +351,7 @@ fast_err fast__ps_yield(void *writer);
  * elements that the codec holds back: once with 1 before a write and with -1 after it, the elements
  * that were sent are counted, and no others. */
 void fast__ps_unseen(ps_writer *wr, int sign, const float *x);
-/* FAST_EPEER if a worker crashed that this run cannot continue without. */
+/* FAST_EPEER if a worker crashed or is silent that this run cannot continue without. */
 fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c);
 
 /* ps_order.c */

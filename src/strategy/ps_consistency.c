@@ -122,22 +122,17 @@ fast_err fast__ps_warm(ps_writer *wr)
 }
 
 /* A worker that left with an error took its gradients of later rounds along: without them no round
- * is complete, and the others would train without effect. */
+ * is complete, and the others would train without effect. So it is with one that another worker
+ * waited for in vain. */
 fast_err fast__ps_check_lost(fast_trainer *t, const ps_config *c)
 {
     const bool stop = c->slack == 0 && !fast__ps_has_spare(c);
     fast_member member;
 
     FAST_ASSERT(t->step >= 0);
-    while (stop && fast_member_next(t->actor, &member)) {
-        if (!member.down || member.id >= t->workers || (member.ended && !member.err))
-            continue;
-        if (member.ended)
-            return fast__fail(FAST_EPEER, "worker %lld left before step %lld: %s",
-                              (long long)member.id, (long long)t->step, fast_err_text(member.err));
-        return fast__fail(FAST_EPEER, "worker %lld crashed before step %lld", (long long)member.id,
-                          (long long)t->step);
-    }
+    while (stop && fast_member_next(t->actor, &member))
+        if (member.down && member.id < t->workers && (!member.ended || member.err))
+            return fast__peers_check(t->actor, member.id);
     return FAST_OK;
 }
 

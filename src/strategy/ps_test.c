@@ -7,6 +7,9 @@
 #include "base/memory.h"
 #include "small_run.h"
 #include "strategy/compensate.h"
+#include "strategy/ps.h"
+#include "transport/mailbox.h"
+#include "transport/transport.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -291,6 +294,51 @@ static void crashes_are_survived_or_named(void **state)
                      FAST_OK);
     /* Without a copy the model is gone. */
     assert_true(try("ps", "faults=crash 0 at 3ms", detail, sizeof detail) != FAST_OK);
+}
+
+static fast_err nothing(fast_actor *actor, void *ctx)
+{
+    (void)actor;
+    (void)ctx;
+    return FAST_OK;
+}
+
+/* Rounds end for want of a worker with the reason that this worker heard: one that another waited
+ * for in vain may have crashed or not. */
+static void lost_workers_are_said_as_heard(void **state)
+{
+    static const fast_role roles[] = { { "worker", 4, nothing, NULL } };
+    static const struct {
+        uint64_t tag;           /* of the news */
+        int64_t from, words[2]; /* of the message */
+        const char *said;       /* the error; NULL: none */
+    } cases[] = {
+        { FAST_TAG_SILENT, 1, { 2, 0 }, "worker 2 does not answer" },
+        { FAST_TAG_DOWN, 1, { 2, 0 }, "worker 2 is down" },
+        { FAST_TAG_ENDED, 2, { FAST_EPEER, 3 }, "worker 2 left: it had waited for worker 3" },
+        { FAST_TAG_ENDED, 2, { FAST_OK, -1 }, NULL },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const ps_config c = { .slack = 0, .redundant = 1 };
+        fast_actors_config config;
+        fast_world *world = NULL;
+        fast_msg *msg = NULL;
+
+        assert_int_equal(fast__actors_parse(NULL, &config), FAST_OK);
+        assert_int_equal(fast__world_open(&config, roles, 1, &world), FAST_OK);
+        assert_int_equal(fast__pool_msg(world->pool, cases[i].tag, &msg), FAST_OK);
+        msg->from = cases[i].from;
+        msg->to = 0;
+        memcpy(msg->words, cases[i].words, sizeof cases[i].words);
+        fast__deliver(world->actors[0], msg);
+        fast_trainer t = { .actor = world->actors[0], .workers = 4 };
+        assert_int_equal(fast__ps_check_lost(&t, &c), cases[i].said ? FAST_EPEER : FAST_OK);
+        if (cases[i].said)
+            assert_string_equal(fast_error_detail(), cases[i].said);
+        fast__world_close(world);
+    }
 }
 
 /* Updates that are later than the limit change nothing. */
@@ -718,6 +766,7 @@ int main(void)
         cmocka_unit_test(copies_survive_their_servers),
         cmocka_unit_test(servers_that_come_back_are_left_alone),
         cmocka_unit_test(crashes_are_survived_or_named),
+        cmocka_unit_test(lost_workers_are_said_as_heard),
         cmocka_unit_test(bounds_bind),
         cmocka_unit_test(the_first_goes_ahead),
         cmocka_unit_test(barriers_hold_reads),
