@@ -123,7 +123,7 @@ int main(int argc, char **argv)
     b.g = floats(graph->params.count);
     float *state = floats(graph->state.count), *x = floats(batch * graph->nodes[0].count);
     int32_t *labels = floats(batch * graph->positions);
-    fast__graph_init(graph, 1, b.w, state);
+    fast__graph_init(graph, 1, 0, b.w, state);
     for (int64_t i = 0; i < batch * graph->nodes[0].count; i++)
         x[i] = text ? (float)(i * 7 % 96) : (float)(i * 2654435761u % 1000u) / 1000.0f - 0.3f;
     for (int64_t i = 0; i < batch * graph->positions; i++)

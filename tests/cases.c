@@ -97,6 +97,20 @@ const char *const test_cases[] = {
     "attention n=3 in=1x4 heads=1",
     "attention n=2 in=18x8 heads=4",
     "attention n=17 in=11x10 heads=2",
+    /* Locally connected. */
+    "local n=3 in=2x5x6 out=3 kernel=3 pad=1",
+    "local n=2 in=3x7x5 out=2 kernel=3x2 stride=2x1 bias=0",
+    "local n=17 in=1x6x6 out=4 kernel=2 dilation=2 pad=1",
+    "local n=1 in=4x3x3 out=5 kernel=1",
+    "local n=3 in=2x5x6 out=3 kernel=3 pad=1 tile=2",
+    "local n=18 in=1x6x5 out=2 kernel=2 tile=3 bias=0",
+    /* Experts. */
+    "route n=2 in=5x4 kind=1 slots=2",
+    "route n=3 in=6x3 kind=2 slots=3",
+    "route n=1 in=1x1 kind=1 slots=1",
+    "experts n=3 in=6x4 out=5 count=3",
+    "experts n=17 in=8x3 out=2 count=2 bias=0",
+    "experts n=1 in=4x7 out=19 count=4",
     /* Shapes. */
     "add n=3 in=7,7",
     "add n=2 in=2x3x4,2x3x4,2x3x4",
@@ -106,6 +120,9 @@ const char *const test_cases[] = {
     "concat n=2 in=4x3,4x2",
     "last n=3 in=5x4",
     "last n=2 in=1x7",
+    "part n=3 in=7 first=2 shape=4",
+    "part n=2 in=4x5 first=3 shape=2x6",
+    "part n=2 in=12 first=0 shape=3x4",
     "flatten n=2 in=3x4x5",
     "flatten n=3 in=4x3",
     /* Elementary operators: every function of one element, broadcasting, moves. */
@@ -149,5 +166,9 @@ const char *const test_cases[] = {
     "reduce n=2 in=5 axes=0 mean=1",
     "log_softmax n=3 in=7",
     "log_softmax n=2 in=4x5",
+    "delay n=3 in=5x4 steps=1",
+    "delay n=2 in=4x3 steps=3",
+    "repeat n=3 in=5 count=4",
+    "repeat n=2 in=2x3x2 count=1",
     NULL,
 };

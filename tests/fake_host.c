@@ -185,6 +185,13 @@ static void host_draw(void *host, int64_t member, float *w, float *s)
     (void)s;
 }
 
+static fast_err host_teachers(void *host, const char *files, fast_teachers *out)
+{
+    (void)host;
+    (void)out;
+    return fast__fail(FAST_ENOENT, "%s: a fake host has no files", files);
+}
+
 static const fast_host_ops host_ops = { .next = host_next,
                                         .stepped = host_stepped,
                                         .failed = host_failed,
@@ -193,7 +200,8 @@ static const fast_host_ops host_ops = { .next = host_next,
                                         .noted = host_noted,
                                         .prepare = host_prepare,
                                         .restore = host_restore,
-                                        .draw = host_draw };
+                                        .draw = host_draw,
+                                        .teachers = host_teachers };
 
 /* Calls. */
 

@@ -161,7 +161,7 @@ static void dense_node(test_graph *g, fast_node *node, const fast_node *in, cons
 /* Convolutions and pools: a window that moves over an image. */
 static void window_node(test_graph *g, fast_node *node, const fast_node *in, const char *text)
 {
-    const bool conv = node->op == FAST_OP_CONV;
+    const bool conv = node->op == FAST_OP_CONV || node->op == FAST_OP_LOCAL;
     pair(text, "kernel", 2, node->kernel);
     pair(text, "stride", conv ? 1 : node->kernel[0], node->stride);
     pair(text, "pad", 0, node->pad);
@@ -177,6 +177,12 @@ static void window_node(test_graph *g, fast_node *node, const fast_node *in, con
         return;
     node->groups = whole(text, "groups", 1);
     node->shape[0] = whole(text, "out", 1);
+    if (node->op == FAST_OP_LOCAL) { /* a filter for each place */
+        node->groups = whole(text, "tile", 0);
+        linear_weights(g, node, text, node->shape[0] * fast__local_filters(node),
+                       in->shape[0] * node->kernel[0] * node->kernel[1]);
+        return;
+    }
     linear_weights(g, node, text, node->shape[0],
                    in->shape[0] / node->groups * node->kernel[0] * node->kernel[1]);
     fast_segment *weight = &g->params[node->weight[FAST_W_WEIGHT]];
@@ -209,6 +215,16 @@ static void recurrent_node(test_graph *g, fast_node *node, const fast_node *in, 
         return;
     node->weight[FAST_W_BIAS] = add_weight(g, "bias_ih", G, 1);
     node->weight[FAST_W_BIAS2] = add_weight(g, "bias_hh", G, 1);
+}
+
+static void experts_node(test_graph *g, fast_node *node, const char *text)
+{
+    const int64_t in = node->shape[1], out = whole(text, "out", 1);
+    node->groups = whole(text, "count", 1);
+    node->shape[1] = out;
+    node->weight[FAST_W_WEIGHT] = add_weight(g, "weight", node->groups * out, in);
+    if (whole(text, "bias", 1))
+        node->weight[FAST_W_BIAS] = add_weight(g, "bias", node->groups * out, 1);
 }
 
 static void attention_node(test_graph *g, fast_node *node, const char *text)
@@ -255,6 +271,12 @@ static void simple_node(test_graph *g, fast_node *node, const fast_node *in, con
         node->shape[0] = node->op == FAST_OP_LAST || in->rank == 2 ? in->shape[1] : in->shape[0];
         node->rank = 1;
         break;
+    case FAST_OP_PART: {
+        char value[64];
+        node->rank = word(text, "shape", value, sizeof(value)) ? sizes(value, node->shape) : 0;
+        node->columns[0] = whole(text, "first", 0);
+        break;
+    }
     case FAST_OP_FLATTEN:
         node->shape[0] = in->count;
         node->rank = 1;
@@ -264,6 +286,11 @@ static void simple_node(test_graph *g, fast_node *node, const fast_node *in, con
             const int along = in->rank == 2 ? 1 : 0;
             node->shape[along] += g->nodes[node->inputs[k]].shape[along];
         }
+        break;
+    case FAST_OP_HEAD:
+        node->b = (float)test_word_number(text, "b", 0);
+        node->columns[0] = whole(text, "first", 0);
+        node->loss = whole(text, "balance", 0) ? FAST_LOSS_BALANCE : FAST_LOSS_CROSS_ENTROPY;
         break;
     case FAST_OP_LAYER_NORM:
         node->a = (float)test_word_number(text, "a", 1e-5);
@@ -281,13 +308,26 @@ static void widen(int rank, const int64_t *shape, int64_t out[3])
         out[d] = d < 3 - rank ? 1 : shape[d - (3 - rank)];
 }
 
-/* Moves: the shape of the output. */
+/* Moves, to experts too: the shape of the output. */
 static void move_node(fast_node *node, fast_element *e, const char *text)
 {
     const int front = 3 - node->rank;
     int64_t dims[3] = { 0 };
     char value[64];
-    if (node->op == FAST_OP_SLICE) {
+    if (node->op == FAST_OP_ROUTE || node->op == FAST_OP_DISPATCH || node->op == FAST_OP_COMBINE) {
+        e->slots = whole(text, "slots", 1);
+        e->y[1] = node->op == FAST_OP_ROUTE      ? e->x[1]
+                  : node->op == FAST_OP_DISPATCH ? e->slots
+                                                 : e->z[1];
+        e->y[2] = node->op == FAST_OP_ROUTE ? 2 * e->kind : e->x[2];
+    } else if (node->op == FAST_OP_DELAY) {
+        e->start[1] = whole(text, "steps", 1);
+    } else if (node->op == FAST_OP_REPEAT) {
+        node->rank = 2;
+        e->y[2] = e->x[0] * e->x[1] * e->x[2];
+        e->y[1] = whole(text, "count", 1);
+        e->y[0] = 1;
+    } else if (node->op == FAST_OP_SLICE) {
         const int64_t d = whole(text, "axis", 0) + front;
         e->start[d] = whole(text, "start", 0);
         e->y[d] = whole(text, "count", 1);
@@ -353,6 +393,7 @@ int test_graph_add(test_graph *g, const char *text, int input_count, const int *
         dense_node(g, node, in, text);
         break;
     case FAST_OP_CONV:
+    case FAST_OP_LOCAL:
     case FAST_OP_MAX_POOL:
     case FAST_OP_AVG_POOL:
         window_node(g, node, in, text);
@@ -370,6 +411,9 @@ int test_graph_add(test_graph *g, const char *text, int input_count, const int *
         break;
     case FAST_OP_ATTENTION:
         attention_node(g, node, text);
+        break;
+    case FAST_OP_EXPERTS:
+        experts_node(g, node, text);
         break;
     default:
         if (fast__element_operator(node->op))
@@ -435,6 +479,12 @@ void test_graph_end(test_graph *g, fast_loss loss, float label_smoothing)
     g->graph.label_smoothing = label_smoothing;
     g->graph.positions = last->rank == 2 ? last->shape[0] : 1;
     g->graph.outputs = last->count / g->graph.positions;
+    for (int i = 0; i < g->graph.node_count; i++)
+        if (g->nodes[i].op == FAST_OP_HEAD) {
+            if (g->nodes[i].loss != FAST_LOSS_BALANCE)
+                g->nodes[i].loss = loss;
+            g->nodes[i].columns[1] = g->graph.outputs;
+        }
 }
 
 /* Inputs of a case as parameters: sample i holds token i, whose row in table k is its input k. */
@@ -508,7 +558,7 @@ static void fill_input(const fast_node *node, uint64_t seed, int64_t count, floa
             out[i] += out[i] < 0 ? -0.6F : 0.6F;
         if (takes_positive(node))
             out[i] = fabsf(out[i]);
-        if (op == FAST_OP_MAX_POOL)
+        if (op == FAST_OP_MAX_POOL || op == FAST_OP_ROUTE)
             out[i] = 0.2F * ((float)fast__rng_permute(seed, FAST_PURPOSE_TEST, 0, (uint64_t)count,
                                                       (uint64_t)i) -
                              (float)count / 2);

@@ -11,6 +11,8 @@
  *     max_pool kernel=2 stride=2      batch_norm ghost=4      embed out=7 vocabulary=11 position=1
  *     map kind=2 a=0 b=6      scale shape=1x5      transpose order=1x0      slice axis=1 start=1
  * count=2
+ *     route kind=2 slots=3      dispatch slots=12      experts out=5 count=4      head balance=1
+ *     delay steps=1      repeat count=4
  *     lstm out=6      attention heads=2      leaky_relu a=0.1      dropout a=0.5      dense out=4
  *
  * and a case is one operator with the shapes of its inputs and the batch:
@@ -49,7 +51,8 @@ int test_graph_reshape(test_graph *g, const char *shape, int input);
 /* Operators with attributes, odd shapes and limit cases, for every suite; the last is NULL. */
 extern const char *const test_cases[];
 
-/* Set the loss; the last node gives the outputs. */
+/* Set the loss; the last node gives the outputs. Heads have the same loss, a weight `a`, a
+ * smoothing `b`, and with squares answer the targets from `first` on. */
 void test_graph_end(test_graph *g, fast_loss loss, float label_smoothing);
 
 /* The graph of a case. The inputs of its operator are parameters (rows of embeddings, one a

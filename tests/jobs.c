@@ -178,10 +178,98 @@ static void custom(test_graph *g)
     test_graph_end(g, FAST_LOSS_CROSS_ENTROPY, 0);
 }
 
+/* Losses on the way: of an output that nobody reads, of one that others read, of one that is the
+ * input of the last layer too. */
+static void heads(test_graph *g)
+{
+    test_graph_begin(g, "9", 0);
+    const int trunk = test_graph_add1(g, "dense out=11", 0);
+    const int base = test_graph_add1(g, "tanh", trunk);
+    const int side = test_graph_add1(g, "dense out=4", base);
+    test_graph_add1(g, "head a=0.3 b=0.1", side); /* nobody uses it */
+    const int a = test_graph_add1(g, "dense out=4", base);
+    const int b = test_graph_add1(g, "head a=0.5", a);
+    test_graph_add(g, "concat", 3, (const int[]){ b, a, base });
+    test_graph_then(g, "dense out=4");
+    test_graph_end(g, FAST_LOSS_CROSS_ENTROPY, 0.05F);
+}
+
+/* Modules that learn from a loss each, and no gradient between them; together they answer a row of
+ * targets, and the loss of all is for evaluation. */
+static void stacked(test_graph *g)
+{
+    test_graph_begin(g, "7", 0);
+    test_graph_add1(g, "dense out=9", 0);
+    test_graph_then(g, "sigmoid");
+    test_graph_then(g, "dense out=2");
+    test_graph_then(g, "head a=1.5 first=1");
+    const int below = test_graph_then(g, "detach");
+    test_graph_add2(g, "concat", below, 0);
+    test_graph_then(g, "dense out=8");
+    test_graph_then(g, "tanh");
+    test_graph_then(g, "dense out=3");
+    test_graph_then(g, "head a=0.7");
+    test_graph_end(g, FAST_LOSS_MSE, 0);
+    g->graph.loss_use = FAST_LOSS_EVALUATED;
+}
+
+/* A loss at each position of a sequence. */
+static void head_rows(test_graph *g)
+{
+    test_graph_begin(g, "6x3", 0);
+    test_graph_then(g, "rnn out=7");
+    const int middle = test_graph_then(g, "dense out=3");
+    const int head = test_graph_add1(g, "head a=0.4 b=0.2", middle);
+    test_graph_add1(g, "rnn out=5", head);
+    test_graph_then(g, "dense out=3");
+    test_graph_end(g, FAST_LOSS_CROSS_ENTROPY, 0);
+}
+
+/* A mixture of experts: each of 9 positions has `top` of 3 experts with 4 slots, so that some find
+ * none. */
+static void mixture(test_graph *g, int top)
+{
+    char text[40];
+
+    test_graph_begin(g, "9x6", 0);
+    const int x = test_graph_add1(g, "dense out=6", 0);
+    const int norm = test_graph_add1(g, "layer_norm", x);
+    test_graph_then(g, "dense out=3 bias=0");
+    test_graph_then(g, "head a=0.3 balance=1");
+    snprintf(text, sizeof(text), "route kind=%d slots=4", top);
+    const int route = test_graph_then(g, text);
+    test_graph_add2(g, "dispatch slots=12", norm, route);
+    test_graph_then(g, "experts out=10 count=3");
+    test_graph_then(g, "gelu");
+    const int out = test_graph_then(g, "experts out=6 count=3");
+    const int back = test_graph_add2(g, "combine", out, route);
+    test_graph_add2(g, "add", back, x);
+    test_graph_then(g, "dense out=7");
+    test_graph_then(g, "tanh");
+    test_graph_then(g, "dense out=5");
+    test_graph_end(g, FAST_LOSS_CROSS_ENTROPY, 0);
+}
+
+static void experts(test_graph *g)
+{
+    mixture(g, 1);
+}
+
+static void experts2(test_graph *g)
+{
+    mixture(g, 2);
+}
+
 const test_network test_networks[] = {
-    { "mlp", mlp },           { "lenet", lenet },       { "odd", odd_net },   { "resnet", resnet },
-    { "densenet", densenet }, { "rnn", rnn },           { "lstm", lstm },     { "gru", gru },
-    { "gpt", gpt },           { "branches", branches }, { "custom", custom }, { NULL, NULL },
+    { "mlp", mlp },           { "lenet", lenet },
+    { "odd", odd_net },       { "resnet", resnet },
+    { "densenet", densenet }, { "rnn", rnn },
+    { "lstm", lstm },         { "gru", gru },
+    { "gpt", gpt },           { "branches", branches },
+    { "custom", custom },     { "heads", heads },
+    { "stacked", stacked },   { "head_rows", head_rows },
+    { "experts", experts },   { "experts2", experts2 },
+    { NULL, NULL },
 };
 
 static float *guarded(int64_t count)

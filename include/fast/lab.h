@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * lab.h - measure the parts of FAST, simulate clusters with faults, and find learning rates:
- * `fast bench`, `fast simulate` and `fast find-lr`; comparison.h has `fast compare`. The rules of
- * fast.h hold.
+ * lab.h - measure the parts of FAST, plan splits of models, simulate clusters with faults, and find
+ * learning rates: `fast bench`, `fast plan`, `fast simulate` and `fast find-lr`; comparison.h has
+ * `fast compare`. The rules of fast.h hold.
  */
 
 #include "fast/comparison.h"
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Return the options of a function of this header as a part with one table: "simulate" or
+/* Return the options of a function of this header as a part with one table: "simulate", "plan" or
  * "bench_allreduce". NULL for any other name. */
 FAST_API const fast_part *fast_lab_part(const char *name);
 
@@ -75,6 +75,30 @@ typedef void fast_sim_measure_fn(void *ctx, const fast_sim_measure *measure);
  * actors (0: 64, 1024 and 4096), cluster ("ideal"). */
 FAST_API FAST_MUST_CHECK fast_err fast_bench_sim(const char *const *options,
                                                  fast_sim_measure_fn *report, void *ctx);
+
+/* One measurement of `fast bench pipeline`: a schedule of the stages of a split model. */
+typedef struct fast_pipeline_measure {
+    const char *pipeline;  /* the schedule, as the option names it */
+    const char *transport; /* as the options name it */
+    int64_t stages;        /* S */
+    int64_t micro_batches; /* M of a step */
+    double step_s;         /* seconds of M micro-batches; on sim in virtual time */
+    double bubble;         /* fraction of the workers' time without a pass; NAN if the recorded
+                               passes are too few to tell */
+    double
+        bubble_expected; /* the closed form for equal stages; NAN for a schedule without a flush */
+    int64_t in_flight;   /* micro-batches that a worker held at once, at most */
+    int64_t staleness;   /* of a gradient's weights in updates, at most */
+    int64_t memory;      /* bytes of state and activations of the worker with most */
+} fast_pipeline_measure;
+
+/* Called once for each measurement, which is lent for the call. */
+typedef void fast_pipeline_fn(void *ctx, const fast_pipeline_measure *measure);
+
+/* Measure the schedules of a pipeline side by side, or the one that the option pipeline names.
+ * Options as for a run, on threads or sim; else a gpt with 4 stages is simulated. */
+FAST_API FAST_MUST_CHECK fast_err fast_bench_pipeline(const char *const *options,
+                                                      fast_pipeline_fn *report, void *ctx);
 
 /* One measurement of `fast bench codec`: one thread, error feedback where the codec uses it. */
 typedef struct fast_codec_measure {
@@ -143,6 +167,62 @@ typedef void fast_cluster_measure_fn(void *ctx, const fast_cluster_measure *meas
  * first one reports. */
 FAST_API FAST_MUST_CHECK fast_err fast_bench_cluster(const char *const *options,
                                                      fast_cluster_measure_fn *report, void *ctx);
+
+/* Plan. */
+
+/* One plan of `fast plan`: how a model is split over a cluster, and what that costs. */
+typedef struct fast_plan_row {
+    const char *options;     /* flags for fast train: "--mesh data=2,pipe=2 --batch 16 ..." */
+    const char *mesh;        /* "data=2,pipe=2" */
+    const char *why;         /* where the time goes, and what limits it, in one line */
+    const char *pipeline;    /* schedule of the stages; "" without stages */
+    int64_t chunks;          /* stages of each worker; 0 without stages */
+    int64_t workers;         /* that the plan uses */
+    int64_t batch;           /* samples of a micro-batch */
+    int64_t accumulate;      /* micro-batches of a step and replica */
+    double step_s;           /* predicted seconds of a step, by a dry run on the simulator */
+    double estimate_s;       /* the same in closed form */
+    double compute_s;        /* of the step, passes of the worker with most */
+    double exchange_s;       /* of the step, gradients and updates behind the passes */
+    double bubble;           /* fraction of the passes' time in which workers wait for each other */
+    int64_t memory;          /* predicted bytes of the worker with most */
+    int64_t fullest;         /* number of that worker */
+    double verified_s;       /* seconds of a step of a short run; NAN if it was not run */
+    int64_t verified_memory; /* bytes of the worker with most in that run; 0 if it was not run */
+} fast_plan_row;
+
+/* The result of fast_plan_run(). */
+typedef struct fast_plan_result {
+    const char *planner;         /* that searched */
+    const char *model;           /* as the options name it */
+    const char *cluster;         /* as the options name it */
+    int64_t params;              /* parameters of the model */
+    int64_t batch;               /* samples of a step */
+    int64_t nodes;               /* workers at most */
+    const fast_plan_row *rows;   /* the best plans, the best first */
+    int64_t row_count;           /* number of rows */
+    const fast_plan_row *others; /* the best with one dimension each, and of one worker */
+    int64_t other_count;         /* number of others */
+    int64_t offered;             /* plans that were estimated */
+    int64_t dry_runs;            /* plans that were dry runs */
+    int64_t unfit;               /* plans that took too much memory */
+    const char *unfit_mesh;      /* the fastest of them; "" */
+    double unfit_s;              /* its predicted seconds of a step */
+    int64_t unfit_memory;        /* bytes of its worker with most */
+    const char *why;             /* why the best plan is the best, in a few sentences */
+    const char *command;         /* fast train with the best plan */
+} fast_plan_result;
+
+/* Called now and then with what is done; `plans` and `runs` so far. False ends the search. */
+typedef bool fast_plan_progress_fn(void *ctx, const char *what, int64_t done, int64_t count);
+
+/* Plan how to train a model on a cluster. Options are those of fast_lab_part("plan") and of a run;
+ * `progress` may be NULL. The caller frees the result. FAST_EINVAL says why there is no plan.
+ * FAST_ECANCELED. */
+FAST_API FAST_MUST_CHECK fast_err fast_plan_run(const char *const *options,
+                                                fast_plan_progress_fn *progress, void *ctx,
+                                                fast_plan_result **out);
+FAST_API void fast_plan_free(fast_plan_result *result); /* NULL is allowed */
 
 /* Simulate. */
 

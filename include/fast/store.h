@@ -170,6 +170,31 @@ typedef struct fast_stored_note {
     const char *text; /* of a user; several lines */
 } fast_stored_note;
 
+/* A row of `places`: the part of a split model that a worker has. */
+typedef struct fast_stored_place {
+    int64_t worker;     /* rank */
+    int64_t replica;    /* along `data` of the mesh */
+    int64_t stage;      /* along `pipe`, from the input on */
+    int64_t shard;      /* along `tensor` */
+    const char *layers; /* with parameters, "conv1 to dense2" */
+    int64_t params;     /* elements of its parameters */
+} fast_stored_place;
+
+/* A row of `passes`: a pass of a micro-batch through the part of a worker; the first ones of a run
+ * are stored. */
+typedef struct fast_stored_pass {
+    int64_t seq;    /* grows within the run */
+    int64_t worker; /* rank */
+    const char
+        *kind;      /* forward or backward; gradients of weights that are computed later: weights */
+    int64_t number; /* of the micro-batch, over the run */
+    int64_t step;   /* of the worker */
+    int64_t staleness; /* backward: updates since its weights were read; -1 */
+    double start_s;    /* since training began; virtual on `sim` */
+    double end_s;      /* since training began */
+    int64_t chunk;     /* of the worker's stages, from 0: several where a pipeline is interleaved */
+} fast_stored_pass;
+
 /* A row of `tags`. */
 typedef struct fast_stored_tag {
     const char *tag; /* a word of the user's */
@@ -204,6 +229,8 @@ typedef enum fast_store_table {
     FAST_STORE_ACTIVITY,
     FAST_STORE_USAGE,
     FAST_STORE_NOTES,
+    FAST_STORE_PLACES,
+    FAST_STORE_PASSES,
     FAST_STORE_TABLES /* their number */
 } fast_store_table;
 

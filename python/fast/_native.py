@@ -58,7 +58,9 @@ FAST_STORE_TAGS = 7
 FAST_STORE_ACTIVITY = 8
 FAST_STORE_USAGE = 9
 FAST_STORE_NOTES = 10
-FAST_STORE_TABLES = 11
+FAST_STORE_PLACES = 11
+FAST_STORE_PASSES = 12
+FAST_STORE_TABLES = 13
 FAST_COLUMN_INT = 0
 FAST_COLUMN_REAL = 1
 FAST_COLUMN_TEXT = 2
@@ -207,6 +209,10 @@ class fast_sim_measure(Structure):
     """struct fast_sim_measure."""
 
 
+class fast_pipeline_measure(Structure):
+    """struct fast_pipeline_measure."""
+
+
 class fast_codec_measure(Structure):
     """struct fast_codec_measure."""
 
@@ -217,6 +223,14 @@ class fast_allreduce_measure(Structure):
 
 class fast_cluster_measure(Structure):
     """struct fast_cluster_measure."""
+
+
+class fast_plan_row(Structure):
+    """struct fast_plan_row."""
+
+
+class fast_plan_result(Structure):
+    """struct fast_plan_result."""
 
 
 class fast_simulated(Structure):
@@ -459,6 +473,14 @@ class fast_stored_note(Structure):
     """struct fast_stored_note."""
 
 
+class fast_stored_place(Structure):
+    """struct fast_stored_place."""
+
+
+class fast_stored_pass(Structure):
+    """struct fast_stored_pass."""
+
+
 class fast_stored_tag(Structure):
     """struct fast_stored_tag."""
 
@@ -491,9 +513,11 @@ fast_compare_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_compare_progress))
 fast_measure_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_measure))
 fast_forecast_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_forecast_measure))
 fast_sim_measure_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_sim_measure))
+fast_pipeline_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_pipeline_measure))
 fast_codec_measure_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_codec_measure))
 fast_allreduce_measure_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_allreduce_measure))
 fast_cluster_measure_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_cluster_measure))
+fast_plan_progress_fn: Any = CFUNCTYPE(c_bool, c_void_p, c_char_p, c_int64, c_int64)
 fast_simulate_fn: Any = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_simulation))
 fast_lr_point_fn: Any = CFUNCTYPE(c_bool, c_void_p, POINTER(fast_lr_point))
 fast_event_fn: Any = CFUNCTYPE(None, c_void_p, POINTER(fast_event))
@@ -569,6 +593,9 @@ fast_forecast_measure._fields_ = [("model", c_char_p), ("operator_name", c_char_
     ("device_s", c_double), ("table_s", c_double), ("measured_s", c_double)]
 fast_sim_measure._fields_ = [("program", c_char_p), ("actors", c_int64), ("events", c_int64),
     ("events_per_s", c_double), ("time_s", c_double), ("virtual_time_s", c_double)]
+fast_pipeline_measure._fields_ = [("pipeline", c_char_p), ("transport", c_char_p), ("stages", c_int64),
+    ("micro_batches", c_int64), ("step_s", c_double), ("bubble", c_double), ("bubble_expected", c_double),
+    ("in_flight", c_int64), ("staleness", c_int64), ("memory", c_int64)]
 fast_codec_measure._fields_ = [("codec", c_char_p), ("bytes_in", c_int64), ("bytes_out", c_int64),
     ("encode_s", c_double), ("decode_s", c_double), ("copy_s", c_double), ("encode_gb_per_s", c_double),
     ("decode_gb_per_s", c_double), ("copy_gb_per_s", c_double), ("error", c_double),
@@ -578,6 +605,15 @@ fast_allreduce_measure._fields_ = [("transport", c_char_p), ("algorithm", c_char
 fast_cluster_measure._fields_ = [("transport", c_char_p), ("nodes", c_int64), ("latency_s", c_double),
     ("overhead_s", c_double), ("bandwidth", c_double), ("stream", c_double), ("eager", c_double), ("loss", c_double),
     ("retry_s", c_double), ("speeds", c_void_p), ("file", c_char_p)]
+fast_plan_row._fields_ = [("options", c_char_p), ("mesh", c_char_p), ("why", c_char_p), ("pipeline", c_char_p),
+    ("chunks", c_int64), ("workers", c_int64), ("batch", c_int64), ("accumulate", c_int64), ("step_s", c_double),
+    ("estimate_s", c_double), ("compute_s", c_double), ("exchange_s", c_double), ("bubble", c_double),
+    ("memory", c_int64), ("fullest", c_int64), ("verified_s", c_double), ("verified_memory", c_int64)]
+fast_plan_result._fields_ = [("planner", c_char_p), ("model", c_char_p), ("cluster", c_char_p), ("params", c_int64),
+    ("batch", c_int64), ("nodes", c_int64), ("rows", POINTER(fast_plan_row)), ("row_count", c_int64),
+    ("others", POINTER(fast_plan_row)), ("other_count", c_int64), ("offered", c_int64), ("dry_runs", c_int64),
+    ("unfit", c_int64), ("unfit_mesh", c_char_p), ("unfit_s", c_double), ("unfit_memory", c_int64), ("why", c_char_p),
+    ("command", c_char_p)]
 fast_simulated._fields_ = [("name", c_char_p), ("node", c_int64), ("life", c_int64), ("err", c_int),
     ("detail", c_char_p), ("culprit", c_char_p), ("rounds", c_int64)]
 fast_simulation._fields_ = [("program", c_char_p), ("title", c_char_p), ("seed", c_int64), ("faults", c_char_p),
@@ -737,6 +773,10 @@ fast_stored_activity._fields_ = [("world", c_int64), ("actor", c_int64), ("start
 fast_stored_usage._fields_ = [("seq", c_int64), ("wall_s", c_double), ("cpu", c_double), ("machine_cpu", c_double),
     ("memory", c_int64), ("received_per_s", c_double), ("sent_per_s", c_double)]
 fast_stored_note._fields_ = [("changed", c_double), ("text", c_char_p)]
+fast_stored_place._fields_ = [("worker", c_int64), ("replica", c_int64), ("stage", c_int64), ("shard", c_int64),
+    ("layers", c_char_p), ("params", c_int64)]
+fast_stored_pass._fields_ = [("seq", c_int64), ("worker", c_int64), ("kind", c_char_p), ("number", c_int64),
+    ("step", c_int64), ("staleness", c_int64), ("start_s", c_double), ("end_s", c_double), ("chunk", c_int64)]
 fast_stored_tag._fields_ = [("tag", c_char_p)]
 fast_stored_comparison._fields_ = [("name", c_char_p), ("created", c_double), ("status", c_char_p),
     ("command", c_char_p), ("verdict", c_char_p), ("result", c_char_p)]
@@ -873,9 +913,13 @@ FUNCTIONS = {  # name: (result, arguments)
     "fast_bench_engine": (c_int, [POINTER(c_char_p), fast_measure_fn, c_void_p]),
     "fast_bench_forecast": (c_int, [POINTER(c_char_p), fast_forecast_fn, c_void_p]),
     "fast_bench_sim": (c_int, [POINTER(c_char_p), fast_sim_measure_fn, c_void_p]),
+    "fast_bench_pipeline": (c_int, [POINTER(c_char_p), fast_pipeline_fn, c_void_p]),
     "fast_bench_codec": (c_int, [POINTER(c_char_p), fast_codec_measure_fn, c_void_p]),
     "fast_bench_allreduce": (c_int, [POINTER(c_char_p), fast_allreduce_measure_fn, c_void_p]),
     "fast_bench_cluster": (c_int, [POINTER(c_char_p), fast_cluster_measure_fn, c_void_p]),
+    "fast_plan_run": (c_int, [POINTER(c_char_p), fast_plan_progress_fn, c_void_p,
+        POINTER(POINTER(fast_plan_result))]),
+    "fast_plan_free": (None, [POINTER(fast_plan_result)]),
     "fast_simulate": (c_int, [POINTER(c_char_p), fast_simulate_fn, c_void_p]),
     "fast_find_lr": (c_int, [POINTER(c_char_p), c_double, c_double, fast_lr_point_fn, c_void_p,
         POINTER(fast_lr_range)]),

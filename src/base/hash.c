@@ -9,6 +9,8 @@
  */
 #include "base/hash.h"
 
+#include "base/err.h"
+
 #include <string.h>
 
 /* The five primes of the specification. */
@@ -56,30 +58,53 @@ static uint64_t merge(uint64_t hash, uint64_t sum)
     return (hash ^ round_of(0, sum)) * P1 + P4;
 }
 
-/* Hash the stripes of 32 bytes; *at ends at the first byte after them. */
-static uint64_t stripes(const unsigned char **at, const unsigned char *end, uint64_t seed)
+/* Add the whole stripes of a block to the sums; returns the first byte after them. */
+static const unsigned char *stripes(const unsigned char *p, const unsigned char *end,
+                                    uint64_t sums[4])
 {
-    const unsigned char *p = *at;
-    uint64_t a = seed + P1 + P2, b = seed + P2, c = seed, d = seed - P1;
-    while (end - p >= 32) {
+    uint64_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+    while (end - p >= FAST_HASH_STRIPE) {
         a = round_of(a, read64(p));
         b = round_of(b, read64(p + 8));
         c = round_of(c, read64(p + 16));
         d = round_of(d, read64(p + 24));
-        p += 32;
+        p += FAST_HASH_STRIPE;
     }
-    *at = p;
-    const uint64_t hash = rotate(a, 1) + rotate(b, 7) + rotate(c, 12) + rotate(d, 18);
-    return merge(merge(merge(merge(hash, a), b), c), d);
+    sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
+    return p;
 }
 
-uint64_t fast__hash(const void *bytes, size_t size, uint64_t seed)
+/* One number of the four sums. */
+static uint64_t merge_all(const uint64_t s[4])
+{
+    const uint64_t hash = rotate(s[0], 1) + rotate(s[1], 7) + rotate(s[2], 12) + rotate(s[3], 18);
+    return merge(merge(merge(merge(hash, s[0]), s[1]), s[2]), s[3]);
+}
+
+void fast__hash_begin(fast_hash_sum *hash, uint64_t seed)
+{
+    *hash = (fast_hash_sum){ .sums = { seed + P1 + P2, seed + P2, seed, seed - P1 }, .seed = seed };
+}
+
+void fast__hash_add(fast_hash_sum *hash, const void *bytes, size_t size)
+{
+    const unsigned char *p = bytes;
+
+    FAST_ASSERT(size % FAST_HASH_STRIPE == 0);
+    if (size > 0)
+        (void)stripes(p, p + size, hash->sums);
+    hash->size += size;
+}
+
+uint64_t fast__hash_end(fast_hash_sum *sum, const void *bytes, size_t size)
 {
     if (size == 0)
         bytes = ""; /* NULL is allowed for an empty block */
     const unsigned char *p = bytes, *end = p + size;
-    uint64_t hash = size >= 32 ? stripes(&p, end, seed) : seed + P5;
-    hash += size;
+    p = stripes(p, end, sum->sums);
+    sum->size += size;
+    uint64_t hash = sum->size >= FAST_HASH_STRIPE ? merge_all(sum->sums) : sum->seed + P5;
+    hash += sum->size;
 
     for (; end - p >= 8; p += 8)
         hash = rotate(hash ^ round_of(0, read64(p)), 27) * P1 + P4;
@@ -93,4 +118,12 @@ uint64_t fast__hash(const void *bytes, size_t size, uint64_t seed)
     hash = (hash ^ hash >> 33) * P2;
     hash = (hash ^ hash >> 29) * P3;
     return hash ^ hash >> 32;
+}
+
+uint64_t fast__hash(const void *bytes, size_t size, uint64_t seed)
+{
+    fast_hash_sum hash;
+
+    fast__hash_begin(&hash, seed);
+    return fast__hash_end(&hash, bytes, size);
 }

@@ -115,6 +115,11 @@ bool fast__add_size(int64_t a, int64_t b, int64_t *out)
     return true;
 }
 
+bool fast__alloc_is_lazy(int64_t bytes)
+{
+    return bytes >= HUGE_FROM;
+}
+
 /* Find the pages that lie wholly in a block; false if it has no whole page. */
 static bool whole_pages(void *memory, int64_t size, void **first_out, size_t *size_out)
 {

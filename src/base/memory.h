@@ -33,6 +33,9 @@ int64_t fast__memory_available(void);
 /* Return the bytes of this process that are in memory now; 0 if the system does not say. */
 int64_t fast__memory_resident(void);
 
+/* Tell whether a new block of `bytes` takes no memory before it is written. */
+bool fast__alloc_is_lazy(int64_t bytes);
+
 /* Checked arithmetic: false on overflow or a negative operand; *out is then unchanged. */
 bool fast__mul_size(int64_t a, int64_t b, int64_t *out);
 bool fast__add_size(int64_t a, int64_t b, int64_t *out);

@@ -196,6 +196,8 @@ static void test_drop(void **state)
 #ifndef FAST_SANITIZED
     assert_true(fast__memory_resident() < before + BYTES / 4);
 #endif
+    assert_true(fast__alloc_is_lazy(BYTES));
+    assert_false(fast__alloc_is_lazy(1 << 20));
     fast__memory_small_pages(block, BYTES);
     for (int64_t i = 0; i < BYTES; i += 512)
         assert_int_equal(block[i], 0);

@@ -60,6 +60,7 @@ int cli_show(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 int cli_search(int argc, char **argv);
+int cli_plan(int argc, char **argv);
 int cli_find_lr(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_simulate(int argc, char **argv);

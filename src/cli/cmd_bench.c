@@ -4,11 +4,15 @@
  *
  * Alone it trains the canonical workload, lenet with batch 64, for a few hundred steps and prints
  * two numbers: samples per second, and the fraction of the step spent waiting for other workers,
- * which is 0 for one worker. `fast bench engine` measures training steps of whole models and their
- * layers beside what the core's multiply-adds allow; `fast bench forecast` compares models of their
- * time with measurements; `fast bench sim` counts the events a second of
- * the simulator; `fast bench allreduce` times sums over workers, `fast bench codec` encodings;
- * `fast bench cluster` measures nodes and links, and prints a file for --cluster.
+ * which is 0 for one worker.
+ *
+ *   engine      training steps of whole models and their layers, beside the core's multiply-adds
+ *   forecast    models of their time beside measurements
+ *   allreduce   sums over workers, by algorithm and length
+ *   pipeline    schedules of a split model: step time, bubble, activations, staleness, memory
+ *   codec       encodings: how small, how fast, how wrong
+ *   sim         events a second of the simulator
+ *   cluster     nodes and links, printed as a file for --cluster
  *
  *   14090 samples/s, 0% of the step spent waiting (lenet, batch 64, fashion-mnist)
  *
@@ -41,7 +45,8 @@ typedef struct bench_line {
 } bench_line;
 
 /* Benchmarks by name: fast bench KIND. */
-static const char *const kinds[] = { "engine", "forecast", "allreduce", "codec", "sim", "cluster" };
+static const char *const kinds[] = { "engine", "forecast", "allreduce", "pipeline",
+                                     "codec",  "sim",      "cluster" };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 /* Names of benchmarks, for fast_text_nearest(). */
@@ -63,9 +68,10 @@ static int set_kind(bench_line *line, const char *name)
         }
     if (nearest)
         return cli_fail(CLI_USAGE, "no bench \"%.60s\"; did you mean \"%s\"?", name, nearest);
-    return cli_fail(
-        CLI_USAGE,
-        "no bench \"%.60s\"; there are engine, forecast, allreduce, codec, sim and cluster", name);
+    return cli_fail(CLI_USAGE,
+                    "no bench \"%.60s\"; there are engine, forecast, allreduce, pipeline, codec, "
+                    "sim and cluster",
+                    name);
 }
 
 /* Take one flag of the command line, or a word that is no flag (option NULL), for
@@ -263,6 +269,56 @@ static void show_allreduce(void *ctx, const fast_allreduce_measure *measure)
     fflush(stdout);
 }
 
+/* Print a fraction as a percentage, or a dash where it is not known: of a schedule without a closed
+ * form, or where too few passes were recorded. */
+static void percent_cell(double fraction, int width)
+{
+    if (isfinite(fraction))
+        printf(" %*.1f%%", width - 1, 100 * fraction);
+    else
+        printf(" %*s", width, "-");
+}
+
+/* Print one measurement of a schedule. "equal stages" is the closed form of the bubble.
+ *
+ *   pipeline   transport  stages micro-batches    step ms   bubble equal stages in flight ...
+ *   gpipe      sim             4             8     21.755    29.1%        27.3%         8 ...
+ */
+static void show_pipeline(void *ctx, const fast_pipeline_measure *m)
+{
+    bench_show *show = ctx;
+    cli_json json;
+
+    cli_busy_clear(&show->busy);
+    if (!show->json) {
+        if (!show->head)
+            printf("%-18s %-9s %6s %13s %10s %8s %12s %9s %9s %9s\n", "pipeline", "transport",
+                   "stages", "micro-batches", "step ms", "bubble", "equal stages", "in flight",
+                   "staleness", "memory MB");
+        show->head = true;
+        printf("%-18s %-9s %6" PRId64 " %13" PRId64 " %10.3f", m->pipeline, m->transport, m->stages,
+               m->micro_batches, 1e3 * m->step_s);
+        percent_cell(m->bubble, 8);
+        percent_cell(m->bubble_expected, 12);
+        printf(" %9" PRId64 " %9" PRId64 " %9.1f\n", m->in_flight, m->staleness,
+               1e-6 * (double)m->memory);
+    } else {
+        cli_json_begin(&json, stdout);
+        cli_json_text(&json, "pipeline", m->pipeline);
+        cli_json_text(&json, "transport", m->transport);
+        cli_json_int(&json, "stages", m->stages);
+        cli_json_int(&json, "micro_batches", m->micro_batches);
+        cli_json_real(&json, "step_s", m->step_s);
+        cli_json_real(&json, "bubble", m->bubble);
+        cli_json_real(&json, "bubble_expected", m->bubble_expected);
+        cli_json_int(&json, "in_flight", m->in_flight);
+        cli_json_int(&json, "staleness", m->staleness);
+        cli_json_int(&json, "memory", m->memory);
+        cli_json_end(&json);
+    }
+    fflush(stdout);
+}
+
 /* How much smaller, how fast beside memcpy(), how wrong, and the link below which it pays. "of
  * memcpy" is the time of a copy over that of encoding, then over that of decoding: 0.57 means that
  * encoding takes 1.75 times as long as a copy.
@@ -406,6 +462,9 @@ static int bench_parts(const bench_line *line)
     if (strcmp(line->kind, "allreduce") == 0) {
         cli_busy_begin(&show.busy, stderr, "measuring sums over workers", 0);
         err = fast_bench_allreduce(options, show_allreduce, &show);
+    } else if (strcmp(line->kind, "pipeline") == 0) {
+        cli_busy_begin(&show.busy, stderr, "measuring schedules of a pipeline", 5);
+        err = fast_bench_pipeline(options, show_pipeline, &show);
     } else if (strcmp(line->kind, "codec") == 0) {
         cli_busy_begin(&show.busy, stderr, "measuring codecs", 0);
         err = fast_bench_codec(options, show_codec, &show);

@@ -28,7 +28,8 @@
  *        was asked for
  *     2  an option, or a file that it names, is wrong; found before the first step
  *    75  stopped by a signal and saved
- *   130  stopped by a signal; workers of other processes were gone before they were saved
+ *   130  stopped by a signal and not saved: workers of other processes were gone, or the strategy
+ *        has no checkpoints
  *
  * Under mpirun every rank runs this code, and only the first one (`first`) watches events, prints
  * and serves metrics.
@@ -119,15 +120,25 @@ static bool has_team(const fast_run *run)
     return strcmp(fast_run_option(run, "transport"), "auto") != 0;
 }
 
+/* "1 worker", "2 workers". */
+static void say_count(const fast_run *run, FILE *file)
+{
+    const char *workers = fast_run_option(run, "workers");
+
+    fprintf(file, "%s worker%s", workers, strcmp(workers, "1") == 0 ? "" : "s");
+}
+
 /* Say who trains, and how they cooperate. */
 static void say_workers(const fast_run *run, FILE *file)
 {
     const char *phases = fast_run_option(run, "phases"), *mesh = fast_run_option(run, "mesh");
-    const char *cluster = fast_run_option(run, "cluster");
+    const char *cluster = fast_run_option(run, "cluster"), *layout = fast_run_option(run, "layout");
 
-    fprintf(file, "%s workers: ", fast_run_option(run, "workers"));
+    say_count(run, file);
+    fputs(": ", file);
     if (mesh[0])
-        fprintf(file, "mesh %s, pipeline %s, ", mesh, fast_run_option(run, "pipeline"));
+        fprintf(file, "mesh %s, %s%s%spipeline %s, ", mesh, layout[0] ? "layout " : "", layout,
+                layout[0] ? ", " : "", fast_run_option(run, "pipeline"));
     fprintf(file, "strategy %s%s%s on %s%s%s\n", fast_run_option(run, "strategy"),
             phases[0] ? ", then " : "", phases, fast_run_option(run, "transport"),
             cluster[0] ? ", cluster " : "", cluster);
@@ -270,10 +281,10 @@ static void say_team(const train_show *show, const fast_result *r)
     const double all = r->compute_s + r->exchange_s + r->wait_s;
     const double part = all > 0 ? 100 / all : 0;
 
-    fprintf(file, "%s workers (%s on %s): computing %.0f%%, exchanging %.0f%%, waiting %.0f%%",
-            fast_run_option(show->run, "workers"), fast_run_option(show->run, "strategy"),
-            fast_run_option(show->run, "transport"), part * r->compute_s, part * r->exchange_s,
-            part * r->wait_s);
+    say_count(show->run, file);
+    fprintf(file, " (%s on %s): computing %.0f%%, exchanging %.0f%%, waiting %.0f%%",
+            fast_run_option(show->run, "strategy"), fast_run_option(show->run, "transport"),
+            part * r->compute_s, part * r->exchange_s, part * r->wait_s);
     if (r->waited_for && part * r->wait_s >= 1)
         fprintf(file, " (%.0f%% of it for %s)", 100 * r->waited_share, r->waited_for);
     fputs(", ", file);
@@ -469,7 +480,8 @@ static int finish_canceled(train_show *show, int argc, char **argv)
         return CLI_CANCELED;
     if (!is_saved(show)) {
         const fast_err err = fast_run_checkpoint(show->run, NULL);
-        if (err == FAST_EPEER) { /* workers of other processes are gone */
+        /* Workers of other processes are gone, or the strategy has no checkpoints. */
+        if (err == FAST_EPEER || err == FAST_EINVAL || err == FAST_ENOTSUP) {
             fprintf(show->progress.file, "stopped after step %lld, not saved: %s\n",
                     (long long)r->steps, fast_error_detail());
             return CLI_CANCELED;
@@ -510,6 +522,13 @@ static void say_ranks(const train_show *show)
 
     if (ranks < 2 || (shared && workers >= ranks) || !(shared ? show->first : cli_rank() == 0))
         return;
+    if (shared && fast_run_option(show->run, "mesh")[0]) {
+        fprintf(stderr,
+                "note: %d ranks were started for the %lld worker(s) of the mesh, so some have "
+                "none; start fewer, or give a larger --mesh\n",
+                ranks, workers);
+        return;
+    }
     fprintf(stderr,
             shared ? "note: %d ranks were started for %lld worker(s), so some have none; give "
                      "--workers %d\n"

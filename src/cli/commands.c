@@ -145,6 +145,49 @@ static const fast_option search_flags[] = {
     FLAG_END,
 };
 
+/* Those of the part "plan", before the options of a run, of which some have another meaning:
+ *
+ *     batch        of a step over all workers, not of a worker
+ *     memory       of a worker, not of the process
+ *     accumulate   0 leaves it to the planner, as an empty mesh, layout, cuts and pipeline do
+ */
+static const fast_option plan_flags[] = {
+    FLAG("json", "print one JSON object a line for each plan, then one of the result"),
+    FLAG("quiet", "say nothing while it searches"),
+    { "cluster", "", "nodes and links: a preset, or a file, whose nodes may have a capacity",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, "cluster" },
+    { "workers", "0", "workers at most; 0: as many as the cluster has nodes", FAST_OPTION_INT, 0, 0,
+      0, 256, NULL },
+    { "batch", "64", "samples of a step, over all workers", FAST_OPTION_INT, 0, 0, 1, 1 << 24,
+      NULL },
+    { "memory", "", "memory that a worker may take, like 64MB; else the capacity of its node",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
+    { "planner", "exhaustive", "how plans are searched: fast help planners", FAST_OPTION_TEXT, 0, 0,
+      0, 0, "planner" },
+    { "top", "3", "plans to show", FAST_OPTION_INT, 0, 0, 1, 512, NULL },
+    { "verify", "sim",
+      "train the plans that are shown for a few steps: on the simulator, or on this machine",
+      FAST_OPTION_CHOICE, 0, 0, 0, 0, "sim|threads|no" },
+    { "dry_runs", "48",
+      "plans that are measured on the simulator without data, the best by the estimate",
+      FAST_OPTION_INT, 0, 0, 1, 512, NULL },
+    { "mesh", "", "dimensions that are given, like pipe=4; else any", FAST_OPTION_TEXT, 0, 0, 0, 0,
+      "mesh" },
+    { "layout", "", "how shards split layers; else any", FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
+    { "cuts", "", "first layers of the later stages; else any", FAST_OPTION_TEXT, 0, 0, 0, 0,
+      NULL },
+    { "pipeline", "", "schedule of the stages: 1f1b, gpipe or pipedream; else 1f1b",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
+    { "accumulate", "0", "micro-batches of a step; 0: any", FAST_OPTION_INT, 0, 0, 0, 1 << 16,
+      NULL },
+    { "strategy", "",
+      "allreduce, zero or ps along data; else allreduce, or zero where memory is short",
+      FAST_OPTION_TEXT, 0, 0, 0, 0, "strategy" },
+    { "recompute", "yes", "compute activations twice where memory is short", FAST_OPTION_BOOL, 0, 0,
+      0, 0, NULL },
+    FLAG_END,
+};
+
 static const fast_option find_lr_flags[] = {
     { "lr_min", "1e-5", "learning rate of the first step", FAST_OPTION_REAL, 0, 0, 0, 0, NULL },
     { "lr_max", "10", "learning rate of the last step", FAST_OPTION_REAL, 0, 0, 0, 0, NULL },
@@ -163,10 +206,12 @@ static const fast_option bench_flags[] = {
     { "processors", "16", "forecast: P of Brent's bounds", FAST_OPTION_INT, 0, 0, 1, 1e9, NULL },
     { "hosts", "", "cluster: start mpirun with a rank on each of these hosts: a,b,c",
       FAST_OPTION_TEXT, 0, 0, 0, 0, NULL },
-    { "cluster", "", "sim, allreduce: what is simulated, a preset or a file; sim: else ideal",
+    { "cluster", "",
+      "sim, allreduce, pipeline: what is simulated, a preset or a file; sim: else ideal",
       FAST_OPTION_TEXT, 0, 0, 0, 0, "cluster" },
-    { "transport", "threads", "allreduce: what runs the workers; cluster: else mpi",
-      FAST_OPTION_TEXT, 0, 0, 0, 0, "transport" },
+    { "transport", "threads",
+      "allreduce: what runs the workers; cluster: else mpi; pipeline: else sim", FAST_OPTION_TEXT,
+      0, 0, 0, 0, "transport" },
     { "algorithm", "", "allreduce: by which algorithm, or auto; each where none is named",
       FAST_OPTION_TEXT, 0, 0, 0, 0, "allreduce" },
     { "bytes", "1Ki-32Mi",
@@ -330,6 +375,9 @@ static const cli_example bench_examples[] = {
     { "fast bench allreduce --transport sim --cluster ethernet-10g --workers 64 --bytes 100M",
       "the same on a cluster that is simulated" },
     { "mpirun -np 2 fast bench allreduce --transport mpi", "the same between processes" },
+    { "fast bench pipeline", "schedules of 4 stages side by side, simulated" },
+    { "fast bench pipeline --transport threads --mesh pipe=2 --model resnet20 --batch 16",
+      "the same with two stages on this machine" },
     { "fast bench cluster --hosts a,b,c > my.yaml",
       "nodes and links of three hosts, as a file for --cluster" },
     { "fast bench codec", "what codecs save and cost, and on which links they pay" },
@@ -345,6 +393,16 @@ static const cli_example simulate_examples[] = {
       "random faults, a thousand times; the first failure with the faults that matter alone" },
     { "fast simulate --program gossip --faults 'partition 0,1|2,3 at 1ms for 20ms'",
       "a program that gets over it" },
+    { NULL, NULL },
+};
+
+static const cli_example plan_examples[] = {
+    { "fast plan --cluster hetero --model gpt --data copy",
+      "the best splits of a model on a cluster, with their times, and why" },
+    { "fast plan --cluster ethernet-1g --workers 8 --model gpt --data copy --memory 4MB",
+      "for workers that may take 4 MB each" },
+    { "fast plan --planner soap:budget=500 --cluster hetero --model lenet --data digits",
+      "another way to search" },
     { NULL, NULL },
 };
 
@@ -463,11 +521,14 @@ const cli_command cli_commands[] = {
     { "search", "--tune OPTION=VALUES [OPTIONS]",
       "search the best values of any options by trials on held-out data, most of which end early",
       "train", search_flags, NULL, search_examples, cli_search },
+    { "plan", "[OPTIONS]",
+      "plan how to split a model over a cluster: the best meshes, cuts and placements", "train",
+      plan_flags, NULL, plan_examples, cli_plan },
     { "find-lr", "[OPTIONS]", "find a learning rate to start with, in a hundred steps", "train",
       find_lr_flags, NULL, find_lr_examples, cli_find_lr },
-    { "bench", "[engine|forecast|allreduce|codec|sim|cluster] [OPTIONS]",
+    { "bench", "[engine|forecast|allreduce|pipeline|codec|sim|cluster] [OPTIONS]",
       "measure the speed of this machine", "train", bench_flags,
-      "engine|forecast|allreduce|codec|sim|cluster", bench_examples, cli_bench },
+      "engine|forecast|allreduce|pipeline|codec|sim|cluster", bench_examples, cli_bench },
     { "simulate", "[OPTIONS]",
       "run small programs on a simulated cluster, with faults; fast train --transport sim trains",
       "simulate", simulate_flags, NULL, simulate_examples, cli_simulate },
@@ -490,13 +551,14 @@ const cli_command cli_commands[] = {
     { "info", "[--json]", "show what this build and this machine have", NULL, info_flags, NULL,
       info_examples, cli_info },
     { "help", "[COMMAND|TOPIC|PART]", "explain commands, options and parts", NULL, help_flags,
-      "train|predict|evaluate|show|export|compare|search|find-lr|bench|simulate|systems|runs|ui|"
+      "train|predict|evaluate|show|export|compare|search|plan|find-lr|bench|simulate|systems|runs|"
+      "ui|"
       "shard|"
       "run|pack|info|"
       "help|"
       "models|data|layers|optimizers|"
       "schedules|engines|"
-      "clusters|faults|strategies|topologies|codecs|representatives|searchers",
+      "clusters|faults|strategies|topologies|codecs|representatives|searchers|planners",
       help_examples, cli_help },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL },
 };
@@ -559,6 +621,8 @@ const cli_topic cli_topics[] = {
     { "searchers", "searcher", "Searchers", "which settings of options are tried, and for how long",
       "Choose one with --searcher NAME or --searcher NAME:KEY=VALUE,KEY=VALUE, of fast search and "
       "fast compare." },
+    { "planners", "planner", "Planners", "how plans of splits are searched",
+      "Choose one with --planner NAME or --planner NAME:KEY=VALUE,KEY=VALUE, of fast plan." },
     { "systems", "system", "Systems", "named systems of the literature, as presets",
       "Choose one with --system NAME; fast systems NAME explains it." },
     { NULL, NULL, NULL, NULL, NULL },

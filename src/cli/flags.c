@@ -71,14 +71,21 @@ bool cli_flag_is_file(const fast_option *option)
            strcmp(option->choices, "file") == 0;
 }
 
-/* Name and value are cut at 60 characters each, so that a long list of choices does not push the
- * name out of the buffer. A BOOL is shown without a value: "--json". */
+/* Name and value are cut at 60 characters each, so that a long text does not push the name out of
+ * the buffer. Choices that would be wider than a page are left to the help text: "--pipeline
+ * PIPELINE". A BOOL is shown without a value: "--json". */
 void cli_flag_text(const fast_option *option, char flag[CLI_FLAG_MAX])
 {
+    const size_t widest = 46;
     char name[CLI_FLAG_MAX], value[CLI_FLAG_MAX];
 
     cli_flag_name(option, name);
     cli_flag_value(option, value);
+    if (option->type == FAST_OPTION_CHOICE && strlen(value) > widest) {
+        snprintf(value, CLI_FLAG_MAX, "%s", option->name);
+        for (char *c = value; *c; c++)
+            *c = (char)toupper((unsigned char)*c);
+    }
     if (option->type == FAST_OPTION_BOOL)
         snprintf(flag, CLI_FLAG_MAX, "%s", name);
     else

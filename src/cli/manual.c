@@ -194,7 +194,10 @@ int cli_manual(FILE *out)
               NULL);
     put_entry(out, "2", "the command line, or a file that it names, is wrong; nothing ran", NULL);
     put_entry(out, "75", "stopped and saved: run it again with --resume", NULL);
-    put_entry(out, "130", "stopped and not saved: several processes, without --checkpoint", NULL);
+    put_entry(out, "130",
+              "stopped and not saved: several processes without --checkpoint, or a strategy "
+              "without checkpoints",
+              NULL);
     fputs(".SH ENVIRONMENT\n", out);
     put_entry(out, "FAST_HOME", "folder of the plan file and of saved runs", "~/.cache/fast");
     put_entry(out, "NO_COLOR", "no colours", NULL);

@@ -215,7 +215,7 @@ static void make(void *ctx, int64_t step, int64_t index)
     FAST_ASSERT(index >= 0 && index < loader->slot_count);
     const fast_data *data = loader->data;
     loader_slot *s = &loader->slots[index];
-    choose(loader, step, s);
+    choose(loader, step * loader->options.stride + loader->options.offset, s);
     const int64_t count = s->batch.count;
     s->err = FAST_OK;
     if (data->rows == NULL)
@@ -375,6 +375,9 @@ fast_err fast__loader_new(const fast_data *data, const fast_loader_options *opti
         o.workers = 1;
     if (o.accumulate == 0)
         o.accumulate = 1;
+    if (o.stride == 0)
+        o.stride = 1;
+    FAST_ASSERT(o.offset >= 0 && o.offset < o.stride);
     o.augment = NULL;
     FAST_TRY(check_options(data, &o));
     fast_loader *loader;

@@ -37,6 +37,8 @@ typedef struct fast_loader_options {
     int64_t workers;     /* 0 means 1 */
     int64_t worker;      /* rank of this worker, from 0 */
     int64_t accumulate;  /* micro-batches of a step; 0 means 1 */
+    int64_t stride;      /* between two micro-batches of this loader; 0 means 1 */
+    int64_t offset;      /* of its first one: its micro-batch i is i stride + offset */
     fast_shard shard;    /* how the set is divided */
     double alpha;        /* concentration of FAST_SHARD_DIRICHLET */
     const char *augment; /* "shift:2+flip+crop:4+noise:0.1", or NULL */

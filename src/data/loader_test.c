@@ -547,6 +547,35 @@ static void out_of_memory_is_survived(void **state)
     fast_data_free(data);
 }
 
+/* Loaders with a stride have the micro-batches of one between them, prefetched or not. */
+static void strides_deal_out_micro_batches(void **state)
+{
+    (void)state;
+    enum { COUNT = 500, BATCH = 3, STEPS = 9 };
+    fast_data *data = numbered(COUNT, 10);
+    fast_loader_options options = { .seed = 5, .batch = BATCH, .accumulate = 6, .shuffle = true };
+    fast_loader *one = open_loader(data, options);
+    for (options.stride = 1; options.stride <= 3; options.stride++)
+        for (options.offset = 0; options.offset < options.stride; options.offset++)
+            for (options.prefetch = 0; options.prefetch <= 2; options.prefetch += 2) {
+                fast_loader *part = open_loader(data, options);
+                assert_int_equal(fast__loader_steps(part), fast__loader_steps(one));
+                for (int64_t i = 0; i < 6 * STEPS / options.stride; i++) {
+                    const fast_batch *whole, *mine;
+                    assert_int_equal(
+                        fast__loader_get(one, i * options.stride + options.offset, &whole),
+                        FAST_OK);
+                    assert_int_equal(fast__loader_get(part, i, &mine), FAST_OK);
+                    assert_int_equal(mine->count, BATCH);
+                    assert_memory_equal(mine->x, whole->x, BATCH * sizeof *mine->x);
+                    assert_memory_equal(mine->ids, whole->ids, BATCH * sizeof *mine->ids);
+                }
+                fast__loader_free(part);
+            }
+    fast__loader_free(one);
+    fast_data_free(data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -562,6 +591,7 @@ int main(void)
         cmocka_unit_test(labels_shard_is_sorted),
         cmocka_unit_test(dirichlet_skews),
         cmocka_unit_test(prefetching_changes_nothing),
+        cmocka_unit_test(strides_deal_out_micro_batches),
         cmocka_unit_test(augmentation_varies_by_epoch),
         cmocka_unit_test(nothing_is_allocated_after_new),
         cmocka_unit_test(wrong_options_are_refused),

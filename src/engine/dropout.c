@@ -11,16 +11,18 @@
 
 /* Fill the mask of one sample. Its stream is named by the sample's id, not by its place in the
  * batch, so that a batch cut among workers has the same masks. */
-void fast__dropout_mask(const fast_pass *pass, int node, int64_t sample, float p, int64_t count,
-                        float *mask)
+void fast__dropout_mask(const fast_pass *pass, int node, int64_t sample, float p, int64_t first,
+                        int64_t count, float *mask)
 {
     FAST_ASSERT(sample >= 0 && sample < pass->batch->count);
-    FAST_ASSERT(p >= 0.0F && p < 1.0F);
+    FAST_ASSERT(p >= 0.0F && p < 1.0F && first >= 0);
     const uint32_t *ids = pass->batch->ids;
     const uint64_t id = ids ? ids[sample] : (uint64_t)sample;
     const float scale = 1.0F / (1.0F - p);
     fast_rng rng;
     fast__rng_init(&rng, pass->seed, FAST_PURPOSE_DROPOUT, (uint64_t)node, pass->step, id);
+    for (int64_t i = 0; i < first; i++)
+        (void)fast__rng_uniform(&rng);
     for (int64_t i = 0; i < count; i++)
         mask[i] = fast__rng_uniform(&rng) < p ? 0.0F : scale;
 }

@@ -8,6 +8,8 @@
  *     matmul        y = x z                     dx += dy z', dz += x' dy
  *     transpose, reshape, slice, reduce         moves: dx gets dy back where y came from
  *     log_softmax   y = x - ln sum e^x          dx += dy - e^y sum dy, by rows
+ *     delay         y[t] = x[t - s], 0 before   dx[t] += dy[t + s]
+ *     repeat        y[t] = x                    dx += sum over t of dy[t]
  *
  * All arrays are row major with three dimensions a sample; shapes of fewer have ones in front. An
  * operand that is repeated along a dimension has the step 0 there, in both passes: forward it is
@@ -22,6 +24,8 @@
  * function allocates memory or retains any between its passes.
  */
 #include "engine/element.h"
+
+#include "engine/experts.h"
 
 #include <math.h>
 #include <string.h>
@@ -520,6 +524,59 @@ static void log_softmax_backward(const void *config, int64_t count, const int64_
     }
 }
 
+/* Return the elements of a sample that a delay moves: those of all positions but the last ones. */
+static int64_t delayed_count(const fast_element *e)
+{
+    FAST_ASSERT(e->start[1] > 0 && e->start[1] < e->x[1]);
+    return (e->x[1] - e->start[1]) * e->x[2];
+}
+
+/* y = x some positions later, behind zeros. */
+static void delay_forward(const void *config, int64_t count, const int64_t *sizes,
+                          const float *const *x, float *y)
+{
+    const int64_t moved = delayed_count(config), zeros = sizes[0] - moved;
+
+    for (int64_t n = 0; n < count; n++) {
+        memset(y + n * sizes[0], 0, (size_t)zeros * sizeof *y);
+        memcpy(y + n * sizes[0] + zeros, x[0] + n * sizes[0], (size_t)moved * sizeof *y);
+    }
+}
+
+/* dx += dy some positions earlier: nobody reads the last ones. */
+static void delay_backward(const void *config, int64_t count, const int64_t *sizes,
+                           const float *const *x, const float *y, const float *dy, float *const *dx)
+{
+    const int64_t moved = delayed_count(config), zeros = sizes[0] - moved;
+
+    (void)x, (void)y;
+    for (int64_t n = 0; dx[0] && n < count; n++)
+        for (int64_t i = 0; i < moved; i++)
+            dx[0][n * sizes[0] + i] += dy[n * sizes[0] + zeros + i];
+}
+
+/* y = x at each position. */
+static void repeat_forward(const void *config, int64_t count, const int64_t *sizes,
+                           const float *const *x, float *y)
+{
+    const int64_t T = ((const fast_element *)config)->y[1];
+
+    for (int64_t r = 0; r < count * T; r++)
+        memcpy(y + r * sizes[0], x[0] + r / T * sizes[0], (size_t)sizes[0] * sizeof *y);
+}
+
+/* dx += the gradients of all positions. */
+static void repeat_backward(const void *config, int64_t count, const int64_t *sizes,
+                            const float *const *x, const float *y, const float *dy,
+                            float *const *dx)
+{
+    const int64_t T = ((const fast_element *)config)->y[1];
+
+    (void)x, (void)y;
+    for (int64_t r = 0; dx[0] && r < count * T; r++)
+        add_row(sizes[0], 1, dy + r * sizes[0], dx[0] + r / T * sizes[0]);
+}
+
 /* Rows by operator; operators that are not elementary have no name here. The shapes are computed
  * where networks are built (model/shapes_element.c), so that the rows need no function for it. */
 const fast_operator *fast__element_operator(fast_op op)
@@ -536,7 +593,13 @@ const fast_operator *fast__element_operator(fast_op op)
         [FAST_OP_REDUCE] = { 0, "reduce", NULL, reduce_forward, reduce_backward },
         [FAST_OP_LOG_SOFTMAX] = { 0, "log_softmax", NULL, log_softmax_forward,
                                   log_softmax_backward },
+        [FAST_OP_DELAY] = { 0, "delay", NULL, delay_forward, delay_backward },
+        [FAST_OP_REPEAT] = { 0, "repeat", NULL, repeat_forward, repeat_backward },
     };
 
-    return rows[op].name ? &rows[op] : NULL;
+    return op == FAST_OP_ROUTE      ? &fast__route
+           : op == FAST_OP_DISPATCH ? &fast__dispatch
+           : op == FAST_OP_COMBINE  ? &fast__combine
+           : rows[op].name          ? &rows[op]
+                                    : NULL;
 }

@@ -5,9 +5,10 @@
 
 /*
  * Elementary operators: functions of elements with broadcasting, products of activations, and moves
- * of elements. They are operators as users write them (fast/plugin.h), which every engine runs,
- * with one addition: `scale` and `shift` read a weight, or a frozen tensor of the state, as one
- * input more. Imported networks are made of them where no larger layer fits.
+ * of elements, in a sample or along its positions. They are operators as users write them
+ * (fast/plugin.h), which every engine runs, with one addition: `scale` and `shift` read a weight,
+ * or a frozen tensor of the state, as one input more. Imported networks are made of them where no
+ * larger layer fits.
  */
 
 /* Functions of one element, with numbers a and b. */
@@ -48,8 +49,10 @@ typedef struct fast_element {
     int64_t y[3];     /* shape of the output */
     bool shared;      /* input 1 is a weight: one for all samples */
     int64_t order[3]; /* transpose: source of each dimension */
-    int64_t start[3]; /* slice: first element along each dimension; reduce: 1 where it reduces */
+    int64_t start[3]; /* slice: first element along each dimension; reduce: 1 where it reduces;
+                         delay: the steps, along dimension 1 */
     bool mean;        /* reduce: divide by the number of elements */
+    int64_t slots;    /* route: slots of an expert; its `kind` is the experts of a position */
 } fast_element;
 
 /* Return the operator of an elementary node; NULL for other operators. */

@@ -12,11 +12,54 @@
 #include <math.h>
 
 static const char *const op_names[] = {
-    "input",      "dense",     "conv",    "max_pool", "avg_pool", "global_pool", "relu",
-    "leaky_relu", "tanh",      "sigmoid", "gelu",     "softmax",  "batch_norm",  "layer_norm",
-    "dropout",    "embed",     "rnn",     "lstm",     "gru",      "attention",   "add",
-    "concat",     "last",      "flatten", "map",      "arith",    "scale",       "shift",
-    "matmul",     "transpose", "reshape", "slice",    "reduce",   "log_softmax", "custom",
+    "input",
+    "dense",
+    "conv",
+    "max_pool",
+    "avg_pool",
+    "global_pool",
+    "relu",
+    "leaky_relu",
+    "tanh",
+    "sigmoid",
+    "gelu",
+    "softmax",
+    "batch_norm",
+    "layer_norm",
+    "dropout",
+    "embed",
+    "rnn",
+    "lstm",
+    "gru",
+    "attention",
+    "add",
+    "concat",
+    "last",
+    "flatten",
+    "map",
+    "arith",
+    "scale",
+    "shift",
+    "matmul",
+    "transpose",
+    "reshape",
+    "slice",
+    "reduce",
+    "log_softmax",
+    "head",
+    "detach",
+    "route",
+    "dispatch",
+    "combine",
+    "experts",
+    "part",
+    "local",
+    "delay",
+    "repeat",
+    "custom",
+    "class_figures",
+    "attention_core",
+    "exchange",
 };
 _Static_assert(sizeof(op_names) / sizeof(op_names[0]) == FAST_OP_COUNT, "one name an operator");
 
@@ -43,6 +86,14 @@ int fast__node_number(const fast_graph *graph, int node)
     return graph->nodes[node].global > 0 ? graph->nodes[node].global - 1 : node;
 }
 
+bool fast__graph_has_heads(const fast_graph *graph)
+{
+    for (int i = 0; i < graph->node_count; i++)
+        if (graph->nodes[i].op == FAST_OP_HEAD)
+            return true;
+    return false;
+}
+
 /* One pass in topological order: a node needs a gradient if it has weights or reads a node that
  * needs one. */
 void fast__graph_needs(const fast_graph *graph, bool *needs)
@@ -52,7 +103,7 @@ void fast__graph_needs(const fast_graph *graph, bool *needs)
     for (int i = 0; i < graph->node_count; i++) {
         const fast_node *node = &graph->nodes[i];
         needs[i] = has_weights(node) || (i == 0 && graph->input_grad);
-        for (int k = 0; k < node->input_count; k++)
+        for (int k = 0; k < node->input_count && node->op != FAST_OP_DETACH; k++)
             needs[i] = needs[i] || needs[node->inputs[k]];
     }
 }
@@ -103,6 +154,10 @@ static graph_flops count_flops(const fast_graph *graph, int index)
         flops.weights = 2.0 * (double)node->count * (double)(in->shape[0] / node->groups) *
                         (double)(node->kernel[0] * node->kernel[1]);
         break;
+    case FAST_OP_LOCAL:
+        flops.weights = 2.0 * (double)node->count * (double)in->shape[0] *
+                        (double)(node->kernel[0] * node->kernel[1]);
+        break;
     case FAST_OP_RNN:
     case FAST_OP_LSTM:
     case FAST_OP_GRU: {
@@ -118,6 +173,14 @@ static graph_flops count_flops(const fast_graph *graph, int index)
         flops.activations = 2.0 * T * (T + 1) * W;
         break;
     }
+    case FAST_OP_ATTENTION_CORE:
+        flops.activations =
+            2.0 * (double)node->count *
+            (double)((node->columns[1] > 0 ? node->columns[1] : node->shape[0]) + 1);
+        break;
+    case FAST_OP_EXPERTS:
+        flops.weights = 2.0 * (double)node->count * (double)in->shape[1];
+        break;
     case FAST_OP_MATMUL:
         flops.activations = 2.0 * (double)node->count * (double)in->shape[in->rank - 1];
         break;
@@ -149,6 +212,12 @@ double fast__node_flops_forward(const fast_graph *graph, int node)
 
 /* A product of the forward pass's size for the weights, and one for the input if its gradient is
  * needed. */
+double fast__node_flops_weights(const fast_graph *graph, int node)
+{
+    FAST_ASSERT(node >= 0 && node < graph->node_count);
+    return count_flops(graph, node).weights;
+}
+
 double fast__node_flops_backward(const fast_graph *graph, int node, bool input_needed)
 {
     FAST_ASSERT(node >= 0 && node < graph->node_count);
@@ -251,6 +320,21 @@ fast_err fast__graph_check(const fast_graph *graph)
             FAST_EINVAL, "the last layer has %lld outputs, the loss expects %lld times %lld",
             (long long)last->count, (long long)graph->positions, (long long)graph->outputs);
     return FAST_OK;
+}
+
+int64_t fast__local_filters(const fast_node *node)
+{
+    FAST_ASSERT(node->op == FAST_OP_LOCAL && node->rank == 3);
+    return node->groups > 0 ? node->groups * node->groups : node->shape[1] * node->shape[2];
+}
+
+/* Rows count from the first one of the whole image, so that a part of the rows has the weights that
+ * they have there. */
+int64_t fast__local_filter(const fast_node *node, int64_t p)
+{
+    const int64_t k = node->groups, W = node->shape[2];
+
+    return k > 0 ? (node->columns[0] + p / W) % k * k + p % W % k : p;
 }
 
 /* The smallest range that holds all weights of a node: builders place them next to each other. */

@@ -11,10 +11,16 @@
  *                   CrossEntropyLoss(weight=v, label_smoothing=s) of PyTorch
  *   mean squares    L = mean over rows and k of (y - t)^2;  dL/dy = 2 (y - t) / (rows K)
  *
+ * A head is an output with a loss of its own: L = L of the outputs + sum over heads of a_h L_h. Its
+ * squares may be of a range of the targets, where several heads answer a row together.
+ *
  * Sums are in double, because losses are compared across engines and with other frameworks. log p
  * is y - max - log(sum(exp(y - max))), which neither overflows nor loses small probabilities.
  */
 #include "engine/loss.h"
+
+#include "engine/class_range.h"
+#include "engine/experts.h"
 
 #include <math.h>
 #include <string.h>
@@ -108,23 +114,121 @@ static void cross_entropy_run(const fast_graph *graph, fast_pass *pass, const fl
     pass->positions = rows;
 }
 
-/* Mean squared error over all outputs of a batch. */
+/* Multiple choice learning (Guzman-Rivera, Batra and Kohli 2012): of the members whose scores are
+ * y, one behind the other, the best of each sample alone has a loss and a gradient. */
+static double best_member(const fast_node *head, const fast_batch *batch, const float *y, float *dy)
+{
+    const int64_t K = head->columns[1], members = head->count / K;
+    const fast_graph member = { .label_smoothing = head->b, .outputs = K };
+    double sum = 0;
+
+    FAST_ASSERT(K > 0 && members * K == head->count);
+    for (int64_t i = 0; i < batch->count; i++) {
+        const float *t = batch->targets ? batch->targets + i * K : NULL, *own = y + i * head->count;
+        const int32_t label = t ? 0 : batch->labels[i];
+        double least = INFINITY;
+        int64_t best = 0;
+
+        for (int64_t m = 0; m < members; m++) {
+            const double loss = cross_entropy_row(&member, NULL, own + m * K, label, t, 0, NULL);
+
+            best = loss < least ? m : best;
+            least = loss < least ? loss : least;
+        }
+        sum += least;
+        if (!dy)
+            continue;
+        memset(dy + i * head->count, 0, (size_t)head->count * sizeof *dy);
+        (void)cross_entropy_row(&member, NULL, own + best * K, label, t,
+                                head->a / (float)batch->count, dy + i * head->count + best * K);
+    }
+    return sum / (double)batch->count;
+}
+
+/* Mean squared error over all outputs of a batch; rows of the targets are `stride` apart. */
+static double mse_rows(int64_t rows, int64_t columns, const float *y, const float *targets,
+                       int64_t stride, float scale, float *dy)
+{
+    const int64_t count = rows * columns;
+    const float slope = scale * (2.0F / (float)count);
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const float difference = y[i] - targets[i / columns * stride + i % columns];
+        sum += (double)difference * (double)difference;
+        if (dy)
+            dy[i] = slope * difference;
+    }
+    return sum / (double)count;
+}
+
+/* Mean squared error of the outputs. */
 static void mse_run(const fast_graph *graph, fast_pass *pass, const float *y, float *dy)
 {
     const fast_batch *batch = pass->batch;
     const int64_t rows = batch->count * graph->positions;
-    const int64_t count = rows * graph->outputs;
-    const float scale = 2.0F / (float)count;
-    double sum = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const float difference = y[i] - batch->targets[i];
-        sum += (double)difference * (double)difference;
-        if (dy)
-            dy[i] = scale * difference;
-    }
-    pass->loss = sum / (double)count;
+    pass->loss = mse_rows(rows, graph->outputs, y, batch->targets, graph->outputs, 1, dy);
     pass->correct = 0;
     pass->positions = rows;
+}
+
+int64_t fast__head_rows(const fast_node *head)
+{
+    return head->rank == 2 ? head->shape[0] : 1;
+}
+
+int64_t fast__head_columns(const fast_node *head)
+{
+    return head->shape[head->rank - 1];
+}
+
+const fast_node *fast__head_answered(const fast_graph *graph)
+{
+    for (int i = 0; i < graph->node_count; i++)
+        if (graph->nodes[i].op == FAST_OP_HEAD && graph->nodes[i].loss != FAST_LOSS_BALANCE)
+            return &graph->nodes[i];
+    return NULL;
+}
+
+bool fast__loss_trains(const fast_graph *graph, const fast_pass *pass)
+{
+    return graph->loss_use == FAST_LOSS_TRAINED ||
+           (graph->loss_use == FAST_LOSS_EVALUATED && !pass->train);
+}
+
+bool fast__head_counts(const fast_node *head, const fast_pass *pass)
+{
+    return pass->train &&
+           (head->loss == FAST_LOSS_BALANCE || pass->batch->labels || pass->batch->targets);
+}
+
+double fast__head_loss(const fast_graph *graph, int node, const fast_pass *pass, const float *y,
+                       float *dy)
+{
+    const fast_node *head = &graph->nodes[node];
+    const int64_t positions = fast__head_rows(head), columns = fast__head_columns(head);
+    const double weight = (double)head->a;
+    FAST_ASSERT(head->loss == FAST_LOSS_BALANCE || pass->batch->labels || pass->batch->targets);
+    if (head->loss == FAST_LOSS_BALANCE)
+        return weight * fast__balance_loss(head, pass->batch->count, y, head->a, dy);
+    if (head->loss == FAST_LOSS_BEST)
+        return weight * best_member(head, pass->batch, y, dy);
+    if (head->loss == FAST_LOSS_MSE)
+        return weight * mse_rows(pass->batch->count * positions, columns, y,
+                                 pass->batch->targets + head->columns[0], head->columns[1], head->a,
+                                 dy);
+    /* The same loss with the head in the place of the outputs. */
+    const fast_graph as_outputs = { .nodes = graph->nodes,
+                                    .node_count = graph->node_count,
+                                    .loss = head->loss,
+                                    .label_smoothing = head->b,
+                                    .class_weights = graph->class_weights,
+                                    .positions = positions,
+                                    .outputs = columns };
+    fast_pass figures = *pass;
+    cross_entropy_run(&as_outputs, &figures, y, dy);
+    for (int64_t i = 0; dy && i < pass->batch->count * positions * columns; i++)
+        dy[i] *= head->a;
+    return weight * figures.loss;
 }
 
 /* Dispatch on the loss; a batch without answers, a prediction, has neither loss nor gradient. */
@@ -132,27 +236,57 @@ void fast__loss_run(const fast_graph *graph, fast_pass *pass, const float *y, fl
 {
     FAST_ASSERT(pass->batch->count > 0);
     FAST_ASSERT(y != NULL);
+    FAST_ASSERT(dy == NULL || fast__loss_trains(graph, pass));
+    pass->correct = 0;
+    pass->positions = 0;
     if (!pass->batch->labels && !pass->batch->targets) {
         FAST_ASSERT(dy == NULL);
         pass->loss = NAN;
-        pass->correct = 0;
-        pass->positions = 0;
+    } else if (graph->loss_use == FAST_LOSS_ELSEWHERE) {
+        pass->loss = 0;
+    } else if (graph->loss == FAST_LOSS_FIGURES) {
+        pass->positions = pass->batch->count * graph->positions;
+        pass->loss = fast__figures_loss(graph, pass->positions, y, &pass->correct, dy);
     } else if (graph->loss == FAST_LOSS_CROSS_ENTROPY) {
         cross_entropy_run(graph, pass, y, dy);
     } else {
         mse_run(graph, pass, y, dy);
     }
+    if (!fast__loss_trains(graph, pass))
+        pass->loss *= 0; /* a prediction's stays NAN */
 }
 
 /* Check that all labels are below the number of outputs. */
-static fast_err check_labels(const fast_graph *graph, const fast_batch *batch)
+static fast_err check_labels(const fast_batch *batch, int64_t positions, int64_t outputs)
 {
-    const int64_t count = batch->count * graph->positions;
+    const int64_t count = batch->count * positions;
     for (int64_t i = 0; i < count; i++)
-        if (batch->labels[i] < 0 || batch->labels[i] >= graph->outputs)
+        if (batch->labels[i] < 0 || batch->labels[i] >= outputs)
             return fast__fail(FAST_EINVAL, "label %d of sample %lld is not below %lld",
-                              batch->labels[i], (long long)(i / graph->positions),
-                              (long long)graph->outputs);
+                              batch->labels[i], (long long)(i / positions), (long long)outputs);
+    return FAST_OK;
+}
+
+/* Check that the answers of a batch fit the loss of the outputs, and those of heads. */
+static fast_err check_answers(const fast_graph *graph, const fast_pass *pass)
+{
+    const fast_batch *b = pass->batch;
+    if (b->labels && graph->loss_use != FAST_LOSS_ELSEWHERE && graph->loss != FAST_LOSS_FIGURES) {
+        if (graph->loss == FAST_LOSS_MSE)
+            return fast__fail(FAST_EINVAL, "the mean squared error needs targets, not labels");
+        FAST_TRY(check_labels(b, graph->positions, graph->outputs));
+    }
+    for (int i = 0; i < graph->node_count && b->labels && pass->train; i++) {
+        const fast_node *head = &graph->nodes[i];
+        if (head->op != FAST_OP_HEAD || head->loss == FAST_LOSS_BALANCE)
+            continue;
+        if (head->loss == FAST_LOSS_MSE)
+            return fast__fail(FAST_EINVAL, "a head with the mean squared error needs targets, not "
+                                           "labels");
+        FAST_TRY(check_labels(b, fast__head_rows(head),
+                              head->loss == FAST_LOSS_BEST ? head->columns[1]
+                                                           : fast__head_columns(head)));
+    }
     return FAST_OK;
 }
 
@@ -175,12 +309,14 @@ static fast_err check_tokens(const fast_graph *graph, const fast_batch *batch)
 /* Check that a phase has what it needs, and no more. */
 static fast_err check_phase(const fast_graph *graph, bool train, const fast_pass *pass)
 {
+    const bool inputs = pass->phase == FAST_PASS_INPUTS, weights = pass->phase == FAST_PASS_WEIGHTS;
+
     if (pass->phase != FAST_PASS_WHOLE && (!train || !pass->train))
         return fast__fail(FAST_EINVAL, "phases need a program and a pass for training");
-    if ((pass->phase == FAST_PASS_FORWARD && pass->grad) ||
-        (pass->phase == FAST_PASS_BACKWARD && !pass->grad))
+    if (((pass->phase == FAST_PASS_FORWARD || inputs) && pass->grad) ||
+        ((pass->phase == FAST_PASS_BACKWARD || weights) && !pass->grad))
         return fast__fail(FAST_EINVAL, "the gradient belongs to the backward phase");
-    if (pass->inputs_grad && (!pass->grad || !graph->input_grad))
+    if (pass->inputs_grad && ((!pass->grad && !inputs) || weights || !graph->input_grad))
         return fast__fail(FAST_EINVAL, "the gradient of the inputs needs a backward pass and a "
                                        "graph that asks for it");
     return FAST_OK;
@@ -201,14 +337,11 @@ fast_err fast__pass_check(const fast_graph *graph, int64_t batch, bool train, co
     if (b->labels && b->targets)
         return fast__fail(FAST_EINVAL, "a batch has labels or targets, not both");
     FAST_TRY(check_phase(graph, train, pass));
-    if (pass->phase == FAST_PASS_BACKWARD) /* the forward phase has checked the batch */
-        return FAST_OK;
+    if (pass->phase != FAST_PASS_WHOLE && pass->phase != FAST_PASS_FORWARD)
+        return FAST_OK; /* the forward phase has checked the batch */
     if (!b->labels && !b->targets && !pass->outputs_grad && pass->grad)
         return fast__fail(FAST_EINVAL, "gradients need labels or targets");
-    if (b->labels && graph->loss == FAST_LOSS_MSE)
-        return fast__fail(FAST_EINVAL, "the mean squared error needs targets, not labels");
-    if (b->labels)
-        FAST_TRY(check_labels(graph, b));
+    FAST_TRY(check_answers(graph, pass));
     if (graph->tokens)
         FAST_TRY(check_tokens(graph, b));
     return FAST_OK;

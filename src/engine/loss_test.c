@@ -95,6 +95,50 @@ static void smoothing_and_soft_targets(void **state)
     close_to(pass.loss, loss);
 }
 
+/* A head's loss and gradient are its weight times those of outputs in its place; the loss of
+ * outputs that training does not minimise counts in evaluation only. */
+static void heads_by_hand(void **state)
+{
+    (void)state;
+    fast_node nodes[3] = { { .op = FAST_OP_INPUT },
+                           { .op = FAST_OP_HEAD,
+                             .rank = 1,
+                             .shape = { 2 },
+                             .count = 2,
+                             .loss = FAST_LOSS_CROSS_ENTROPY,
+                             .a = 0.5F },
+                           { .op = FAST_OP_HEAD,
+                             .rank = 1,
+                             .shape = { 2 },
+                             .count = 2,
+                             .loss = FAST_LOSS_MSE,
+                             .columns = { 1, 3 },
+                             .a = 2 } };
+    fast_graph graph = { .nodes = nodes,
+                         .node_count = 3,
+                         .outputs = 2,
+                         .positions = 1,
+                         .loss_use = FAST_LOSS_EVALUATED };
+    const float y[] = { 0, logf(3) }, targets[] = { 9, 1, 2 };
+    const int32_t labels[] = { 0 };
+    fast_batch batch = { .count = 1, .labels = labels };
+    fast_pass pass = { .batch = &batch, .train = true };
+    float dy[2];
+    close_to(fast__head_loss(&graph, 1, &pass, y, dy), 0.5 * log(4));
+    close_to((double)dy[0], 0.5 * (0.25 - 1));
+    close_to((double)dy[1], 0.5 * 0.75);
+    fast__loss_run(&graph, &pass, y, NULL);
+    assert_true(pass.loss == 0 && pass.positions == 1 && pass.correct == 0);
+    pass.train = false;
+    fast__loss_run(&graph, &pass, y, NULL);
+    close_to(pass.loss, log(4));
+    batch = (fast_batch){ .count = 1, .targets = targets };
+    close_to(fast__head_loss(&graph, 2, &pass, y, dy),
+             1 + pow(log(3) - 2, 2)); /* 2 times the mean of two squares */
+    close_to((double)dy[0], 2 * (0 - 1));
+    close_to((double)dy[1], 2 * (log(3) - 2));
+}
+
 static void squares_by_hand(void **state)
 {
     (void)state;
@@ -125,7 +169,7 @@ static void masks_have_their_rate_and_key(void **state)
     const fast_pass pass = { .batch = &plain, .seed = 5, .step = 6 };
     const fast_pass same = { .batch = &named, .seed = 5, .step = 6 };
     const fast_pass next = { .batch = &plain, .seed = 5, .step = 7 };
-    fast__dropout_mask(&pass, 3, 1, 0.3F, MASK, a);
+    fast__dropout_mask(&pass, 3, 1, 0.3F, 0, MASK, a);
     int64_t dropped = 0;
     for (int64_t i = 0; i < MASK; i++) {
         assert_true(a[i] == 0 || a[i] == 1.0F / (1.0F - 0.3F));
@@ -133,18 +177,18 @@ static void masks_have_their_rate_and_key(void **state)
     }
     /* Five standard deviations of a binomial. */
     assert_true(fabs((double)dropped - 0.3 * MASK) < 5 * sqrt(MASK * 0.3 * 0.7));
-    fast__dropout_mask(&same, 3, 1, 0.3F, MASK, b);
+    fast__dropout_mask(&same, 3, 1, 0.3F, 0, MASK, b);
     assert_memory_equal(a, b, sizeof(a));
-    fast__dropout_mask(&same, 3, 0, 0.3F, MASK, b);
+    fast__dropout_mask(&same, 3, 0, 0.3F, 0, MASK, b);
     assert_memory_not_equal(a, b, sizeof(a));
-    fast__dropout_mask(&pass, 4, 1, 0.3F, MASK, b);
+    fast__dropout_mask(&pass, 4, 1, 0.3F, 0, MASK, b);
     assert_memory_not_equal(a, b, sizeof(a));
-    fast__dropout_mask(&next, 3, 1, 0.3F, MASK, b);
+    fast__dropout_mask(&next, 3, 1, 0.3F, 0, MASK, b);
     assert_memory_not_equal(a, b, sizeof(a));
     /* A shorter mask is the beginning of a longer one. */
-    fast__dropout_mask(&pass, 3, 1, 0.3F, 7, b);
+    fast__dropout_mask(&pass, 3, 1, 0.3F, 0, 7, b);
     assert_memory_equal(a, b, 7 * sizeof(float));
-    fast__dropout_mask(&pass, 3, 1, 0, MASK, b);
+    fast__dropout_mask(&pass, 3, 1, 0, 0, MASK, b);
     for (int64_t i = 0; i < MASK; i++)
         assert_true(b[i] == 1.0F);
 }
@@ -175,9 +219,13 @@ static void weight_norm_by_hand(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cross_entropy_by_hand),    cmocka_unit_test(ties_go_to_the_lowest_index),
-        cmocka_unit_test(huge_outputs_stay_finite), cmocka_unit_test(smoothing_and_soft_targets),
-        cmocka_unit_test(squares_by_hand),          cmocka_unit_test(masks_have_their_rate_and_key),
+        cmocka_unit_test(cross_entropy_by_hand),
+        cmocka_unit_test(ties_go_to_the_lowest_index),
+        cmocka_unit_test(huge_outputs_stay_finite),
+        cmocka_unit_test(smoothing_and_soft_targets),
+        cmocka_unit_test(heads_by_hand),
+        cmocka_unit_test(squares_by_hand),
+        cmocka_unit_test(masks_have_their_rate_and_key),
         cmocka_unit_test(weight_norm_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,10 +63,11 @@ static fast_err bench_layer(const fast_run *run, int node, double peak, fast_mea
     if (dot)
         *dot = '\0';
     const double rate = (double)run->config.batch / seconds;
+    const fast_engine *by = run->program->engine;
     const fast_measure measure = {
         .model = run->config.model,
         .layer = layer,
-        .method = run->engine->describe ? run->engine->describe(run->program, node) : NULL,
+        .method = by->describe ? by->describe(run->program, node) : NULL,
         .samples_per_s = rate,
         .gflops = flops * rate * 1e-9,
         .bound_fraction = flops * rate / peak,

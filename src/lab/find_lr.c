@@ -44,8 +44,9 @@ typedef struct find_lr {
 static fast_err check_options(const fast_run_config *config)
 {
     static const char *const ignored[] = {
-        "lr",  "schedule",    "epochs",   "target", "patience", "save",  "checkpoint", "resume",
-        "log", "tensorboard", "strategy", "system", "phases",   "trace", "record",     "replay",
+        "lr",         "schedule", "epochs", "target",      "patience", "save",
+        "checkpoint", "resume",   "log",    "tensorboard", "strategy", "system",
+        "phases",     "trace",    "record", "replay",      "mesh",
     };
     char text[FAST_PATH_MAX];
 

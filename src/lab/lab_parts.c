@@ -5,6 +5,7 @@
  */
 #include "base/option.h"
 #include "lab/bench.h"
+#include "lab/planning.h"
 #include "lab/simulate.h"
 
 #include <stdio.h>
@@ -12,7 +13,8 @@
 
 const fast_part *fast_lab_part(const char *name)
 {
-    static const fast_part *const parts[] = { &fast__simulate_part, &fast__bench_allreduce_part };
+    static const fast_part *const parts[] = { &fast__simulate_part, &fast__bench_allreduce_part,
+                                              &fast__plan_part_of_lab };
 
     FAST_ASSERT(name != NULL);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "tensor/batch.h"
 #include "tensor/factors.h"
+#include "tensor/reshard.h"
 #include "tensor/segment.h"
 
 /*
@@ -41,9 +43,17 @@ typedef struct fast_evaluation {
     int64_t samples;                  /* out: of the set */
 } fast_evaluation;
 
+/* The gradients that a backward pass computes: it may be divided, as an engine's (engine.h). */
+typedef enum fast_stage_half {
+    FAST_STAGE_BOTH,   /* all of it */
+    FAST_STAGE_INPUTS, /* gradients of values alone; the other half is a pass of its own */
+    FAST_STAGE_WEIGHTS /* then those of weights */
+} fast_stage_half;
+
 /* A forward or backward pass of one micro-batch, of a learner that has a stage of a split model. */
 typedef struct fast_stage_pass {
     bool backward;             /* in: else forward */
+    fast_stage_half half;      /* in: of a backward pass */
     int64_t section;           /* in: of a shard's stage, from 0; backward from the last on */
     int64_t slot;              /* in: where its activations are from forward to backward */
     int64_t number;            /* in: of the micro-batch, over the run */
@@ -56,22 +66,33 @@ typedef struct fast_stage_pass {
     fast_learner_report_fn *report; /* in: may be NULL: ranges of g are final, in the backward pass
                                        of the step's last micro-batch */
     void *ctx;                      /* in: argument of report */
-    float *sum;                     /* out: values that are to be summed over the shards before the
-                                       next section; NULL: none are due */
-    int64_t sum_count;              /* out: their number */
-    double loss;                    /* out: forward at the last stage: mean over the micro-batch */
+    double loss;                    /* out: forward: mean over the micro-batch at the last stage,
+                                       and the losses of heads that need no answers */
+    double share;                   /* out: forward: this shard's part of such losses: the sum over
+                                       the shards joins the loss */
     int64_t correct;                /* out: right positions there */
     int64_t positions;              /* out: counted there */
     int64_t samples;                /* out: of the micro-batch */
     double flops;                   /* out: operations spent */
 } fast_stage_pass;
 
+/* A change of layout over the shards of a stage, before or behind a section's pass. */
+typedef struct fast_stage_exchange {
+    fast_reshard_value value; /* the change, and the value's shape; `shards` is the caller's */
+    const float *from;        /* the floats before it */
+    float *to;                /* receives those after it; may be `from` with NONE and SUM */
+} fast_stage_exchange;
+
 /* Models that a learner learns from besides its labels. */
 typedef struct fast_teachers {
     const float *models; /* [count][params + state], lent until the next call */
     int64_t count;       /* number of models; 0: none */
-    double temperature;  /* divides their outputs before the softmax */
-    double share;        /* weight of their mean prediction in the targets; labels: 1 - share */
+    /* Models of other networks: store the outputs of one of them for a batch. NULL: `models`. */
+    fast_err (*ask)(void *ctx, int64_t i, const fast_batch *batch, float *outputs);
+    void *ctx;          /* of `ask` */
+    double flops;       /* of all of them for a sample, with `ask` */
+    double temperature; /* divides their outputs before the softmax */
+    double share;       /* weight of their mean prediction in the targets; labels: 1 - share */
 } fast_teachers;
 
 /* A layer whose gradient can be left as factors. */
@@ -100,7 +121,8 @@ typedef struct fast_learner_node {
 
 typedef struct fast_learner_ops {
     const char *name; /* of the kind of learner */
-    /* Compute the gradient of batch `step` at w into g; atomic, never blocks on a peer. */
+    /* Compute the gradient of batch `step` at w into g; atomic, never blocks on a peer. This and
+     * evaluate() are NULL where stage() is not. */
     fast_err (*gradient)(fast_learner *learner, fast_gradient *gradient);
     /* Loss and accuracy of w on the set that *inout asks for; FAST_ENOTSUP without one. */
     fast_err (*evaluate)(fast_learner *learner, fast_evaluation *inout);
@@ -115,9 +137,14 @@ typedef struct fast_learner_ops {
     /* Call `mark` with each range of w that the gradient of batch `step` reads; nothing is
      * computed. May be NULL: it reads all of w. */
     fast_err (*rows)(fast_learner *learner, int64_t step, fast_learner_report_fn *mark, void *ctx);
-    /* Run a pass of a stage, atomic as gradient(). NULL where the model is whole. The gradient of a
-     * step is the mean of its micro-batches', whose backward passes come in their order. */
+    /* Run a pass of a stage, atomic as gradient(). NULL where the learner is not that of a stage.
+     * The gradient of a step is the mean of its micro-batches', whose backward passes come in their
+     * order, and so do the halves that compute gradients of weights. */
     fast_err (*stage)(fast_learner *learner, fast_stage_pass *pass);
+    /* The exchange that the caller makes before the pass of a section, or behind it, in the order
+     * of the pass; false: none is due. NULL where stage() is. */
+    bool (*exchange)(const fast_learner *learner, const fast_stage_pass *pass, bool behind,
+                     fast_stage_exchange *out);
     void (*free)(fast_learner *learner); /* NULL is allowed */
 } fast_learner_ops;
 
@@ -135,7 +162,9 @@ struct fast_learner {
     double flops;                /* operations of a gradient, known before the first */
     int64_t parts;               /* micro-batches that a gradient is the mean of: the last reports,
                                     and each can be asked for alone; 0: it has none */
-    int64_t sections;            /* of a stage: passes of a micro-batch, with sums between them */
+    int64_t passes;              /* of the engine for a gradient, of which the last reports; 0: as
+                                    many as parts */
+    int64_t sections;            /* of a stage: passes of a micro-batch, with exchanges between */
     int64_t slots;               /* of a stage: micro-batches in flight; 0: the model is whole */
     int64_t inputs;              /* of a stage: floats of a micro-batch that arrive; 0: the first */
     int64_t outputs;             /* of a stage: floats of one that leave; 0: the last */

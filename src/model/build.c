@@ -9,10 +9,14 @@
  *
  *     | fast_graph | nodes[node_count] | params.segments[] | state.segments[] | elements[] |
  *
+ * Heads are finished after the loss of the network, since their lines precede it: they take its
+ * kind, and answer rows of as many labels or targets.
+ *
  * A layer may have fewer segments than its kind allows; the block has room for the most. A failed
  * build frees the block, so that a graph is complete or does not exist.
  */
 #include "base/memory.h"
+#include "engine/experts.h"
 #include "model/layer.h"
 
 #include <stdio.h>
@@ -145,17 +149,88 @@ static fast_err build_node(fast_build *build, const fast_model_input *input, con
     return FAST_OK;
 }
 
-/* Check that every layer but the last is the input of another: an unused layer is a mistake. */
+/* Check that every layer but heads and the last is the input of another: an unused layer is a
+ * mistake. */
 static fast_err check_used(const fast_network *network, unsigned char *used)
 {
     for (int i = 0; i < network->layer_count; i++)
         for (int j = 0; j < network->layers[i].input_count; j++)
             used[network->layers[i].inputs[j]] = 1;
     for (int i = 0; i + 1 < network->layer_count; i++)
-        if (!used[i])
+        if (!used[i] && network->layers[i].op != FAST_OP_HEAD)
             return fast__fail(FAST_EINVAL,
                               "line %d: nothing uses \"%s\"; name it in a later line or delete it",
                               network->layers[i].line, network->layers[i].label);
+    return FAST_OK;
+}
+
+/* Give a head its loss, unless its line has one, and check that it can answer as the outputs do. */
+static fast_err finish_head(const fast_build *build, const fast_layer *layer, fast_node *head)
+{
+    const fast_graph *graph = build->graph;
+    const int64_t positions = head->rank == 2 ? head->shape[0] : 1;
+    const int64_t outputs = head->shape[head->rank - 1];
+
+    if (head->loss == FAST_LOSS_BALANCE) { /* of a router: it answers nothing */
+        if (head->b > 0 || head->columns[0] > 0 || outputs > FAST_EXPERTS_MAX)
+            return fast__fail(FAST_EINVAL,
+                              "line %d: %s: balance takes logits of at most %d experts, and "
+                              "neither smoothing nor first",
+                              layer->line, layer->label, FAST_EXPERTS_MAX);
+        return FAST_OK;
+    }
+    if (head->loss == FAST_LOSS_BEST) {
+        head->columns[1] = graph->outputs;
+        if (graph->loss != FAST_LOSS_CROSS_ENTROPY || graph->positions > 1 || head->rank != 1 ||
+            outputs % graph->outputs != 0 || head->columns[0] > 0)
+            return fast__fail(FAST_EINVAL,
+                              "line %d: %s: best takes the scores of several members, %lld classes "
+                              "each, in a network with cross_entropy and one label a sample",
+                              layer->line, layer->label, (long long)graph->outputs);
+        return FAST_OK;
+    }
+    if (layer->config.kind == 0)
+        head->loss = graph->loss; /* known only now: the loss line comes last, or from the data */
+    const bool squares = head->loss == FAST_LOSS_MSE;
+    head->columns[1] = graph->outputs; /* a row of the targets is that of the output */
+    if (head->loss != graph->loss)
+        return fast__fail(FAST_EINVAL,
+                          "line %d: %s: has the loss %s, and the network %s; both "
+                          "learn from the same answers",
+                          layer->line, layer->label, squares ? "mse" : "cross_entropy",
+                          squares ? "cross_entropy" : "mse");
+    if (positions != graph->positions ||
+        (head->loss == FAST_LOSS_CROSS_ENTROPY && outputs != graph->outputs) ||
+        head->columns[0] + outputs > graph->outputs)
+        return fast__fail(FAST_EINVAL,
+                          "line %d: %s: has %lld times %lld outputs, from target "
+                          "%lld on, and the network %lld times %lld",
+                          layer->line, layer->label, (long long)positions, (long long)outputs,
+                          (long long)head->columns[0], (long long)graph->positions,
+                          (long long)graph->outputs);
+    if (head->loss == FAST_LOSS_MSE ? head->b > 0 : head->columns[0] > 0)
+        return fast__fail(FAST_EINVAL, "line %d: %s: %s", layer->line, layer->label,
+                          head->loss == FAST_LOSS_MSE ? "smoothing belongs to cross_entropy"
+                                                      : "first belongs to mse");
+    return FAST_OK;
+}
+
+/* Finish all heads. Layers and nodes are in the same order; a stack has several nodes. */
+static fast_err build_heads(fast_build *build, const int *node_of)
+{
+    int heads = 0;
+
+    for (int i = 0; i < build->network->layer_count; i++) {
+        const fast_layer *layer = &build->network->layers[i];
+
+        if (layer->op != FAST_OP_HEAD)
+            continue;
+        FAST_TRY(finish_head(build, layer, &build->graph->nodes[node_of[i]]));
+        heads += build->graph->nodes[node_of[i]].loss != FAST_LOSS_BALANCE;
+    }
+    if (build->graph->loss_use == FAST_LOSS_EVALUATED && heads == 0)
+        return fast__fail(FAST_EINVAL, "the loss has train=no, and no layer is a head; add a head, "
+                                       "or leave it out");
     return FAST_OK;
 }
 
@@ -172,6 +247,7 @@ static fast_err build_loss(fast_build *build, const fast_model_input *input)
                   : regression        ? FAST_LOSS_MSE
                                       : FAST_LOSS_CROSS_ENTROPY;
     graph->label_smoothing = network->label_smoothing;
+    graph->loss_use = network->evaluated ? FAST_LOSS_EVALUATED : FAST_LOSS_TRAINED;
     if (last->rank == 3 || (last->rank == 2 && graph->loss == FAST_LOSS_MSE))
         return FAST_LAYER_FAIL(build,
                                "the last layer gives %s, which the loss cannot use; end with "
@@ -243,6 +319,7 @@ static fast_err build_graph(fast_build *build, const fast_model_input *input, in
     }
     FAST_TRY(check_used(network, used));
     FAST_TRY(build_loss(build, input));
+    FAST_TRY(build_heads(build, node_of));
     return input ? check_fit(build->graph, input) : FAST_OK;
 }
 

@@ -211,30 +211,49 @@ static void draw_segment(const fast_graph *graph, const fast_segment *segment, f
     }
 }
 
-/* Draw all parameters and the state, or copy those that came with the graph. Streams of parameters
- * and state differ by one word of their key. */
-void fast__graph_init(const fast_graph *graph, uint64_t seed, uint64_t member, float *w,
-                      float *state)
+/* Draw a vector of values, or copy those that came with the graph: the seed has nothing to choose
+ * then. `layers`, by node, tells which; NULL: all. */
+static void draw_layout(const fast_graph *graph, const fast_layout *layout, const bool *layers,
+                        const float *initial, const uint64_t key[3], float *w)
 {
     fast_rng rng;
 
+    for (int64_t i = 0; i < layout->segment_count; i++) {
+        const fast_segment *s = &layout->segments[i];
+
+        if (layers && !layers[s->layer])
+            continue;
+        if (initial) {
+            memcpy(w + s->offset, initial + s->offset, (size_t)s->count * sizeof *w);
+            continue;
+        }
+        fast__rng_init(&rng, key[0], FAST_PURPOSE_INIT, key[1], key[2], (uint64_t)i);
+        draw_segment(graph, s, &rng, w);
+    }
+}
+
+/* Draw the parameters and the state. Streams of both differ by one word of their key. */
+static void draw(const fast_graph *graph, uint64_t seed, uint64_t member, const bool *layers,
+                 float *w, float *state)
+{
+    const float *initial = graph->initial;
+
     FAST_ASSERT(w != NULL || graph->params.count == 0);
     FAST_ASSERT(state != NULL || graph->state.count == 0);
-    /* Values that came with the network: the seed has nothing to choose. */
-    if (graph->initial) {
-        if (graph->params.count > 0)
-            memcpy(w, graph->initial, (size_t)graph->params.count * sizeof *w);
-        if (graph->state.count > 0)
-            memcpy(state, graph->initial + graph->params.count,
-                   (size_t)graph->state.count * sizeof *state);
-        return;
-    }
-    for (int64_t i = 0; i < graph->params.segment_count; i++) {
-        fast__rng_init(&rng, seed, FAST_PURPOSE_INIT, member, 0, (uint64_t)i);
-        draw_segment(graph, &graph->params.segments[i], &rng, w);
-    }
-    for (int64_t i = 0; i < graph->state.segment_count; i++) {
-        fast__rng_init(&rng, seed, FAST_PURPOSE_INIT, member, 1, (uint64_t)i);
-        draw_segment(graph, &graph->state.segments[i], &rng, state);
-    }
+    draw_layout(graph, &graph->params, layers, initial, (const uint64_t[3]){ seed, member, 0 }, w);
+    draw_layout(graph, &graph->state, layers, initial ? initial + graph->params.count : NULL,
+                (const uint64_t[3]){ seed, member, 1 }, state);
+}
+
+void fast__graph_init(const fast_graph *graph, uint64_t seed, uint64_t member, float *w,
+                      float *state)
+{
+    draw(graph, seed, member, NULL, w, state);
+}
+
+void fast__graph_init_layers(const fast_graph *graph, uint64_t seed, const bool *layers, float *w,
+                             float *state)
+{
+    FAST_ASSERT(layers != NULL);
+    draw(graph, seed, 0, layers, w, state);
 }

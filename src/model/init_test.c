@@ -246,12 +246,44 @@ static void test_streams(void **state)
     drop(&c);
 }
 
+/* Layers that are drawn alone have the bits of the whole model, and no other element changes. */
+static void test_layers(void **state)
+{
+    (void)state;
+    drawn all =
+        draw("input 4 6 6\nconv 5 kernel=3 weight_norm=yes\nbatch_norm\nflatten\ndense 7", 5);
+    drawn part =
+        draw("input 4 6 6\nconv 5 kernel=3 weight_norm=yes\nbatch_norm\nflatten\ndense 7", 6);
+    const fast_layout *params = &all.graph->params, *values = &all.graph->state;
+    bool layers[8] = { false };
+
+    assert_in_range(all.graph->node_count, 5, 8);
+    for (int n = 1; n < all.graph->node_count; n += 3) /* conv, dense */
+        layers[n] = true;
+    for (int64_t i = 0; i < params->count; i++)
+        part.w[i] = -7;
+    for (int64_t i = 0; i < values->count; i++)
+        part.s[i] = -7;
+    fast__graph_init_layers(part.graph, 5, layers, part.w, part.s);
+    for (int64_t k = 0; k < params->segment_count; k++)
+        for (int64_t i = 0; i < params->segments[k].count; i++) {
+            const int64_t at = params->segments[k].offset + i;
+
+            assert_true(part.w[at] == (layers[params->segments[k].layer] ? all.w[at] : -7));
+        }
+    for (int64_t i = 0; i < values->count; i++)
+        assert_true(part.s[i] == -7);
+    drop(&all);
+    drop(&part);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules),     cmocka_unit_test(test_orthogonal),
         cmocka_unit_test(test_recurrent), cmocka_unit_test(test_embed_and_attention),
         cmocka_unit_test(test_gain),      cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_layers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,13 +36,17 @@ enum {
  * one sample: products with a batch then fit 64 bits. */
 #define FAST_COUNT_MAX ((int64_t)1 << 31)
 
-/* The options of the elementary layers: map, scale, shift, transpose, reshape, slice, reduce. */
+/* The options of the elementary layers: map, scale, shift, transpose, reshape, slice, reduce,
+ * route, delay, repeat; and of experts. */
 typedef struct fast_layer_element {
     char shape[FAST_PAIR_MAX]; /* scale, shift: of the weight; reshape; transpose: the order */
     char axes[FAST_PAIR_MAX];  /* reduce: dimensions, "1x2" */
     int64_t axis;              /* slice: dimension */
-    int64_t start;             /* slice: first element */
-    int64_t count;             /* slice: number of elements */
+    int64_t start;             /* slice: first element; head: first target that it answers */
+    int64_t count;             /* slice: number of elements; experts: their number; delay: steps;
+                                  repeat: positions */
+    int64_t top;               /* route: experts of a position */
+    double capacity;           /* route: slots of an expert, in shares of the positions */
     double a, b;               /* map: numbers of the function */
     bool frozen;               /* scale, shift: the weight is not trained */
 } fast_layer_element;
@@ -54,7 +58,7 @@ typedef struct fast_layer_config {
     char stride[FAST_PAIR_MAX];   /* conv, pools: step of the window; "kernel" for pools */
     char pad[FAST_PAIR_MAX];      /* conv, pools: border; "same" for conv */
     char dilation[FAST_PAIR_MAX]; /* conv: distance between the window's points */
-    int64_t groups;               /* conv: independent groups of channels */
+    int64_t groups;               /* conv: independent groups of channels; local: its tile */
     int64_t ghost;                /* batch_norm: samples per statistic */
     int64_t heads;                /* attention: number of heads */
     int64_t layers;               /* rnn, lstm, gru: stacked layers */
@@ -65,12 +69,15 @@ typedef struct fast_layer_config {
     double slope;                 /* leaky_relu: slope below zero */
     double std;                   /* standard deviation of init=normal */
     double forget;                /* lstm: bias of the forget gate */
-    double smoothing;             /* loss cross_entropy: label smoothing */
+    double smoothing;             /* loss, head: label smoothing */
+    double weight;                /* head: factor of its loss */
+    bool train;                   /* loss: it is minimised */
     bool bias;                    /* dense, conv: add a bias */
     bool weight_norm;             /* dense, conv: train length and direction separately */
     bool position;                /* embed: also add position vectors */
     int init;                     /* a fast_init_rule */
-    int kind;                     /* loss: a fast_loss; map, arith: the function; reduce: sum */
+    int kind;                     /* loss: a fast_loss; head: 0, or 1 + a fast_loss; map, arith:
+                                     the function; reduce: sum */
     fast_layer_element element;   /* options of the elementary layers */
 } fast_layer_config;
 
@@ -100,6 +107,7 @@ struct fast_network {
     bool loss_given;            /* the `loss` line was added; nothing may follow it */
     fast_loss loss;             /* from the `loss` line */
     float label_smoothing;      /* from the `loss` line */
+    bool evaluated;             /* from the `loss` line: training minimises the heads' losses */
 };
 
 /* The properties of a layer besides its options. */
@@ -135,6 +143,9 @@ fast_err fast__layer_infer(fast_build *build, fast_node *node);
 
 /* Do the same for the elementary operators. */
 fast_err fast__layer_infer_element(fast_build *build, fast_node *node);
+
+/* Do the same for a part. */
+fast_err fast__layer_infer_part(fast_build *build, fast_node *node);
 
 /* Add a parameter of this rank and shape to `node`, named label.suffix, or a vector to its state.
  * It is initialised with zeros unless the caller changes that. FAST_EINVAL if it is too large. */

@@ -12,6 +12,7 @@
  */
 #include "model/layer.h"
 
+#include "engine/experts.h"
 #include "model/init.h"
 
 #include <stddef.h>
@@ -50,6 +51,20 @@ static const fast_option conv_options[] = {
     FAST_OPT_INT(CONFIG, groups, "1", 1, 1 << 24, "independent groups of channels"),
     BIAS,
     WEIGHT_NORM,
+    INIT("torch"),
+    STD("0.02"),
+    FAST_OPT_END
+};
+
+static const fast_option local_options[] = {
+    OUTPUTS("filters of each place"),
+    KERNEL,
+    FAST_OPT_TEXT(CONFIG, stride, "1", NULL, "step of the window, 2 or 2x1"),
+    FAST_OPT_TEXT(CONFIG, pad, "0", NULL, "zeros around the image, 1 or 1x2; same: keep the size"),
+    FAST_OPT_TEXT(CONFIG, dilation, "1", NULL, "distance between the window's points"),
+    { "tile", "0", "distance of places with equal weights, in rows and columns; 0: none have",
+      FAST_OPTION_INT, offsetof(CONFIG, groups), 0, 0, 1 << 24, NULL },
+    BIAS,
     INIT("torch"),
     STD("0.02"),
     FAST_OPT_END
@@ -157,8 +172,54 @@ static const fast_option loss_options[] = {
     FAST_OPT_CHOICE(CONFIG, kind, "cross_entropy", "cross_entropy|mse", "what is minimised"),
     FAST_OPT_REAL(CONFIG, smoothing, "0", 0, 0.99,
                   "probability given to all classes alike (cross_entropy)"),
+    FAST_OPT_BOOL(CONFIG, train, "yes",
+                  "minimise it; no: it is for evaluation, and training minimises those of heads"),
     FAST_OPT_END
 };
+
+static const fast_option head_options[] = {
+    FAST_OPT_CHOICE(CONFIG, kind, "same", "same|cross_entropy|mse|balance|best",
+                    "what is minimised; same: as in the loss line; balance: of a router's experts; "
+                    "best: of the best of several members, whose scores follow each other"),
+    FAST_OPT_REAL(CONFIG, weight, "1", 0, 1e6, "factor of the loss"),
+    FAST_OPT_REAL(CONFIG, smoothing, "0", 0, 0.99,
+                  "probability given to all classes alike (cross_entropy)"),
+    { "first", "0", "first of the targets that it answers (mse)", FAST_OPTION_INT,
+      offsetof(CONFIG, element.start), 0, 0, 1 << 24, NULL },
+    FAST_OPT_END
+};
+
+static const fast_option route_options[] = {
+    ELEMENT_INT(top, "1", FAST_ROUTES_MAX, "experts of a position"),
+    { "capacity", "1.25",
+      "slots of an expert in a sample: this times top times positions, divided by the experts",
+      FAST_OPTION_REAL, offsetof(CONFIG, element.capacity), 0, 1e-3, 1024, NULL },
+    FAST_OPT_END
+};
+
+static const fast_option part_options[] = {
+    ELEMENT_INT(start, "0", (int64_t)1 << 31, "first element, row by row"),
+    ELEMENT_TEXT(shape, "1", "shape of the part, 12 or 4x3"), FAST_OPT_END
+};
+
+static const fast_option delay_options[] = {
+    { "steps", "1", "positions later; the first ones are zeros", FAST_OPTION_INT,
+      offsetof(CONFIG, element.count), 0, 1, 1 << 24, NULL },
+    FAST_OPT_END
+};
+
+static const fast_option repeat_options[] = { { "count", "1", "number of positions",
+                                                FAST_OPTION_INT, offsetof(CONFIG, element.count), 0,
+                                                1, 1 << 24, NULL },
+                                              FAST_OPT_END };
+
+static const fast_option experts_options[] = { OUTPUTS("outputs of an expert"),
+                                               ELEMENT_INT(count, "1", FAST_EXPERTS_MAX,
+                                                           "number of experts"),
+                                               BIAS,
+                                               INIT("torch"),
+                                               STD("0.02"),
+                                               FAST_OPT_END };
 
 /* Name, summary and options of each layer. */
 static const fast_part parts[FAST_LAYER_LOSS + 1] = {
@@ -199,6 +260,17 @@ static const fast_part parts[FAST_LAYER_LOSS + 1] = {
     [FAST_OP_SLICE] = { "slice", "a range of one dimension", slice_options },
     [FAST_OP_REDUCE] = { "reduce", "mean or sum over dimensions", reduce_options },
     [FAST_OP_LOG_SOFTMAX] = { "log_softmax", "logarithm of softmax", NULL },
+    [FAST_OP_HEAD] = { "head", "the layer above, with a loss of its own", head_options },
+    [FAST_OP_DETACH] = { "detach", "the layer above; no gradient passes", NULL },
+    [FAST_OP_ROUTE] = { "route", "experts of each position, from a router's logits",
+                        route_options },
+    [FAST_OP_DISPATCH] = { "dispatch", "positions to the slots of their experts", NULL },
+    [FAST_OP_COMBINE] = { "combine", "experts' outputs back to the positions, weighted", NULL },
+    [FAST_OP_EXPERTS] = { "experts", "a dense layer for each expert", experts_options },
+    [FAST_OP_LOCAL] = { "local", "a window with own weights at each place", local_options },
+    [FAST_OP_PART] = { "part", "a range of the elements, in another shape", part_options },
+    [FAST_OP_DELAY] = { "delay", "a sequence, some positions later", delay_options },
+    [FAST_OP_REPEAT] = { "repeat", "a sequence of equal positions", repeat_options },
     [FAST_LAYER_LOSS] = { "loss", "what is minimised; the last line", loss_options },
 };
 
@@ -239,6 +311,16 @@ static const fast_layer_kind kinds[FAST_LAYER_LOSS + 1] = {
     [FAST_OP_SLICE] = { "axis", "slice 1 start=0 count=8", 1, 0, 0 },
     [FAST_OP_REDUCE] = { "kind", "reduce mean axes=1x2", 1, 0, 0 },
     [FAST_OP_LOG_SOFTMAX] = { NULL, "log_softmax", 1, 0, 0 },
+    [FAST_OP_HEAD] = { "kind", "head weight=0.3", 1, 0, 0 },
+    [FAST_OP_DETACH] = { NULL, "detach", 1, 0, 0 },
+    [FAST_OP_ROUTE] = { "top", "route 2", 1, 0, 0 },
+    [FAST_OP_DISPATCH] = { NULL, "dispatch a route1", FAST_INPUTS_MAX, 0, 0 },
+    [FAST_OP_COMBINE] = { NULL, "combine experts1 route1", FAST_INPUTS_MAX, 0, 0 },
+    [FAST_OP_EXPERTS] = { "outputs", "experts 64 count=4", 1, 2, 0 },
+    [FAST_OP_PART] = { "start", "part 8 shape=4x3", 1, 0, 0 },
+    [FAST_OP_LOCAL] = { "outputs", "local 8 kernel=5", 1, 2, 0 },
+    [FAST_OP_DELAY] = { "steps", "delay 1", 1, 0, 0 },
+    [FAST_OP_REPEAT] = { "count", "repeat 8", 1, 0, 0 },
     [FAST_LAYER_LOSS] = { "kind", "loss cross_entropy", 0, 0, 0 },
 };
 

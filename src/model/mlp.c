@@ -6,9 +6,6 @@
 #include "model/models.h"
 
 #include <stddef.h>
-#include <string.h>
-
-enum { WIDTHS_MAX = 64 };
 
 typedef struct mlp_config {
     char hidden[256];  /* widths as "512x512"; empty: no hidden layer */
@@ -24,26 +21,17 @@ static const fast_option mlp_options[] = {
     FAST_OPT_END
 };
 
-/* Write the hidden layers: "512x256" is two, of 512 and 256 units. FAST_EINVAL for a width that is
- * not a number from 1 to 2^20, and for more than WIDTHS_MAX of them. */
+/* Write the hidden layers: "512x256" is two, of 512 and 256 units. */
 static fast_err add_hidden(const mlp_config *config, fast_text *text)
 {
-    const char *c = strcmp(config->hidden, "none") == 0 ? "" : config->hidden;
+    int64_t widths[FAST_WIDTHS_MAX];
+    int count = 0;
 
-    for (int i = 0; *c; i++) {
-        const size_t length = strcspn(c, "x");
-        char word[32] = { 0 };
-        int64_t width = 0;
-        memcpy(word, c, length < sizeof word ? length : sizeof word - 1);
-        FAST_TRY(fast__parse_int("model mlp: hidden", word, &width));
-        if (width < 1 || width > 1 << 20 || i >= WIDTHS_MAX || (c[length] && !c[length + 1]))
-            return fast__fail(FAST_EINVAL,
-                              "model mlp: hidden \"%s\"; write up to %d widths as in 512x512",
-                              config->hidden, WIDTHS_MAX);
-        FAST_TRY(fast__text_add(text, "dense %lld\nrelu\n", (long long)width));
+    FAST_TRY(fast__model_widths("model mlp: hidden", config->hidden, widths, &count));
+    for (int i = 0; i < count; i++) {
+        FAST_TRY(fast__text_add(text, "dense %lld\nrelu\n", (long long)widths[i]));
         if (config->dropout > 0)
             FAST_TRY(fast__text_add(text, "dropout %g\n", config->dropout));
-        c += length + (c[length] == 'x');
     }
     return FAST_OK;
 }
@@ -56,10 +44,7 @@ static fast_err mlp_write(const fast_model *model, const void *config,
     const mlp_config *c = config;
 
     FAST_TRY(fast__model_need_one_answer(model->name, input));
-    if (input->tokens)
-        FAST_TRY(fast__text_add(text, "embed %lld\n", (long long)c->embedding));
-    if (input->tokens || input->rank == 2)
-        FAST_TRY(fast__text_add(text, "flatten\n"));
+    FAST_TRY(fast__model_add_vector(input, c->embedding, text));
     FAST_TRY(add_hidden(c, text));
     return fast__text_add(text, "dense %lld\n", (long long)input->outputs);
 }

@@ -47,13 +47,12 @@ static const fast_model model_onnx = {
 };
 
 const fast_model *const fast__models[] = {
-    &fast__model_mlp,      &fast__model_lenet,
-    &fast__model_alexnet,  &fast__model_resnet8,
-    &fast__model_resnet20, &fast__model_resnet56,
-    &fast__model_densenet, &fast__model_rnn,
-    &fast__model_lstm,     &fast__model_gru,
-    &fast__model_gpt,      &model_file,
-    &model_onnx,           NULL,
+    &fast__model_mlp,      &fast__model_lenet,    &fast__model_alexnet,
+    &fast__model_resnet8,  &fast__model_resnet20, &fast__model_resnet56,
+    &fast__model_densenet, &fast__model_rnn,      &fast__model_lstm,
+    &fast__model_gru,      &fast__model_gpt,      &fast__model_treenet,
+    &fast__model_dsn,      &fast__model_cots,     &fast__model_rollout,
+    &model_file,           &model_onnx,           NULL,
 };
 
 /* Models that end in one vector cannot answer at each position. */
@@ -85,6 +84,37 @@ fast_err fast__model_need_images(const char *model, const fast_model_input *inpu
     return fast__model_need_one_answer(model, input);
 }
 
+/* The words between the letters x. */
+fast_err fast__model_widths(const char *what, const char *text, int64_t *widths, int *count_out)
+{
+    const char *c = strcmp(text, "none") == 0 ? "" : text;
+    int count = 0;
+
+    while (*c) {
+        const size_t length = strcspn(c, "x");
+        char word[32] = { 0 };
+        int64_t width = 0;
+
+        memcpy(word, c, length < sizeof word ? length : sizeof word - 1);
+        FAST_TRY(fast__parse_int(what, word, &width));
+        if (width < 1 || width > 1 << 20 || count >= FAST_WIDTHS_MAX ||
+            (c[length] && !c[length + 1]))
+            return fast__fail(FAST_EINVAL, "%s \"%s\"; write up to %d widths as in 512x512", what,
+                              text, FAST_WIDTHS_MAX);
+        widths[count++] = width;
+        c += length + (c[length] == 'x');
+    }
+    *count_out = count;
+    return FAST_OK;
+}
+
+fast_err fast__model_add_vector(const fast_model_input *input, int64_t embedding, fast_text *text)
+{
+    if (input->tokens)
+        FAST_TRY(fast__text_add(text, "embed %lld\n", (long long)embedding));
+    return input->tokens || input->rank == 2 ? fast__text_add(text, "flatten\n") : FAST_OK;
+}
+
 /* Name of model `i`, for fast__name_find(). */
 static const char *model_name(const void *ctx, int64_t i)
 {
@@ -104,9 +134,10 @@ static fast_err add_input_line(const fast_model_input *input, fast_text *text)
 }
 
 /* Write the `loss` line. */
-static fast_err add_loss_line(const fast_model_input *input, fast_text *text)
+fast_err fast__model_add_loss(const fast_model_input *input, bool train, fast_text *text)
 {
-    return fast__text_add(text, "loss %s\n", input->regression ? "mse" : "cross_entropy");
+    return fast__text_add(text, "loss %s%s\n", input->regression ? "mse" : "cross_entropy",
+                          train ? "" : " train=no");
 }
 
 /* Write the text of a named model: the input line of the data, the model's layers, the loss line
@@ -126,8 +157,8 @@ static fast_err write_model(const fast_model *model, const char *options,
         err = add_input_line(input, text);
     if (!err)
         err = model->write(model, config, input, text);
-    if (!err)
-        err = add_loss_line(input, text);
+    if (!err && !model->writes_loss)
+        err = fast__model_add_loss(input, true, text);
     fast__free(config);
     return err;
 }
@@ -148,7 +179,7 @@ static fast_err write_file(const char *path, const fast_model_input *input, fast
     if (!err)
         err = fast__text_add(text, "%s%s", bytes, size > 0 && bytes[size - 1] != '\n' ? "\n" : "");
     if (!err && !network->loss_given)
-        err = add_loss_line(input, text);
+        err = fast__model_add_loss(input, true, text);
     fast__free(bytes);
     if (err) {
         fast_network_free(network);
@@ -171,7 +202,7 @@ static fast_err open_network(const char *spec, const fast_model_input *input, fa
     /* An ONNX file is a network and its weights: the text is written, the weights follow. */
     if (fast__onnx_spec(spec, &rest) && *rest) {
         FAST_TRY(fast__onnx_import(rest, input, text, weights_out));
-        FAST_TRY(add_loss_line(input, text));
+        FAST_TRY(fast__model_add_loss(input, true, text));
         return fast__network_parse(text->data, text->size, out);
     }
 

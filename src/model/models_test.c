@@ -85,13 +85,19 @@ static void test_models_and_data(void **state)
     static const struct {
         const char *name;
         const fast_model_input *input;
-        const char *fits; /* mlp lenet alexnet resnet8 20 56 densenet rnn lstm gru gpt file */
+        const char
+            *fits; /* mlp lenet alexnet resnet8 20 56 densenet rnn lstm gru gpt treenet dsn cots
+                   * rollout */
     } data[] = {
-        { "fashion", &fashion, "yyyyyyynnnnn" },     { "cifar", &cifar, "yyyyyyynnnnn" },
-        { "tiny", &tiny, "ynnnnnnnnnnn" },           { "spirals", &spirals, "ynnnnnnnnnnn" },
-        { "line", &line, "ynnnnnnnnnnn" },           { "series", &series, "ynnnnnnyyynn" },
-        { "text", &text, "nnnnnnnyyyyn" },           { "mood", &mood, "ynnnnnnyyyyn" },
-        { "photo_age", &photo_age, "yyyyyyynnnnn" },
+        { "fashion", &fashion, "yyyyyyynnnnyyyyn" },
+        { "cifar", &cifar, "yyyyyyynnnnyyyyn" },
+        { "tiny", &tiny, "ynnnnnnnnnnyynyn" },
+        { "spirals", &spirals, "ynnnnnnnnnnyynyn" },
+        { "line", &line, "ynnnnnnnnnnyynyn" },
+        { "series", &series, "ynnnnnnyyynyynyn" },
+        { "text", &text, "nnnnnnnyyyynnnnn" },
+        { "mood", &mood, "ynnnnnnyyyyyynyn" },
+        { "photo_age", &photo_age, "yyyyyyynnnnyyyyn" },
     };
 
     for (size_t i = 0; i < sizeof data / sizeof data[0]; i++) {
@@ -140,6 +146,13 @@ static void test_options(void **state)
         { "mlp:hidden=x3", &fashion, "hidden" },
         { "densenet:depth=20", &fashion, "not 3 n + 4; try 19" },
         { "gpt:heads=3", &text, "heads 3 do not divide width 128" },
+        { "treenet:branches=9", &fashion, "branches" },
+        { "treenet:hidden=8x8,junction=3", &fashion, "junction 3 is above its 2 hidden layers" },
+        { "treenet:filters=8", &line, "images" },
+        { "dsn:modules=0", &fashion, "modules" },
+        { "cots:kernel=4", &fashion, "kernel must be odd" },
+        { "cots:filters=none", &fashion, "filters names no width" },
+        { "cots:filters=4x4x4x4x4", &fashion, "images" },
         { "file:", &fashion, "file:PATH" },
         { "", &fashion, "" },
         { ":a", &fashion, "" },
@@ -150,6 +163,12 @@ static void test_options(void **state)
         { "resnet20:width=4,ghost=8", &cifar, NULL },
         { "densenet:depth=40,growth=4,compression=0.01,dropout=0.2", &cifar, NULL },
         { "densenet:depth=400", &cifar, NULL },
+        { "treenet:branches=8,filters=8x4,hidden=none,junction=2", &fashion, NULL },
+        { "treenet:branches=2,junction=0,loss=members", &mood, NULL },
+        { "treenet:branches=2,loss=members", &photo_age, NULL },
+        { "dsn:modules=9,hidden=3,detach=no", &line, NULL },
+        { "dsn:modules=1", &mood, NULL },
+        { "cots:filters=3x2,kernel=3", &cifar, NULL },
         { "lstm:layers=3,dropout=0.1", &text, NULL },
         { "gpt:depth=256,width=8,heads=8,dropout=0.1", &text, NULL },
     };

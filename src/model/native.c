@@ -61,7 +61,7 @@ static fast_workspace *workspace_take(const native_learner *self, int *i_out)
 
     *i_out = -1;
     if (!all)
-        return self->options.workspace;
+        return self->options.late ? *self->options.late : self->options.workspace;
     for (;;) {
         unsigned long long free = atomic_load(&all->free);
 
@@ -82,7 +82,11 @@ static void workspace_give(const native_learner *self, int i)
 /* Run a pass on a free workspace. */
 static fast_err run_pass(const native_learner *self, fast_pass *pass)
 {
+    const fast_native_options *o = &self->options;
     int i;
+
+    if (o->late && !*o->late)
+        FAST_TRY(o->engine->workspace_new(o->program, o->late));
     fast_workspace *workspace = workspace_take(self, &i);
     const fast_err err = fast__mapped_run(self->options.program, workspace, pass);
 
@@ -193,6 +197,18 @@ static fast_err soften_student(native_learner *self, const fast_pass *pass, cons
     return FAST_OK;
 }
 
+/* The outputs of a teacher that is a model of the same network. In evaluation a pass reads the
+ * state and does not write it. */
+static fast_err ask_model(native_learner *self, const float *model, const fast_batch *batch)
+{
+    fast_pass pass = { .params = model,
+                       .state = (float *)model + self->options.graph->params.count,
+                       .batch = batch,
+                       .outputs = self->outputs };
+
+    return run_pass(self, &pass);
+}
+
 /* Replace the batch's targets by a mixture with the teachers' mean prediction. */
 static fast_err ask_teachers(native_learner *self, fast_pass *pass)
 {
@@ -203,14 +219,9 @@ static fast_err ask_teachers(native_learner *self, fast_pass *pass)
 
     put_labels(self, batch);
     for (int64_t m = 0; m < self->teachers.count; m++) {
-        /* In evaluation a pass reads the state and does not write it. */
-        const float *model = self->teachers.models + m * size;
-        fast_pass ask = { .params = model,
-                          .state = (float *)model + graph->params.count,
-                          .batch = batch,
-                          .outputs = self->outputs };
-
-        FAST_TRY(run_pass(self, &ask));
+        FAST_TRY(self->teachers.ask
+                     ? self->teachers.ask(self->teachers.ctx, m, batch, self->outputs)
+                     : ask_model(self, self->teachers.models + m * size, batch));
         for (int64_t r = 0; r < batch->count * graph->positions; r++)
             add_row(self, self->outputs + r * graph->outputs, weight,
                     self->taught + r * graph->outputs);
@@ -230,6 +241,11 @@ static fast_err native_teach(fast_learner *learner, const fast_teachers *teacher
     const int64_t count = self->options.program->batch * graph->positions * graph->outputs;
 
     FAST_ASSERT(teachers->temperature > 0 && teachers->share >= 0 && teachers->share <= 1);
+    if (teachers->count > 0 && teachers->temperature != 1 && fast__graph_has_heads(graph))
+        return fast__fail(FAST_ENOTSUP,
+                          "the temperature %g softens the loss of the outputs, and this network "
+                          "has heads, whose losses it would change; use temperature 1",
+                          teachers->temperature);
     if (teachers->count > 0 && !self->taught)
         FAST_TRY(fast__alloc("taught targets", count, sizeof(float), &self->taught));
     const bool soft =
@@ -251,7 +267,9 @@ static fast_err run_part(native_learner *self, fast_gradient *gradient, int64_t 
 {
     const fast_program *program = self->options.program;
     const bool soft = self->own && self->teachers.count > 0 && self->teachers.temperature != 1;
-    const int64_t asked = self->teachers.count + soft; /* forward passes besides */
+    const int64_t own = self->teachers.ask ? 0 : self->teachers.count;
+    const double asked = /* operations of forward passes besides, for a sample */
+        program->flops_forward * (double)(own + soft) + (own ? 0 : self->teachers.flops);
     fast_pass figures = { .loss = 0 };
 
     pass->params = self->base.w;
@@ -266,7 +284,7 @@ static fast_err run_part(native_learner *self, fast_gradient *gradient, int64_t 
     if (soft)
         FAST_TRY(soften_student(self, pass, plain, &figures));
     FAST_TRY(run_pass(self, pass));
-    gradient->flops += program->flops_forward * (double)(asked * pass->batch->count);
+    gradient->flops += asked * (double)pass->batch->count;
     gradient->loss += soft ? figures.loss : pass->loss;
     gradient->correct += soft ? figures.correct : pass->correct;
     gradient->positions += pass->positions;
@@ -334,7 +352,7 @@ static fast_err native_gradient(fast_learner *learner, fast_gradient *gradient)
                        .need_again = gradient->need_again,
                        .ctx = gradient->ctx };
 
-    FAST_ASSERT(gradient->step >= 0);
+    FAST_ASSERT(gradient->step >= 0 && learner->g != NULL);
     gradient->loss = 0;
     gradient->correct = 0;
     gradient->positions = 0;
@@ -352,9 +370,11 @@ static bool native_factorable(const fast_learner *learner, int64_t i, fast_facto
     const native_learner *self = (const native_learner *)learner;
     const fast_graph *graph = self->options.graph;
     const int64_t batch = self->options.program->batch;
+    /* A pass in micro-batches offers no factors. */
+    const bool one = learner->parts == 1 && self->options.program->micro_batches == 0;
     int64_t found = 0;
 
-    for (int n = 0; n < graph->node_count && learner->parts == 1; n++) {
+    for (int n = 0; n < graph->node_count && one; n++) {
         const fast_node *node = &graph->nodes[n];
 
         if (node->op != FAST_OP_DENSE || node->weight[FAST_W_GAIN] >= 0 || found++ < i)
@@ -460,6 +480,14 @@ static fast_err native_rows(fast_learner *learner, int64_t step, fast_learner_re
     return FAST_OK;
 }
 
+/* A pass is about to read a range of w. Vectors are not mapped meanwhile, so that no more than a
+ * layer of a model on disk is in memory. */
+static void forget_layers(void *ctx, int64_t offset, int64_t count)
+{
+    FAST_ASSERT(offset >= 0 && count >= 0);
+    (void)ctx;
+}
+
 /* The contract's evaluate(). */
 static fast_err native_evaluate(fast_learner *learner, fast_evaluation *inout)
 {
@@ -481,6 +509,7 @@ static fast_err native_evaluate(fast_learner *learner, fast_evaluation *inout)
     for (int64_t i = 0; i < fast__loader_steps(loader); i++) {
         fast_pass pass = { .params = learner->w,
                            .state = learner->s,
+                           .need = self->options.late ? forget_layers : NULL,
                            .outputs = figures ? self->outputs : NULL };
         FAST_TRY(fast__loader_get(loader, i, &pass.batch));
         FAST_TRY(run_pass(self, &pass));
@@ -539,7 +568,9 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
 
     FAST_ASSERT(options->engine != NULL);
     FAST_ASSERT(options->program != NULL);
-    FAST_ASSERT((options->workspace != NULL) != (options->workspaces != NULL));
+    FAST_ASSERT((options->workspace != NULL) + (options->workspaces != NULL) +
+                    (options->late != NULL) ==
+                1);
     FAST_ASSERT(options->program->graph == graph);
     FAST_TRY(fast__alloc("a learner", 1, sizeof *self, &self));
     self->options = *options;
@@ -548,6 +579,8 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
     self->base.moves = true;
     self->base.state = graph->state;
     self->base.parts = options->accumulate > 1 ? options->accumulate : 1;
+    self->base.passes = self->base.parts *
+                        (options->program->micro_batches > 1 ? options->program->micro_batches : 1);
     self->base.flops =
         options->program->flops_train * (double)options->program->batch * (double)self->base.parts;
     self->base.epoch_steps = options->loader ? fast__loader_steps(options->loader) : 0;
@@ -556,7 +589,7 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
     self->base.w = options->w;
     if (!options->w)
         err = fast__vector_new(device, "the parameters", graph->params.count, &self->base.w);
-    if (!err)
+    if (!err && !options->late)
         err = fast__vector_new(device, "the gradients", graph->params.count, &self->base.g);
     if (!err)
         err = fast__vector_new(device, "the state", graph->state.count, &self->base.s);
@@ -564,7 +597,7 @@ fast_err fast__native_new(const fast_native_options *options, fast_learner **out
         err = fast__alloc("outputs of an evaluation",
                           options->program->batch * graph->positions * graph->outputs,
                           sizeof(float), &self->outputs);
-    if (!err && self->base.parts > 1)
+    if (!err && self->base.parts > 1 && !options->late)
         err = fast__tree_sum_init(&self->fold, graph->params.count, self->base.parts, self->base.g);
     if (err) {
         native_free(&self->base);

@@ -316,6 +316,7 @@ static fast_err take_loss(network_draft *d)
     d->network->loss_given = true;
     d->network->loss = (fast_loss)config->kind;
     d->network->label_smoothing = (float)config->smoothing;
+    d->network->evaluated = !config->train;
     return FAST_OK;
 }
 

@@ -61,6 +61,7 @@ typedef struct fast_model {
     const fast_option *options; /* options of its configuration */
     size_t config_size;         /* bytes of its configuration */
     int blocks;                 /* residual blocks of a stage; 0 for models without stages */
+    bool writes_loss;           /* its text ends with the line `loss` */
     /* Append the network's text to `text`. `model` is the row itself: rows may share a function. */
     fast_err (*write)(const struct fast_model *model, const void *config,
                       const fast_model_input *input, struct fast_text *text);
@@ -77,3 +78,7 @@ fast_err fast__model_open(const char *spec, const fast_model_input *input, fast_
  * ensemble, 0 is the run's. */
 void fast__graph_init(const fast_graph *graph, uint64_t seed, uint64_t member, float *w,
                       float *state);
+/* Draw those of the layers that are in `layers`, by node, with the bits that they have in the whole
+ * model; the rest is left as it is. */
+void fast__graph_init_layers(const fast_graph *graph, uint64_t seed, const bool *layers, float *w,
+                             float *state);

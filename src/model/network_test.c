@@ -299,6 +299,17 @@ static const struct {
     { "input 8 tokens=4\nrelu", "takes numbers, but its input is tokens" },
     { "input 8 tokens=4\nembed 4\nembed 4", "line 3: embed2: takes tokens" },
     { "input 8 6\nattention 4", "4 heads do not divide the width 6" },
+    { "input 8 3\npart 20 shape=5", "from 20 on is no part" },
+    { "input 3 8 8\npart 0 shape=5", "is no part of a vector or a sequence" },
+    { "input 6\nroute 2", "takes logits of top to 1024 experts at each position" },
+    { "input 8 3\nroute 4", "takes logits of top to 1024 experts at each position, not 3" },
+    { "input 20000000 3\nroute", "slots of each expert are too many" },
+    { "input 8 3\nr: route\ndispatch r input", "takes a sequence and a route" },
+    { "input 8 3\nr: route\na: dispatch input r\nlast\ndispatch a r", "line 5" },
+    { "input 8 3\nr: route\ncombine input r", "has 8 positions and 12 slots, its input 8" },
+    { "input 8 3\nexperts 4 count=3", "3 experts do not divide 8 positions" },
+    { "input 8\nexperts 4", "experts1: takes" },
+    { "input 8 3\nhead balance smoothing=0.1\ndense 2", "neither smoothing nor first" },
     { "input 268435456 4\nattention 4", "4 heads over 268435456 positions are too many" },
     { "input 8\nlstm 4", "takes a sequence" },
     { "input 8\na: dense 4\nb: dense 5 from input\nadd a b", "shapes 4 and 5, which do not fit" },
@@ -560,6 +571,56 @@ static void test_out_of_memory(void **state)
     fast__graph_free(NULL);
 }
 
+/* Heads take the network's loss, a range of targets, and may be unused; detach cuts gradients.
+ *
+ *     trunk - a - head           targets 1 and 2 of 3; nothing reads it
+ *           - detach - dense     the output, which does not train the trunk
+ */
+static void test_heads(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *part; /* of the message */
+    } wrong[] = {
+        { "input 4\ndense 3\nhead mse\ndense 3\n", "line 3: head1: has the loss mse" },
+        { "input 4\ndense 2\nhead\ndense 3\n", "line 3: head1: has 1 times 2 outputs" },
+        { "input 4\ndense 2\nhead first=2\ndense 3\nloss mse\n", "from target 2 on" },
+        { "input 4\ndense 3\nhead smoothing=0.1\ndense 3\nloss mse\n", "smoothing belongs" },
+        { "input 4\ndense 3\nhead first=0 weight=-1\ndense 3\n", "weight" },
+        { "input 4 5\ndense 3\nhead\nlast\n", "has 4 times 3 outputs" },
+        { "input 4\ndense 3\nloss cross_entropy train=no\n", "no layer is a head" },
+        { "input 1 4 4\nhead\ndense 3\n", "takes a vector" },
+    };
+    fast_graph *graph = NULL;
+
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(fast__graph_parse(wrong[i].text, &graph), FAST_EINVAL);
+        if (!strstr(fast_error_detail(), wrong[i].part))
+            fail_msg("%s", fast_error_detail());
+    }
+    assert_int_equal(fast__graph_parse("input 4\n"
+                                       "trunk: dense 6\n"
+                                       "a: dense 2 from trunk\n"
+                                       "head first=1 weight=0.25\n"
+                                       "detach from trunk\n"
+                                       "dense 3\n"
+                                       "loss mse train=no\n",
+                                       &graph),
+                     FAST_OK);
+    bool needs[6];
+    fast__graph_needs(graph, needs);
+    assert_int_equal(graph->node_count, 6);
+    assert_int_equal(graph->loss_use, FAST_LOSS_EVALUATED);
+    assert_int_equal(graph->nodes[3].op, FAST_OP_HEAD);
+    assert_int_equal(graph->nodes[3].loss, FAST_LOSS_MSE);
+    assert_int_equal(graph->nodes[3].columns[0], 1);
+    assert_int_equal(graph->nodes[3].columns[1], 3);
+    assert_true(graph->nodes[3].a == 0.25f);
+    assert_true(needs[3] && !needs[4] && needs[5]);
+    fast__graph_free(graph);
+}
+
 /* The table is complete: defaults parse, examples and names are right. */
 static void test_table(void **state)
 {
@@ -617,6 +678,7 @@ int main(void)
         cmocka_unit_test(test_fit),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_heads),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_text),
     };

@@ -146,16 +146,35 @@ static fast_err infer_dense(fast_build *build, fast_node *node)
     return add_weights(build, node, 2, shape, shape[1], outputs);
 }
 
-/* Window, groups and weights; pad=same computes the border.
+/* Experts: a dense layer for each range of positions. Their weights are one matrix, the rows of an
+ * expert after those of the one before, so that rules and codecs see a dense layer's, and a part of
+ * the experts is a range.
  *
- *     [C, H, W] -> [outputs, H', W'];  weight [outputs, C / groups, kh, kw]
- *
- * The fans of a weight are those of one group: inputs and outputs times the filter's area. */
-static fast_err infer_conv(fast_build *build, fast_node *node)
+ *     [E S, C] -> [E S, outputs];  weight [E outputs, C]
+ */
+static fast_err infer_experts(fast_build *build, fast_node *node)
 {
     const fast_node *x = input_of(build, node, 0);
     const fast_layer_config *config = &build->layer->config;
-    int64_t area = 0;
+    int64_t shape[2] = { 0, x->shape[1] };
+
+    FAST_TRY(need(build, x, SEQUENCE));
+    node->groups = config->element.count;
+    if (node->groups < 1 || x->shape[0] % node->groups)
+        return FAST_LAYER_FAIL(build, "%lld experts do not divide %lld positions",
+                               (long long)node->groups, (long long)x->shape[0]);
+    node->rank = 2;
+    node->shape[0] = x->shape[0];
+    node->shape[1] = config->outputs;
+    shape[0] = product(node->groups, config->outputs);
+    return add_weights(build, node, 2, shape, shape[1], config->outputs);
+}
+
+/* The window of conv and local: pad=same computes the border. Sets the size of the output. */
+static fast_err infer_window(fast_build *build, fast_node *node)
+{
+    const fast_node *x = input_of(build, node, 0);
+    const fast_layer_config *config = &build->layer->config;
 
     FAST_TRY(need(build, x, IMAGE));
     FAST_TRY(parse_pair(build, "kernel", config->kernel, 1, node->kernel));
@@ -171,18 +190,58 @@ static fast_err infer_conv(fast_build *build, fast_node *node)
     } else {
         FAST_TRY(parse_pair(build, "pad", config->pad, 0, node->pad));
     }
+    FAST_TRY(slide(build, node, x));
+    node->shape[0] = config->outputs;
+    return FAST_OK;
+}
+
+/* Window, groups and weights.
+ *
+ *     [C, H, W] -> [outputs, H', W'];  weight [outputs, C / groups, kh, kw]
+ *
+ * The fans of a weight are those of one group: inputs and outputs times the filter's area. */
+static fast_err infer_conv(fast_build *build, fast_node *node)
+{
+    const fast_node *x = input_of(build, node, 0);
+    const fast_layer_config *config = &build->layer->config;
+
+    FAST_TRY(infer_window(build, node));
     node->groups = config->groups;
     if (x->shape[0] % node->groups || config->outputs % node->groups)
         return FAST_LAYER_FAIL(build, "%lld groups do not divide %lld inputs and %lld outputs",
                                (long long)node->groups, (long long)x->shape[0],
                                (long long)config->outputs);
-    FAST_TRY(slide(build, node, x));
-    node->shape[0] = config->outputs;
-    area = node->kernel[0] * node->kernel[1];
+    const int64_t area = node->kernel[0] * node->kernel[1];
     return add_weights(build, node, 4,
                        (int64_t[]){ config->outputs, x->shape[0] / node->groups, node->kernel[0],
                                     node->kernel[1] },
                        product(x->shape[0] / node->groups, area), product(config->outputs, area));
+}
+
+/* A window with weights of its own at each place, so that a range of rows has a range of them; in a
+ * tiled layer (Ngiam et al. 2010) those of places `tile` apart are equal.
+ *
+ *     [C, H, W] -> [outputs, H', W'];  weight [H', W', outputs, C kh kw], bias [H', W', outputs]
+ */
+static fast_err infer_local(fast_build *build, fast_node *node)
+{
+    const fast_node *x = input_of(build, node, 0);
+    const fast_layer_config *config = &build->layer->config;
+    const fast_init_rule rule = (fast_init_rule)config->init;
+    fast_segment *segment = NULL;
+
+    FAST_TRY(infer_window(build, node));
+    const int64_t taps = product(x->shape[0], node->kernel[0] * node->kernel[1]);
+    const int64_t k = node->groups = config->groups;
+    const int64_t shape[4] = { k > 0 ? k : node->shape[1], k > 0 ? k : node->shape[2],
+                               config->outputs, taps };
+    FAST_TRY(fast__build_param(build, node, FAST_W_WEIGHT, "weight", 4, shape, &segment));
+    fast__init_weight(rule, config->std, taps, config->outputs, segment);
+    if (config->bias) {
+        FAST_TRY(fast__build_param(build, node, FAST_W_BIAS, "bias", 3, shape, &segment));
+        fast__init_bias(rule, taps, segment);
+    }
+    return FAST_OK;
 }
 
 /* Window without weights: [C, H, W] -> [C, H', W']. The border is at most half of the kernel, so
@@ -406,6 +465,25 @@ static fast_err infer_vector(fast_build *build, fast_node *node)
     return FAST_OK;
 }
 
+/* A head has the shape of its input, a row of outputs for each label. Its loss and the number of
+ * targets follow from the loss of the network, which comes later.
+ *
+ *     [C] or [T, C] -> the same
+ */
+static fast_err infer_head(fast_build *build, fast_node *node)
+{
+    const fast_layer_config *config = &build->layer->config;
+    const fast_node *x = input_of(build, node, 0);
+
+    FAST_TRY(need(build, x, VECTOR | SEQUENCE));
+    copy_shape(node, x);
+    node->a = (float)config->weight;
+    node->b = (float)config->smoothing;
+    node->columns[0] = config->element.start;
+    node->loss = (fast_loss)(config->kind > 0 ? config->kind - 1 : 0);
+    return FAST_OK;
+}
+
 /* The user's operator computes its own shape, which is checked. */
 static fast_err infer_custom(fast_build *build, fast_node *node)
 {
@@ -456,6 +534,9 @@ fast_err fast__layer_infer(fast_build *build, fast_node *node)
         [FAST_OP_ATTENTION] = infer_attention, [FAST_OP_ADD] = infer_join,
         [FAST_OP_CONCAT] = infer_join,         [FAST_OP_LAST] = infer_vector,
         [FAST_OP_FLATTEN] = infer_vector,      [FAST_OP_CUSTOM] = infer_custom,
+        [FAST_OP_HEAD] = infer_head,           [FAST_OP_DETACH] = infer_same,
+        [FAST_OP_EXPERTS] = infer_experts,     [FAST_OP_PART] = fast__layer_infer_part,
+        [FAST_OP_LOCAL] = infer_local,
     };
 
     FAST_ASSERT(node->input_count > 0);

@@ -4,9 +4,11 @@
  * of fewer get ones in front.
  */
 #include "base/memory.h"
+#include "engine/experts.h"
 #include "model/init.h"
 #include "model/layer.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Put ones in front of a shape, so that it has three dimensions: [4, 5] becomes [1, 4, 5]. */
@@ -148,6 +150,109 @@ static fast_err infer_move(fast_build *build, fast_node *node, fast_element *e)
     return FAST_OK;
 }
 
+/* delay and repeat: along the positions of a sequence.
+ *
+ *     delay 1      [T, C] -> [T, C]
+ *     repeat 8     [C] or [C, H, W] -> [8, C H W] */
+static fast_err infer_positions(fast_build *build, fast_node *node, fast_element *e,
+                                int64_t x_count)
+{
+    const int64_t count = build->layer->config.element.count;
+
+    if (node->op == FAST_OP_DELAY) {
+        if (node->rank != 2 || count >= e->x[1])
+            return FAST_LAYER_FAIL(build, "takes a sequence of more positions than its %lld steps",
+                                   (long long)count);
+        e->start[1] = count;
+        return FAST_OK;
+    }
+    if (node->rank == 2)
+        return FAST_LAYER_FAIL(build,
+                               "takes a vector or an image, not a sequence of %lld positions",
+                               (long long)e->x[1]);
+    node->rank = 2;
+    e->y[0] = 1, e->y[1] = count, e->y[2] = x_count;
+    return FAST_OK;
+}
+
+/* Find the configuration of the route that is input 1 of a dispatch or a combine. It has the number
+ * of experts and of their slots, which the shapes of logits and of experts follow from. */
+static fast_err find_route(const fast_build *build, const fast_node *node, fast_element *e,
+                           const fast_element **out)
+{
+    const fast_node *route = &build->graph->nodes[node->inputs[node->input_count > 1]];
+
+    if (node->input_count != 2 || node->rank != 2 || route->op != FAST_OP_ROUTE)
+        return FAST_LAYER_FAIL(build, "takes a sequence and a route, as in \"%s\"",
+                               fast__layer_kind(node->op)->example);
+    widen(route->rank, route->shape, e->z);
+    *out = route->custom_config;
+    return FAST_OK;
+}
+
+/* route, dispatch and combine. The slots of an expert are its share of the positions, times the
+ * capacity, rounded up.
+ *
+ *     route      [T, E] -> [T, 2 top]
+ *     dispatch   [T, C] and a route -> [E slots, C]
+ *     combine    [E slots, C] and a route -> [T, C]
+ */
+static fast_err infer_route(fast_build *build, fast_node *node, fast_element *e)
+{
+    const fast_layer_element *config = &build->layer->config.element;
+    const fast_element *route = NULL;
+
+    if (node->op == FAST_OP_ROUTE) {
+        if (node->rank != 2 || e->x[2] > FAST_EXPERTS_MAX || config->top < 1 ||
+            config->top > e->x[2])
+            return FAST_LAYER_FAIL(build,
+                                   "takes logits of top to %d experts at each position, not %lld",
+                                   FAST_EXPERTS_MAX, (long long)e->x[2]);
+        e->kind = (int)config->top;
+        const double slots =
+            ceil(config->capacity * (double)(config->top * e->x[1]) / (double)e->x[2] - 1e-9);
+        e->slots = slots < (double)e->x[1] ? (int64_t)slots : e->x[1]; /* no position twice */
+        if (e->slots * e->x[2] >= (int64_t)1 << 24)
+            return FAST_LAYER_FAIL(build, "%lld slots of each expert are too many",
+                                   (long long)e->slots);
+        e->y[2] = 2 * config->top;
+        return FAST_OK;
+    }
+    FAST_TRY(find_route(build, node, e, &route));
+    /* A position of the route is one of the sequence that is dispatched, or combined again. */
+    const int64_t slots = route->x[2] * route->slots;
+    if (e->x[1] != (node->op == FAST_OP_DISPATCH ? route->x[1] : slots))
+        return FAST_LAYER_FAIL(build, "the route has %lld positions and %lld slots, its input %lld",
+                               (long long)route->x[1], (long long)slots, (long long)e->x[1]);
+    e->y[1] = node->op == FAST_OP_DISPATCH ? slots : route->x[1];
+    return FAST_OK;
+}
+
+/* A part of a vector or a sequence.
+ *
+ *     part 8 shape=4x3     [C] or [T, C] -> [4, 3], elements 8 to 19
+ */
+fast_err fast__layer_infer_part(fast_build *build, fast_node *node)
+{
+    const fast_node *x = &build->graph->nodes[node->inputs[0]];
+    const fast_layer_element *config = &build->layer->config.element;
+    int64_t shape[3] = { 0 };
+
+    if (x->op == FAST_OP_INPUT && build->graph->tokens)
+        return FAST_LAYER_FAIL(build, "takes numbers, but its input is tokens%s", "");
+    FAST_TRY(parse_dims(build, "shape", config->shape, 1, &node->rank, shape));
+    memcpy(node->shape, shape, sizeof shape);
+    node->columns[0] = config->start;
+    const int64_t count = shape[0] * (node->rank == 2 ? shape[1] : 1);
+    if (node->rank > 2 || x->rank > 2 || config->start > x->count ||
+        count > x->count - config->start)
+        return FAST_LAYER_FAIL(build,
+                               "shape=%s from %lld on is no part of a vector or a sequence "
+                               "of %lld elements",
+                               config->shape, (long long)config->start, (long long)x->count);
+    return FAST_OK;
+}
+
 /* Write the output's shape to the node. A reduction drops its dimensions, but leaves one if it
  * reduces all; a reshape must have the elements of its input. */
 static fast_err set_shape(const fast_build *build, fast_node *node, const fast_element *e,
@@ -202,6 +307,15 @@ fast_err fast__layer_infer_element(fast_build *build, fast_node *node)
     case FAST_OP_SCALE:
     case FAST_OP_SHIFT:
         FAST_TRY(infer_operand(build, node, e));
+        break;
+    case FAST_OP_ROUTE:
+    case FAST_OP_DISPATCH:
+    case FAST_OP_COMBINE:
+        FAST_TRY(infer_route(build, node, e));
+        break;
+    case FAST_OP_DELAY:
+    case FAST_OP_REPEAT:
+        FAST_TRY(infer_positions(build, node, e, x->count));
         break;
     case FAST_OP_MAP:
     case FAST_OP_LOG_SOFTMAX:

@@ -247,6 +247,26 @@ static void apply_segments(const optimizer_pass *pass, int64_t begin, int64_t en
     apply_range(pass, begin, end, false, 0, -1);
 }
 
+bool fast__optimizer_decays(const fast_optimizer *optimizer, int64_t offset, int64_t count)
+{
+    const fast_layout *layout = optimizer->layout;
+    const fast_rule_common *common = optimizer->config;
+    int64_t at = offset;
+
+    FAST_ASSERT(offset >= 0 && count >= 0 && offset + count <= layout->count);
+    if (common->weight_decay == 0)
+        return false;
+    for (int64_t i = segment_after(layout, at); at < offset + count; i++) {
+        const fast_segment *segment = &layout->segments[i];
+
+        if (i == layout->segment_count || segment->offset > at ||
+            !(segment->decay || common->decay_all))
+            return false;
+        at = segment->offset + segment->count;
+    }
+    return true;
+}
+
 bool fast__optimizer_clips(const fast_optimizer *optimizer)
 {
     const fast_rule_common *common = optimizer->config;

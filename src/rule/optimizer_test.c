@@ -224,6 +224,27 @@ static void test_rmsprop_turns_into_sgd(void **state)
     fast__optimizer_free(one);
 }
 
+/* A range decays where all of it does: not in biases, nor in padding. */
+static void test_decays(void **state)
+{
+    fast_optimizer *none = make("momentum"), *weights = make("momentum:weight_decay=0.1");
+    fast_optimizer *all = make("momentum:weight_decay=0.1,decay_all=yes");
+
+    (void)state;
+    assert_false(fast__optimizer_decays(none, 0, 1237));
+    assert_true(fast__optimizer_decays(weights, 0, 1237));
+    assert_true(fast__optimizer_decays(weights, 1301, 640));
+    assert_false(fast__optimizer_decays(weights, 1236, 2));
+    assert_false(fast__optimizer_decays(weights, 1237, 61));
+    assert_false(fast__optimizer_decays(weights, 1300, 2));
+    assert_true(fast__optimizer_decays(all, 0, 1298));
+    assert_false(fast__optimizer_decays(all, 1290, 20));
+    assert_true(fast__optimizer_decays(all, 1301, 650));
+    fast__optimizer_free(none);
+    fast__optimizer_free(weights);
+    fast__optimizer_free(all);
+}
+
 /* Clipping by norm leaves a shorter gradient alone to the bit and scales a longer one. */
 static void test_clip_norm(void **state)
 {
@@ -578,6 +599,7 @@ int main(void)
         cmocka_unit_test(test_apply_allocates_nothing),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_decays),
         cmocka_unit_test(test_tables),
     };
 

@@ -113,6 +113,9 @@ void fast__optimizer_apply_scaled(fast_optimizer *optimizer, int64_t step, doubl
 void fast__optimizer_apply(fast_optimizer *optimizer, int64_t step, double lr, float *w,
                            const float *g, int64_t offset, int64_t count);
 
+/* Return true if weight decay changes all elements of a range but those that are 0. */
+bool fast__optimizer_decays(const fast_optimizer *optimizer, int64_t offset, int64_t count);
+
 /* Return state vector i, of layout->count elements, for checkpoints; NULL past the last. */
 float *fast__optimizer_slot(const fast_optimizer *optimizer, int i);
 const fast_rule *fast__optimizer_rule(const fast_optimizer *optimizer);

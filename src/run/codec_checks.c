@@ -54,12 +54,22 @@ static bool encodes(const fast_run *run)
     return fast__codec_pair_encodes(&codecs);
 }
 
+int64_t fast__codec_members(const fast_run *run)
+{
+    const fast_mesh *mesh = &run->config.split;
+    int64_t most = run->config.replicas;
+
+    for (int64_t s = 0; mesh->counts[0] > 0 && s < mesh->pipe; s++)
+        most = mesh->counts[s] > most ? mesh->counts[s] : most;
+    return most;
+}
+
 /* Options of an encoded sum of this run, for checks before anything runs. */
 static fast_coded_options options_of(const fast_run *run, const fast_layout *layout, int64_t rank)
 {
     const fast_codec_pair codecs = fast__run_codecs(run);
 
-    return fast__codec_pair_options(&codecs, layout, run->config.replicas, rank,
+    return fast__codec_pair_options(&codecs, layout, fast__codec_members(run), rank,
                                     (uint64_t)run->config.seed);
 }
 

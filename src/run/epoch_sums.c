@@ -12,6 +12,8 @@
  *
  * A third sum holds the batches since the store's last row of metrics, of all epochs: curves show
  * values of intervals, which do not jump where an epoch starts.
+ *
+ * Workers of other processes send their sums (remote_sums.c).
  */
 #include "run/team.h"
 
@@ -75,6 +77,16 @@ void fast__sums_resume(fast_team *team)
     team->progress.epochs[epoch % 2] = team->progress.resumed;
 }
 
+/* Add sums of the same epoch. */
+static void add_sums(const fast_epoch_sums *from, fast_epoch_sums *to)
+{
+    to->loss += from->loss;
+    to->large += from->large;
+    to->batches += from->batches;
+    to->correct += from->correct;
+    to->positions += from->positions;
+}
+
 /* Sums become the run's. The mutex is held. */
 static void set_sums(fast_team *team, const fast_epoch_sums *sums)
 {
@@ -85,22 +97,51 @@ static void set_sums(fast_team *team, const fast_epoch_sums *sums)
                          .positions = sums->positions };
 }
 
-/* The newest epoch that has sums becomes the run's. The mutex is held. */
-void fast__sums_take(fast_team *team)
+/* The newest epoch of this process that has sums. */
+static const fast_epoch_sums *newest(const fast_team *team)
 {
     const fast_epoch_sums *a = &team->progress.epochs[0];
     const fast_epoch_sums *b = &team->progress.epochs[1];
 
-    set_sums(team, b->batches > 0 && b->epoch > a->epoch ? b : a);
+    return b->batches > 0 && b->epoch > a->epoch ? b : a;
 }
 
-/* The sums of a worker when it had taken `step` steps; its last ones if it has not. */
-static const fast_epoch_sums *sums_at(const fast_team_actor *self, int64_t step)
+void fast__sums_take(fast_team *team)
+{
+    set_sums(team, newest(team));
+}
+
+void fast__sums_take_all(fast_team *team)
+{
+    const fast_step_sums *remote = team->progress.remote;
+    fast_epoch_sums all = *newest(team);
+
+    for (int64_t i = 0; remote && i < team->workers; i++)
+        if (remote[i].sums.batches > 0 && remote[i].sums.epoch > all.epoch)
+            all = (fast_epoch_sums){ .epoch = remote[i].sums.epoch };
+    for (int64_t i = 0; remote && i < team->workers; i++)
+        if (remote[i].sums.epoch == all.epoch)
+            add_sums(&remote[i].sums, &all);
+    set_sums(team, &all);
+}
+
+fast_step_sums fast__sums_of(const fast_team_actor *self, int64_t step)
 {
     for (int i = 0; i < FAST_STEP_SUMS; i++)
-        if (self->sums.due[i].step == step)
-            return &self->sums.due[i].sums;
-    return &self->sums.now;
+        if (step > 0 && self->sums.due[i].step == step)
+            return self->sums.due[i];
+    return (fast_step_sums){ .step = self->sums.step, .sums = self->sums.now };
+}
+
+/* Return the sums of a worker of any process up to `step`; nothing of a worker elsewhere that has
+ * not sent those. */
+static fast_epoch_sums sums_at(const fast_team *team, int64_t i, int64_t step)
+{
+    const fast_step_sums *remote = team->progress.remote;
+
+    if (team->actors[i])
+        return fast__sums_of(team->actors[i], step).sums;
+    return remote && remote[i].step == step ? remote[i].sums : (fast_epoch_sums){ .epoch = -1 };
 }
 
 /* The batches of all workers up to `step` become the run's sums, though some workers may be ahead:
@@ -115,15 +156,10 @@ static void take_at(fast_team *team, int64_t step)
         all = team->progress.resumed;
 
     for (int64_t i = 0; i < team->workers; i++) {
-        const fast_epoch_sums *own = team->actors[i] ? sums_at(team->actors[i], step) : NULL;
+        const fast_epoch_sums own = sums_at(team, i, step);
 
-        if (!own || own->epoch != all.epoch)
-            continue;
-        all.loss += own->loss;
-        all.large += own->large;
-        all.batches += own->batches;
-        all.correct += own->correct;
-        all.positions += own->positions;
+        if (own.epoch == all.epoch)
+            add_sums(&own, &all);
     }
     set_sums(team, &all);
 }

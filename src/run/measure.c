@@ -239,7 +239,7 @@ static double row_sum(const double *c, int64_t columns, const double *mean)
  * are read one after the other: by columns, each of P^2 reads would miss the cache. */
 static double completeness(const fast_team *team)
 {
-    const int64_t columns = fast__share_columns(team->workers);
+    const int64_t columns = fast__share_columns(team->run->config.replicas);
     double *mean = team->measures.column_means, sum = 0, all = 0;
     int64_t replicas = 0;
 

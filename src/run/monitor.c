@@ -44,7 +44,8 @@
  *
  * Messages between processes:
  *
- *     TAG_VOTE    worker to worker 0          words[0] the bits of its loss; part 0: w, then s
+ *     TAG_VOTE    worker to worker 0          words[0] the bits of its loss; part 0: w, s; of a
+ *                                             split model the centre, version words[1]
  *     TAG_LAST    worker to worker 0          as TAG_VOTE, when its program ends
  *     TAG_STOP    worker to remote workers    words[0] bits of FAST_WHY_*: asynchronous, once
  */
@@ -100,7 +101,8 @@ void fast__monitor_step(fast_team_actor *self, const fast_gradient *gradient)
     self->progress.counted++;
     /* Other processes count for themselves, and are as fast as this one. */
     if (gradient)
-        run->progress.times.samples += gradient->samples * run->config.replicas / team->place.here;
+        run->progress.times.samples +=
+            gradient->samples * self->context.trainer.workers / team->place.here;
     run->step = team->progress.steps_sum / team->place.here;
     if (gradient && !isfinite(gradient->loss) && !run->finished) {
         run->finished = true;
@@ -130,7 +132,7 @@ static fast_voter replica_of(const fast_team_actor *self)
 {
     const fast_trainer *t = &self->context.trainer;
 
-    return (fast_voter){ .rank = t->rank,
+    return (fast_voter){ .worker = self->number,
                          .w = t->w,
                          .s = t->s,
                          .loss = self->progress.loss_count > 0 ? self->progress.loss : NAN,
@@ -286,8 +288,9 @@ static int64_t open_vote(fast_team_actor *self)
     return opened;
 }
 
-/* Evaluate and save at a step of worker 0, where all replicas are equal. */
-static void evaluate_alone(fast_team_actor *self, int64_t step)
+/* Evaluate and save at a step of worker 0, where all replicas are equal; workers of other processes
+ * send their losses, and stages of replica 0 their parts. */
+static void evaluate_equal(fast_team_actor *self, int64_t step)
 {
     fast_run *run = self->team->run;
 
@@ -295,11 +298,19 @@ static void evaluate_alone(fast_team_actor *self, int64_t step)
     if (!fast__run_is_due(run, run->config.evaluate_period, step) &&
         !fast__run_is_due(run, run->config.checkpoint_period, step))
         return;
+    if (!self->team->place.first)
+        self->err = fast__sums_send(self, false);
+    if (self->err || self->context.trainer.rank > 0)
+        return;
     if (fast__split_is(self->team)) {
         self->err = self->number == 0 ? fast__split_gather(self) : fast__split_send(self);
         if (self->err || self->number > 0)
             return;
     }
+    if (self->number == 0 && !self->team->place.alone)
+        self->err = fast__sums_receive(self, false);
+    if (self->err)
+        return;
     fast__sums_wait(self->team, step);
     fast__team_lock(self);
     if (!run->finished) {
@@ -430,22 +441,28 @@ static fast_err send_replica(const fast_team_actor *self, uint64_t tag)
     const fast_trainer *t = &self->context.trainer;
     const size_t w_size = (size_t)t->count * sizeof(float);
     const size_t s_size = (size_t)t->state_count * sizeof(float);
+    /* Worker 0 has the centre of its own part. */
+    const size_t centre_size = fast__split_is(self->team) && t->centre ? w_size : 0;
     const double loss = replica_of(self).loss;
     fast_buffer *buffer;
     fast_msg *msg;
     fast_err err;
 
     FAST_TRY(fast_msg_new(t->actor, tag, &msg));
-    err = fast_buffer_new(t->actor, w_size + s_size, &buffer);
+    err = fast_buffer_new(t->actor, w_size + s_size + centre_size, &buffer);
     if (err) {
         fast_msg_free(msg);
         return err;
     }
     fast__vector_copy(t->count, t->w, fast_buffer_data(buffer));
     fast__vector_copy(t->state_count, t->s, (char *)fast_buffer_data(buffer) + w_size);
+    if (centre_size > 0)
+        fast__vector_copy(t->count, t->centre,
+                          (float *)fast_buffer_data(buffer) + t->count + t->state_count);
     memcpy(&msg->words[0], &loss, sizeof loss);
+    msg->words[1] = t->centre_version;
     fast_msg_add(msg, &buffer);
-    return fast_send(t->actor, t->worker_ids[0], &msg);
+    return fast_send(t->actor, self->team->ids[0], &msg);
 }
 
 /* Worker 0 takes the replicas of all workers of other processes into a vote, whenever they come. */
@@ -456,17 +473,23 @@ static fast_err take_replicas(const fast_team_actor *self, uint64_t tag, fast_vo
 
     for (int64_t i = 0; i < team->workers; i++) {
         fast_err err = team->actors[i] ? FAST_EPEER : FAST_ETIMEDOUT;
-        fast_voter replica = { .rank = i };
+        const fast_team_part part = fast__split_part(team, fast__split_part_of(team, i));
+        const int64_t floats = part.params->count + part.state->count;
+        fast_voter replica = { .worker = i };
         fast_msg *msg = NULL;
 
         fast_actor_at(t->actor, t->step, "a remote replica");
         while (err == FAST_ETIMEDOUT) /* it may be slow; if it is gone, that is told */
-            err = fast_receive(t->actor, t->worker_ids[i], tag, FAST_SOON, &msg);
+            err = fast_receive(t->actor, team->ids[i], tag, FAST_SOON, &msg);
         if (err == FAST_EPEER)
             continue;
         FAST_TRY(err);
         replica.w = fast_msg_data(msg, 0);
-        replica.s = replica.w + t->count;
+        replica.s = replica.w + part.params->count;
+        if (msg->parts[0].size > (size_t)floats * sizeof(float)) {
+            replica.centre = replica.w + floats;
+            replica.centre_version = msg->words[1];
+        }
         memcpy(&replica.loss, &msg->words[0], sizeof replica.loss);
         fast__mutex_lock(&team->mutex);
         fast__vote_cast(team, vote, &replica);
@@ -486,9 +509,10 @@ static fast_err vote_together(fast_team_actor *self)
 
     if (!team->place.first) {
         self->progress.step_voted = t->step;
-        return send_replica(self, TAG_VOTE);
+        FAST_TRY(send_replica(self, TAG_VOTE));
+        return fast__sums_send(self, false);
     }
-    if (!team->place.alone && t->rank == 0) {
+    if (!team->place.alone && self->number == 0) {
         fast_vote *vote = NULL;
 
         for (;;) {
@@ -500,6 +524,7 @@ static fast_err vote_together(fast_team_actor *self)
             FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + 1000000));
         }
         FAST_TRY(take_replicas(self, TAG_VOTE, vote));
+        FAST_TRY(fast__sums_receive(self, false));
     }
     while (!vote_once(self, t->step))
         FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + 1000000));
@@ -555,8 +580,8 @@ static bool synchronous_next(fast_team_actor *self)
         if (!team->strategy->identical &&
             fast__run_is_due(run, run->config.evaluate_period, t->step))
             self->err = vote_together(self);
-        else if (team->strategy->identical && t->rank == 0)
-            evaluate_alone(self, t->step);
+        else if (team->strategy->identical)
+            evaluate_equal(self, t->step);
         if (!self->err && run->config.checkpoint[0] &&
             fast__run_is_due(run, run->config.checkpoint_period, t->step) &&
             fast__saved_states_due(team, t->step))
@@ -593,58 +618,44 @@ static void spread_stop(fast_team_actor *self, bool stop)
     }
 }
 
-/* Tell what has become of another actor, unless an actor with newer news did. The mutex is held. */
-static void tell_missing(fast_team_actor *self, int64_t id, const fast_peer *peer)
+/* Take part in the open vote: over several processes by the replica of worker 0 alone, whose parts
+ * come together here. */
+static void vote_replica(fast_team_actor *self)
 {
     fast_team *team = self->team;
-    fast_missing *missing = &team->progress.missing[id];
-    const bool is = peer->silent || (peer->down && !(peer->ended && peer->err == FAST_OK));
-    fast_actor *actor = self->context.trainer.actor;
-    char name[64], text[256];
 
-    if (is == missing->is || (missing->time > 0 && peer->heard <= missing->time))
+    if (team->place.alone) {
+        vote_once(self, -1);
         return;
-    missing->is = is;
-    missing->time = peer->heard;
-    fast__actor_name(team->place.world, id, name, sizeof name);
-    if (!is && peer->ended) /* it came to its end, and was slow only */
+    }
+    self->err = self->number == 0 ? fast__split_gather(self) : fast__split_send(self);
+    if (self->err || self->number > 0)
         return;
-    if (!is)
-        snprintf(text, sizeof text, "%s is back", name);
-    else if (peer->silent)
-        snprintf(text, sizeof text,
-                 "%s does not answer (for %g s or more): the others continue without it", name,
-                 team->run->config.timeout);
-    else
-        snprintf(text, sizeof text, "%s %s%s: the others continue without it", name,
-                 peer->ended ? "left: " : "is down", peer->ended ? fast_err_text(peer->err) : "");
-    if (!peer->silent) /* the transport marks the silence of an actor itself */
-        fast__timeline_add(actor, FAST_SPAN_FAULT, is ? "is lost" : "is back", fast_now(actor), id,
-                           0);
-    team->run->clock.actor = actor;
-    fast__run_tell(team->run, FAST_EVENT_NOTE, text);
-    snprintf(text, sizeof text, "%s %s", name,
-             !is            ? "is back"
-             : peer->silent ? "does not answer"
-                            : "is lost");
-    fast__store_sink_fault(team->run, !is, text);
-    team->run->clock.actor = NULL;
+    fast__team_lock(self);
+    const int64_t step = team->ballot.step;
+
+    self->progress.votes_cast = team->ballot.opened;
+    team->ballot.step = -1;
+    if (step >= 0)
+        self->err = evaluate(self, step);
+    fast__team_unlock(self);
 }
 
-/* Tell of actors that are lost, hang, or are back, while the run continues. */
-static void tell_news(fast_team_actor *self)
+/* Between two steps of a worker that is not the first of its replica: that one decides. */
+static bool follow_next(fast_team_actor *self)
 {
-    const fast_actor *actor = self->context.trainer.actor;
-    const fast_peer *peer;
-    int64_t id = -1;
+    fast_team *team = self->team;
+    const fast_trainer *t = &self->context.trainer;
+    bool more = false, votes = false;
 
-    if (!self->team->place.first || actor->mailbox.news == self->progress.news)
-        return;
-    self->progress.news = actor->mailbox.news;
-    fast__team_lock(self);
-    for (int64_t row = 0; (peer = fast__peers_row(actor, row, &id)) != NULL; row++)
-        tell_missing(self, id, peer);
-    fast__team_unlock(self);
+    if (t->step >= t->step_count)
+        return false;
+    if (is_canceled(self) && !atomic_exchange(&team->stop.now, true) && !team->place.alone)
+        spread_stop(self, true);
+    self->err = fast__split_follow(self, &more, &votes);
+    if (!self->err && votes)
+        vote_replica(self);
+    return !self->err && more;
 }
 
 /* Between two steps of an asynchronous worker: cast a vote that was opened, and look whether anyone
@@ -653,17 +664,22 @@ static bool asynchronous_next(fast_team_actor *self)
 {
     fast_team *team = self->team;
     fast_trainer *t = &self->context.trainer;
-    const int64_t opened = team->place.first ? open_vote(self) : 0;
+    const bool split = fast__split_is(team);
     bool first = false, stop;
 
-    tell_news(self);
+    if (split && fast__split_leader(team, self->number) != self->number)
+        return follow_next(self);
+    const bool speaks = team->place.first && (!split || team->place.alone || self->number == 0);
+    const bool votes = speaks && self->progress.votes_cast < open_vote(self);
+
+    fast__monitor_news(self);
     if (team->cut.on)
         self->err = fast__cut_next(self, is_canceled(self));
     if (self->err || t->step >= t->step_count)
         return false;
     if (!team->place.alone) /* also where workers do not exchange anything: other ranks ask */
         fast__progress(t->actor);
-    if (self->progress.votes_cast < opened)
+    if (votes && !split)
         vote_once(self, -1);
     if (!team->place.alone)
         spread_stop(self, false);
@@ -675,6 +691,10 @@ static bool asynchronous_next(fast_team_actor *self)
     fast_critical_end(t->actor);
     if (first && !team->place.alone)
         spread_stop(self, true);
+    if (split && !self->err)
+        self->err = fast__split_lead(self, !stop, votes);
+    if (split && !self->err && votes)
+        vote_replica(self);
     return !self->err && !stop;
 }
 
@@ -723,13 +743,13 @@ fast_err fast__monitor_leave(fast_team_actor *self)
     fast__team_unlock(self);
     if (team->place.alone || self->lost || (team->place.first && self->number != 0))
         return FAST_OK;
-    if (fast__split_is(team))
+    if (fast__split_is(team) && team->strategy->identical)
         FAST_TRY(fast__split_leave(self));
     FAST_TRY(fast__collect_leave(self, step));
-    if (team->strategy->identical)
-        return FAST_OK;
-    return team->place.first ? take_replicas(self, TAG_LAST, &team->ballot.last)
-                             : send_replica(self, TAG_LAST);
+    if (!team->strategy->identical)
+        FAST_TRY(team->place.first ? take_replicas(self, TAG_LAST, &team->ballot.last)
+                                   : send_replica(self, TAG_LAST));
+    return team->place.first ? fast__sums_receive(self, true) : fast__sums_send(self, true);
 }
 
 /* The replicas that the workers ended with become the representative. */
@@ -737,7 +757,7 @@ static void take_ends(fast_team *team)
 {
     fast_vote *vote = &team->ballot.last;
 
-    if (fast__split_is(team)) {
+    if (fast__split_is(team) && team->strategy->identical) {
         fast__split_take_ends(team);
         return;
     }
@@ -761,7 +781,7 @@ fast_err fast__monitor_finish(fast_team *team)
     const bool evaluated =
         run->progress.step_evaluated == run->step && run->progress.step_evaluated >= 0;
 
-    fast__sums_take(team);
+    fast__sums_take_all(team);
     if (team->place.first && run->finished && fast__team_why(run->result.stop) != FAST_WHY_DIVERGED)
         return FAST_OK; /* the model of that evaluation stands */
     take_ends(team);

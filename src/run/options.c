@@ -17,6 +17,7 @@
  *                                   strategy than the system's is refused
  */
 #include "run/run.h"
+#include "split/named_cuts.h"
 #include "strategy/systems.h"
 
 #include <stdio.h>
@@ -34,15 +35,43 @@ const fast_option fast__run_options[] = {
                     "where vectors live; check: a debug device that proves that nothing outside "
                     "kernels touches vectors; slow"),
     FAST_OPT_INT(C, workers, "1", 1, 65536, "workers that compute gradients"),
+    FAST_OPT_TEXT(C, mesh, "", "mesh",
+                  "split the model: data=2,pipe=4 is two replicas of four stages each, on eight "
+                  "workers; pipe=2,replicas=3x1 has three workers of the first stage; tensor=2 "
+                  "splits tensors by layout; strategy and codec act along data; auto: the fastest "
+                  "by prediction"),
     FAST_OPT_TEXT(
-        C, mesh, "", "mesh",
-        "split the model: data=2,pipe=4 is two replicas of four stages each, on eight "
-        "workers; tensor=2 splits pairs of dense layers and heads; strategy and codec act along "
-        "data"),
+        C, layout, "", NULL,
+        "how mesh tensor=T splits layers, like conv=samples,dense=pairs: LAYERS=KIND, layers by "
+        "operator or name, output: the last; the standard is attention=pairs, dense=pairs, "
+        "experts=experts, add=branches"),
+    FAST_OPT_TEXT(C, cuts, "", NULL,
+                  "where mesh pipe=S cuts the model: the first layers of all stages but the first, "
+                  "like conv2,dense1; measured: so that the slowest stage is the fastest by times "
+                  "of this machine; else by operations and bytes"),
     FAST_OPT_CHOICE(C, pipeline, "1f1b", FAST_PIPELINE_CHOICES,
                     "schedule of the stages of mesh, with accumulate micro-batches: 1f1b, at most "
                     "as many activations as stages; gpipe, all forward, then all backward; "
-                    "pipedream, never drained, with stashed weights"),
+                    "pipedream, never drained, with stashed weights; interleaved, 1f1b of several "
+                    "chunks of each worker; pipedream_2bw, never drained, with two versions of the "
+                    "weights; stale, with the newest ones alone; ampnet, in the order of "
+                    "messages; zero_bubble, gradients of weights fill the end"),
+    FAST_OPT_INT(C, chunks, "0", 0, 1024,
+                 "stages of each worker with pipeline interleaved; 0: two"),
+    FAST_OPT_BOOL(C, vertical_sync, "no",
+                  "pipedream: a batch uses the weights of one step at all stages"),
+    FAST_OPT_INT(C, pipe_delay, "1", 1, 16,
+                 "batches that a stage is ahead of the next one, in a pipeline that is never "
+                 "drained; 2 hides the messages behind passes"),
+    FAST_OPT_CHOICE(C, pipe_extrapolate, "no", FAST_PIPE_EXTRAPOLATE_CHOICES,
+                    "pipeline=stale: estimate the weights of the other pass of a batch by the last "
+                    "updates; forward: the forward pass uses later ones (SpecTrain); backward: the "
+                    "backward pass uses older ones (PipeMare)"),
+    FAST_OPT_INT(C, pipe_lr_steps, "0", 0, (double)FAST_STEPS_MAX,
+                 "divide a stage's learning rate by its staleness, less and less over the first "
+                 "steps (PipeMare)"),
+    FAST_OPT_INT(C, pipe_active, "0", 0, 1024,
+                 "pipeline=ampnet: micro-batches in flight at most; 0: as many as stages"),
     FAST_OPT_INT(C, epochs, "8", 0, 1e9, "passes over the training set; 0 only evaluates"),
     FAST_OPT_INT(C, steps, "0", 0, (double)FAST_STEPS_MAX,
                  "steps in all, instead of epochs; 0: by epochs"),
@@ -108,6 +137,9 @@ const fast_option fast__run_options[] = {
     FAST_OPT_TEXT(C, memory, "", NULL,
                   "a size like 500MB that the process is to take at most: recompute as few "
                   "activations as it needs"),
+    FAST_OPT_TEXT(C, micro_batch, "no", NULL,
+                  "compute a batch in micro-batches of N samples inside a pass, with the same "
+                  "gradient; auto: the fastest sizes by measurement, within memory; no: whole"),
     FAST_OPT_TEXT(C, plan, "auto", "file",
                   "file with the engine's measured choices; auto: FAST's cache; no: no file"),
     FAST_OPT_TEXT(C, method, "auto", NULL, "convolution method; auto: the fastest per layer"),
@@ -147,6 +179,9 @@ const fast_option fast__run_options[] = {
         "or 8; auto: the cheapest"),
     FAST_OPT_TEXT(C, transport, "auto", "transport", "what runs the workers; auto: threads"),
     FAST_OPT_TEXT(C, cluster, "", "cluster", "transport sim: the cluster, a preset or a file"),
+    FAST_OPT_TEXT(C, placement, "", NULL,
+                  "transport sim: nodes of the workers in their order, like 3,0,1-2; else as the "
+                  "cluster says"),
     FAST_OPT_TEXT(C, faults, "", NULL, "transport sim: a schedule of faults, random, or a file"),
     FAST_OPT_CHOICE(C, bind, "none", "none|core|numa",
                     "transport threads: bind workers to cores, or neighbours by number to NUMA "
@@ -284,29 +319,222 @@ static fast_err check_early(const C *c)
     return FAST_OK;
 }
 
-/* Read the mesh, which gives the number of workers. */
-static fast_err check_mesh(C *c)
+/* An option of some schedules of a pipeline. */
+typedef struct pipe_fit {
+    bool given;         /* not the default */
+    bool fits;          /* the schedule that was chosen */
+    const char *option; /* its name */
+    const char *of;     /* the schedules that have it */
+} pipe_fit;
+
+/* Check options of pipelines that are never drained: each is of some schedules alone. Two versions
+ * of the weights are enough if the batches in flight are of two steps, the one whose gradient is
+ * summed and the next: the first stage is `ahead` micro-batches ahead of its backward passes, which
+ * a step must cover.
+ *
+ *     mesh=pipe=3 pipe_delay=2 accumulate=4    ahead 4: batch n enters, n - 4 leaves
+ *     mesh=pipe=3 pipe_delay=2 accumulate=3    refused
+ */
+static fast_err check_undrained(const C *c)
+{
+    const bool ampnet = c->pipeline == FAST_PIPELINE_AMPNET;
+    const bool flows = !fast__pipe_drains((fast_pipeline)c->pipeline) && !ampnet;
+    const int64_t ahead = c->pipe_delay * (c->split.pipe - 1);
+    const pipe_fit fits[] = {
+        { c->vertical_sync, c->pipeline == FAST_PIPELINE_PIPEDREAM, "vertical_sync", "pipedream" },
+        { c->pipe_delay > 1, flows, "pipe_delay", "pipedream, pipedream_2bw or stale" },
+        { c->pipe_extrapolate > 0, c->pipeline == FAST_PIPELINE_STALE, "pipe_extrapolate",
+          "stale" },
+        { c->pipe_lr_steps > 0, flows, "pipe_lr_steps", "pipedream, pipedream_2bw or stale" },
+        { c->pipe_active > 0, ampnet, "pipe_active", "ampnet" },
+    };
+
+    for (size_t i = 0; i < sizeof fits / sizeof fits[0]; i++)
+        if (fits[i].given && !fits[i].fits)
+            return fast__fail(FAST_EINVAL, "%s is of pipeline=%s; choose that, or leave out %s",
+                              fits[i].option, fits[i].of, fits[i].option);
+    if (c->pipeline == FAST_PIPELINE_PIPEDREAM && c->accumulate > 1 && c->split.counts[0] == 0)
+        return fast__fail(FAST_EINVAL,
+                          "pipeline=pipedream updates after each batch; take pipedream_2bw, or "
+                          "leave out accumulate=%lld",
+                          (long long)c->accumulate);
+    if (c->pipeline == FAST_PIPELINE_2BW && c->accumulate < ahead)
+        return fast__fail(FAST_EINVAL,
+                          "pipeline=pipedream_2bw has two versions of the weights: mesh=%s with "
+                          "pipe_delay=%lld needs accumulate=%lld or more, not %lld",
+                          c->mesh, (long long)c->pipe_delay, (long long)ahead,
+                          (long long)c->accumulate);
+    if (ampnet && c->split.tensor > 1)
+        return fast__fail(FAST_EINVAL,
+                          "pipeline=ampnet takes messages as they come, and the shards of a stage "
+                          "need one order; leave out tensor=%lld",
+                          (long long)c->split.tensor);
+    return FAST_OK;
+}
+
+/* Check the stages of each worker. An interleaved pipeline moves micro-batches in groups of as many
+ * as workers, which are whole; other schedules have one stage a worker:
+ *
+ *     mesh=pipe=4, accumulate=8, pipeline=1f1b                    4 stages
+ *     mesh=pipe=4, accumulate=8, pipeline=interleaved             8 stages, two groups
+ *     mesh=pipe=4, accumulate=8, pipeline=interleaved, chunks=3   12 stages, two groups
+ *     mesh=pipe=4, accumulate=6, pipeline=interleaved             refused
+ *
+ * What was not given is set: later code and stored runs see the number. */
+static fast_err check_chunks(C *c)
+{
+    const bool several = c->pipeline == FAST_PIPELINE_INTERLEAVED;
+
+    if (!several && c->chunks > 1)
+        return fast__fail(FAST_EINVAL,
+                          "chunks=%lld is of interleaved pipelines: give pipeline=interleaved too",
+                          (long long)c->chunks);
+    if (several && c->split.pipe < 2)
+        return fast__fail(FAST_EINVAL,
+                          "pipeline=interleaved needs several workers of a pipeline: give "
+                          "mesh=pipe=2 or more");
+    if (several && c->accumulate % c->split.pipe != 0)
+        return fast__fail(FAST_EINVAL,
+                          "pipeline=interleaved takes micro-batches in groups of %lld, one for "
+                          "each worker of a pipeline, and accumulate=%lld is no multiple of that; "
+                          "give accumulate=%lld",
+                          (long long)c->split.pipe, (long long)c->accumulate,
+                          (long long)((c->accumulate / c->split.pipe + 1) * c->split.pipe));
+    c->chunks = c->chunks > 0 ? c->chunks : several ? 2 : 1;
+    return FAST_OK;
+}
+
+/* Write the name of the schedule. */
+static void pipeline_text(const C *c, char *text, size_t size)
+{
+    fast__config_text(fast__options_find(fast__run_options, "pipeline"), c, text, size);
+}
+
+/* Refuse cuts that name another number of stages than the mesh has. */
+static fast_err check_cuts(const C *c)
+{
+    const int64_t stages = c->split.pipe * c->chunks, named = fast__split_cut_count(c->cuts) + 1;
+    char chunks[32] = "";
+
+    if (!c->cuts[0] || strcmp(c->cuts, "measured") == 0 || stages == named)
+        return FAST_OK;
+    if (c->chunks > 1)
+        snprintf(chunks, sizeof chunks, ", chunks=%lld", (long long)c->chunks);
+    return fast__fail(FAST_EINVAL,
+                      "cuts=%s make %lld stages, and mesh=%s%s has %lld; name the first "
+                      "layer of each stage but the first",
+                      c->cuts, (long long)named, c->mesh, chunks, (long long)stages);
+}
+
+/* Greatest common divisor. */
+static int64_t divisor_of(int64_t a, int64_t b)
+{
+    FAST_ASSERT(a > 0 && b > 0);
+    while (b > 0) {
+        const int64_t rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Check replicas of single stages: of a step each takes as many micro-batches as the others of its
+ * stage, so that the mean of their gradients is that of the step. pipedream updates after a round,
+ * the fewest micro-batches of which that is true.
+ *
+ *     mesh=pipe=2,replicas=3x2 accumulate=6     2 micro-batches for each of 3, 3 for each of 2
+ *     mesh=pipe=2,replicas=3x2 accumulate=12    with pipedream refused
+ */
+static fast_err check_replicas(const C *c)
+{
+    const fast_mesh *mesh = &c->split;
+    int64_t round = 1;
+
+    if (mesh->counts[0] == 0)
+        return FAST_OK;
+    if (c->pipeline != FAST_PIPELINE_1F1B && c->pipeline != FAST_PIPELINE_GPIPE &&
+        c->pipeline != FAST_PIPELINE_PIPEDREAM)
+        return fast__fail(FAST_EINVAL,
+                          "mesh=%s: replicas of a stage take micro-batches round-robin, which "
+                          "pipeline=1f1b, gpipe and pipedream allow; take one of them",
+                          c->mesh);
+    for (int64_t s = 0; s < mesh->pipe; s++) {
+        if (c->accumulate % mesh->counts[s] != 0)
+            return fast__fail(FAST_EINVAL,
+                              "mesh=%s: accumulate=%lld micro-batches of a step do not divide over "
+                              "the %d replicas of stage %lld; give a multiple",
+                              c->mesh, (long long)c->accumulate, (int)mesh->counts[s],
+                              (long long)s);
+        round *= mesh->counts[s] / divisor_of(round, mesh->counts[s]);
+    }
+    if (c->pipeline == FAST_PIPELINE_PIPEDREAM && c->accumulate != round)
+        return fast__fail(FAST_EINVAL,
+                          "pipeline=pipedream updates after each round of mesh=%s: give "
+                          "accumulate=%lld, not %lld",
+                          c->mesh, (long long)round, (long long)c->accumulate);
+    return FAST_OK;
+}
+
+/* Read the mesh, which gives the number of workers, and the layout of its shards. The words of a
+ * layout are checked here; whether they fit the model, where the model is cut (split_team.c). A
+ * layout without shards is refused: it would change nothing. */
+fast_err fast__config_mesh(C *c)
 {
     c->replicas = c->workers;
-    if (!c->mesh[0] && c->pipeline != FAST_PIPELINE_1F1B)
-        return fast__fail(FAST_EINVAL, "pipeline needs stages: give mesh=pipe=2 too");
+    if (!c->mesh[0] && c->chunks > 0)
+        return fast__fail(FAST_EINVAL, "chunks=%lld needs stages: give mesh=pipe=2 too",
+                          (long long)c->chunks);
+    if (!c->mesh[0] && c->pipeline != FAST_PIPELINE_1F1B) {
+        char pipeline[32];
+
+        pipeline_text(c, pipeline, sizeof pipeline);
+        return fast__fail(FAST_EINVAL, "pipeline=%s needs stages: give mesh=pipe=2 too", pipeline);
+    }
+    if (!c->mesh[0] && c->layout[0])
+        return fast__fail(FAST_EINVAL, "layout=%s is of shards: give mesh=tensor=2 too", c->layout);
+    if (!c->mesh[0] && c->cuts[0])
+        return fast__fail(FAST_EINVAL, "cuts=%s are of stages: give mesh=pipe=%lld too", c->cuts,
+                          (long long)fast__split_cut_count(c->cuts) + 1);
     if (!c->mesh[0])
-        return FAST_OK;
-    FAST_TRY(fast__mesh_parse(c->mesh, c->workers, &c->split));
+        return check_undrained(c);
+    FAST_TRY(fast__layout_map_parse(c->layout, &c->layout_map));
+    FAST_TRY(fast__mesh_parse(c->mesh, c->workers_given ? c->workers : 0, &c->split));
+    if (c->split.tensor == 1 && c->layout[0])
+        return fast__fail(FAST_EINVAL, "layout=%s is of shards, and mesh=%s has one: give tensor=2",
+                          c->layout, c->mesh);
+    FAST_TRY(check_chunks(c));
+    FAST_TRY(check_cuts(c));
+    FAST_TRY(check_replicas(c));
     c->workers = fast__mesh_size(&c->split);
     c->replicas = c->split.data;
-    if (c->pipeline == FAST_PIPELINE_PIPEDREAM && c->accumulate > 1)
-        return fast__fail(FAST_EINVAL,
-                          "pipeline=pipedream updates after each batch; leave out accumulate=%lld",
-                          (long long)c->accumulate);
-    return FAST_OK;
+    return check_undrained(c);
+}
+
+/* Refuse a schedule of stages that the mesh does not have, unless it says so itself: pipe=1. */
+static fast_err check_schedule(const C *c)
+{
+    char pipeline[32];
+
+    if (!c->mesh[0] || fast__mesh_is_auto(c) || c->split.pipe > 1 || strstr(c->mesh, "pipe=") ||
+        c->pipeline == FAST_PIPELINE_1F1B)
+        return FAST_OK;
+    pipeline_text(c, pipeline, sizeof pipeline);
+    return fast__fail(FAST_EINVAL,
+                      "pipeline=%s is of stages, and mesh=%.100s has one: give pipe=2 in it, or "
+                      "leave out pipeline",
+                      pipeline, c->mesh);
 }
 
 /* Check what one row of the table cannot: values that depend on one another. */
 static fast_err config_check(C *c)
 {
-    FAST_TRY(check_mesh(c));
-    if (c->global_batch > 0) {
+    if (fast__mesh_is_auto(c)) /* once the network is known */
+        c->replicas = c->workers;
+    else
+        FAST_TRY(fast__config_mesh(c));
+    FAST_TRY(check_schedule(c));
+    if (c->global_batch > 0 && !fast__mesh_is_auto(c)) {
         if (c->global_batch % (c->replicas * c->accumulate) != 0)
             return fast__fail(FAST_EINVAL, "global_batch=%lld does not divide over %lld %s%s",
                               (long long)c->global_batch, (long long)c->replicas,
@@ -360,6 +588,7 @@ static fast_err config_set(C *c, const char *option)
     memcpy(name, option, (size_t)(equal - option));
     name[equal - option] = '\0';
     const fast_option *row = fast__options_find(fast__run_options, name);
+    c->pipeline_given = c->pipeline_given || (row && strcmp(row->name, "pipeline") == 0);
     if (row && strcmp(row->name, "phases") == 0 && c->phases[0] && equal[1]) { /* appended */
         const size_t used = strlen(c->phases);
         if (used + strlen(equal) + 1 > sizeof c->phases)
@@ -367,6 +596,7 @@ static fast_err config_set(C *c, const char *option)
         snprintf(c->phases + used, sizeof c->phases - used, ";%s", equal + 1);
         return FAST_OK;
     }
+    c->workers_given = c->workers_given || (row && strcmp(row->name, "workers") == 0);
     return fast__options_set("train", fast__run_options, c, name, equal + 1);
 }
 

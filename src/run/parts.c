@@ -12,6 +12,7 @@
 #include "comm/topology.h"
 #include "run/representative.h"
 #include "run/run.h"
+#include "split/planner.h"
 #include "strategy/strategy.h"
 #include "strategy/systems.h"
 #include "transport/sim/cluster.h"
@@ -30,7 +31,7 @@ typedef struct part_list {
 
 /* Written once, under pthread_once(), and constant from then on. */
 static part_list models, datas, optimizers, engines, strategies, topologies, transports, allreduces,
-    clusters, systems, codecs, policies;
+    clusters, systems, codecs, policies, planners;
 static fast_system system_list[PARTS_MAX];
 
 /* Append a part to a list. */
@@ -59,6 +60,7 @@ static void fill(void)
     ADD_ALL(&codecs, fast__codecs);
     ADD_ALL(&codecs, fast__stages);
     ADD_ALL(&topologies, fast__topologies);
+    ADD_ALL(&planners, fast__planners);
     for (int i = 0; fast__engines[i]; i++)
         add(&engines, (fast_part){ fast__engines[i]->name, fast__engines[i]->summary });
     for (int i = 0; fast__transports[i]; i++)
@@ -99,7 +101,8 @@ const fast_part *fast_part_list(const char *kind, int64_t *count_out)
                   { "cluster", &clusters },     { "topology", &topologies },
                   { "strategy", &strategies },  { "transport", &transports },
                   { "allreduce", &allreduces }, { "system", &systems },
-                  { "codec", &codecs },         { "representative", &policies } };
+                  { "codec", &codecs },         { "representative", &policies },
+                  { "planner", &planners } };
     FAST_ASSERT(kind != NULL && count_out != NULL);
     pthread_once(&once, fill);
     *count_out = 0;

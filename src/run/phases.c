@@ -211,8 +211,9 @@ static fast_err open_phase(fast_team *team, const char *spec, const char *topolo
         FAST_TRY(fast_topology_check(phase->topology));
         FAST_TRY(fast__codec_check_directed(team->run, strategy, phase->config));
     }
-    if (phase->servers > team->servers)
-        team->servers = phase->servers;
+    const int64_t servers = phase->servers * (c->workers / c->replicas); /* of each part */
+    if (servers > team->servers)
+        team->servers = servers;
     return FAST_OK;
 }
 

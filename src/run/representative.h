@@ -30,34 +30,44 @@ typedef struct fast_representative {
     int64_t rounds;     /* consensus: of mixing */
     int64_t rank;       /* worker: its rank */
     int64_t smooth;     /* best: batches of the training loss */
-    double *weights;    /* [workers]: consensus: of each in worker 0's model after all rounds */
+    double *weights;    /* [replicas]: consensus: of each in worker 0's model after all rounds */
 
     /* Ensemble; NULL and 0 otherwise. */
-    float *members;       /* [workers][params + state]: the models that stand */
+    float *members;       /* [replicas][params + state]: the models that stand */
     int64_t member_count; /* length of members; 0: the run's own model stands */
     float *outputs;       /* [batch][outputs]: of one member */
     double *mean;         /* [batch][outputs]: of all */
 } fast_representative;
 
-/* A vote: replicas that one model is made of. The sums are of whole numbers, w times 2^40, so that
- * they do not depend on the order in which replicas arrive. */
-typedef struct fast_vote {
-    int64_t step;   /* that it belongs to; -1: free */
+/* A vote on one part of the model: all of it, or what the workers of a split model have of it. The
+ * sums are of whole numbers, w times 2^40, so that they do not depend on the order in which
+ * replicas arrive. */
+typedef struct fast_vote_part {
+    int64_t params; /* parameters of the part */
+    int64_t state;  /* elements of its state */
     int64_t count;  /* replicas that came */
-    int64_t local;  /* replicas of this process that came */
-    bool *came;     /* [workers]: its replica is in the vote */
     int64_t *sum;   /* [params + state]: of all replicas */
     int64_t *mixed; /* [params + state]: consensus: the sum with its weights; else NULL */
     float *first;   /* [params + state]: the first replica that came */
     bool same;      /* all replicas equal the first: the mean is exactly that */
     bool saturated; /* a value did not fit, or was not a number */
-    double limit;   /* values beyond do not fit: their sum might not */
     double spread;  /* sum of the squared distances of all replicas from the first */
     int64_t centre; /* auto: the version of the centre that came; -1: none */
     int64_t chosen; /* best, worker, ensemble: whose replica is in the middle; -1: none */
     double loss;    /* the chosen one's training loss */
     float *middle;  /* [params + state]: the centre, or the chosen replica */
-    float *members; /* [workers][params + state]: ensemble: all that came, by rank; else NULL */
+    float *members; /* [replicas][params + state]: ensemble: all that came, by rank; else NULL */
+} fast_vote_part;
+
+/* A vote: replicas that one model is made of, part by part. */
+typedef struct fast_vote {
+    int64_t step;          /* that it belongs to; -1: free */
+    int64_t count;         /* workers whose replicas came */
+    int64_t local;         /* workers of this process whose replicas came */
+    bool *came;            /* [workers]: its replica is in the vote */
+    double limit;          /* values beyond do not fit: their sum might not */
+    fast_vote_part *parts; /* [part_count] in the order of fast__split_part() */
+    int64_t part_count;    /* length of parts; 1 where the model is whole */
 } fast_vote;
 
 /* Votes that are open at a time. */
@@ -73,7 +83,7 @@ typedef struct fast_ballot {
 
 /* A replica that takes part in a vote. */
 typedef struct fast_voter {
-    int64_t rank;           /* of the worker that has it */
+    int64_t worker;         /* that has it: its number among all workers */
     const float *w;         /* its parameters */
     const float *s;         /* its state */
     double loss;            /* the mean of its last batches */

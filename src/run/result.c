@@ -86,6 +86,15 @@ static int64_t model_state_bytes(const fast_team *team)
     return most;
 }
 
+/* The hash of a model: parameters, then the state. */
+static uint64_t hash_model(const fast_learner *learner)
+{
+    const uint64_t hash = fast__vector_hash(learner->params.count, learner->w, 0);
+
+    return learner->state.count > 0 ? fast__vector_hash(learner->state.count, learner->s, hash)
+                                    : hash;
+}
+
 void fast__run_measure_all(fast_run *run)
 {
     if (run->team)
@@ -94,10 +103,8 @@ void fast__run_measure_all(fast_run *run)
     const fast_learner *learner = run->learner;
     fast_result *r = &run->result;
     r->param_count = learner->params.count;
-    uint64_t hash = fast__vector_hash(learner->params.count, learner->w, 0);
-    if (learner->state.count > 0)
-        hash = fast__vector_hash(learner->state.count, learner->s, hash);
-    r->params_hash = hash;
+    if (!run->evaluation.file || !run->evaluation.partial)
+        r->params_hash = hash_model(learner);
     r->plan_hash = fast__run_plan_hash(run);
     r->memory_peak = memory_peak();
     r->model_state_bytes = model_state_bytes(run->team);

@@ -28,10 +28,12 @@
 
 #include "base/memory.h"
 #include "model/onnx/onnx.h"
+#include "run/micro_sizes.h"
 #include "run/sink/store_sink.h"
 #include "run/sink/tensorboard.h"
 #include "run/team.h"
 #include "tensor/device_check.h"
+#include "tensor/device_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -234,23 +236,39 @@ static fast_err open_graph(fast_run *run, const fast_network *network)
 }
 
 /* Simulated workers read ahead nothing: threads would disturb the simulation. */
-fast_err fast__run_loader(const fast_run *run, int64_t worker, bool remote, fast_loader **out)
+/* The options of a loader of training batches. */
+static fast_loader_options loader_options(const fast_run *run, int64_t worker)
 {
     const fast_run_config *c = &run->config;
     const bool is_sim = strcmp(c->transport, "sim") == 0;
-    const fast_loader_options options = { .seed = (uint64_t)c->seed,
-                                          .batch = c->batch,
-                                          .workers = run->data.agents,
-                                          .worker = worker % run->data.agents,
-                                          .accumulate = c->accumulate,
-                                          .shard = (fast_shard)c->shard,
-                                          .alpha = c->alpha,
-                                          .augment =
-                                              strcmp(c->augment, "no") == 0 ? NULL : c->augment,
-                                          .prefetch = is_sim ? 0 : c->prefetch_count,
-                                          .shuffle = true,
-                                          .remote = remote };
+    return (fast_loader_options){ .seed = (uint64_t)c->seed,
+                                  .batch = c->batch,
+                                  .workers = run->data.agents,
+                                  .worker = worker % run->data.agents,
+                                  .accumulate = c->accumulate,
+                                  .shard = (fast_shard)c->shard,
+                                  .alpha = c->alpha,
+                                  .augment = strcmp(c->augment, "no") == 0 ? NULL : c->augment,
+                                  .prefetch = is_sim ? 0 : c->prefetch_count,
+                                  .shuffle = true };
+}
 
+fast_err fast__run_loader(const fast_run *run, int64_t worker, bool remote, fast_loader **out)
+{
+    fast_loader_options options = loader_options(run, worker);
+
+    options.remote = remote;
+    return run->data.train ? fast__loader_new(run->data.train, &options, out) : FAST_OK;
+}
+
+fast_err fast__run_loader_strided(const fast_run *run, int64_t stride, int64_t offset,
+                                  fast_loader **out)
+{
+    fast_loader_options options = loader_options(run, 0);
+
+    FAST_ASSERT(stride >= 1);
+    options.stride = stride;
+    options.offset = offset;
     return run->data.train ? fast__loader_new(run->data.train, &options, out) : FAST_OK;
 }
 
@@ -332,8 +350,8 @@ static fast_err open_rule(fast_run *run)
                           run->step_count > FAST_STEPS_MAX))
         return fast__fail(FAST_EINVAL, "epochs=%lld of %lld steps are more than %lld steps",
                           (long long)c->epochs, (long long)epoch_steps, (long long)FAST_STEPS_MAX);
-    FAST_TRY(
-        fast__optimizer_new(run->device, c->optimizer, fast__run_params(run), &run->optimizer));
+    FAST_TRY(fast__optimizer_new(run->evaluation.file ? run->evaluation.file : run->device,
+                                 c->optimizer, fast__run_params(run), &run->optimizer));
     const fast_schedule_options options = { .spec = c->schedule,
                                             .lr = c->rate,
                                             .steps = run->step_count > 0 ? run->step_count : 1,
@@ -383,23 +401,52 @@ fast_err fast__run_foreign(const fast_run *run, int64_t worker, fast_loader *loa
     return fast__foreign_new(&options, out);
 }
 
+/* Where processes have parts of the model, none has memory for all of it: the run's own, which is
+ * saved and evaluated, is on disk. The file has room for
+ *
+ *     w, s                  the model
+ *     the rule's vectors    as many as any rule has; those that this one has not take no room
+ *     w, s                  the best model by the validation set
+ *
+ * of which pages that nobody reserves are never written. */
+static fast_err open_model_file(fast_run *run)
+{
+    const fast_run_config *c = &run->config;
+    const int64_t vectors = 2 + FAST_RULE_SLOTS_MAX; /* w, the rule's, the best model */
+
+    if (strcmp(c->transport, "mpi") != 0 || !c->mesh[0] || c->split.pipe * c->split.tensor == 1)
+        return FAST_OK;
+    run->evaluation.partial = true;
+    return fast__device_file_open(
+        (vectors * run->graph->params.count + 2 * run->graph->state.count) * (int64_t)sizeof(float),
+        &run->evaluation.file);
+}
+
 /* Open the learner: the engine's on the network, or the caller's. */
 static fast_err open_learner(fast_run *run)
 {
     const fast_run_config *c = &run->config;
-    if (run->foreign && (c->memory[0] || c->recompute == FAST_RUN_RECOMPUTE_YES))
+    if (run->foreign &&
+        (c->memory[0] || c->recompute == FAST_RUN_RECOMPUTE_YES || fast__run_has_micro(run)))
         return fast__fail(FAST_EINVAL, "activations of learner %s are its own: leave out %s",
-                          run->foreign->name, c->memory[0] ? "memory" : "recompute");
+                          run->foreign->name,
+                          c->memory[0]                             ? "memory"
+                          : c->recompute == FAST_RUN_RECOMPUTE_YES ? "recompute"
+                                                                   : "micro_batch");
     if (run->foreign)
         return fast__run_foreign(run, 0, run->data.loader, &run->learner);
     FAST_TRY(fast__run_compile(run));
     snprintf(run->config.engine, sizeof run->config.engine, "%s", run->engine->name);
-    FAST_TRY(run->engine->workspace_new(run->program, &run->workspace));
+    if (!run->evaluation.file)
+        FAST_TRY(run->program->engine->workspace_new(run->program, &run->workspace));
     const fast_native_options native = { .graph = run->graph,
-                                         .device = run->device,
+                                         .device = run->evaluation.file ? run->evaluation.file
+                                                                        : run->device,
                                          .engine = run->engine,
                                          .program = run->program,
                                          .workspace = run->workspace,
+                                         .late = run->evaluation.file ? &run->workspace : NULL,
+                                         .blank = run->evaluation.file != NULL,
                                          .loader = run->data.loader,
                                          .test = run->data.test_loader,
                                          .validation = run->data.validation_loader,
@@ -498,9 +545,12 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
         FAST_TRY(open_data(run, own->train, own->test));
         FAST_TRY(open_graph(run, own->network));
     }
+    FAST_TRY(fast__run_mesh_auto(run));
     FAST_TRY(check_target(run));
     FAST_TRY(fast__run_class_weights(run));
     FAST_TRY(open_loaders(run));
+    if (run->graph)
+        FAST_TRY(open_model_file(run));
     FAST_TRY(open_rule(run));
     FAST_TRY(open_learner(run));
     FAST_TRY(open_predict(run));
@@ -514,7 +564,11 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
     FAST_TRY(check_file(run->config.resume));
     FAST_TRY(fast__team_new(run, &run->team));
     FAST_TRY(fast__run_evaluation_open(run));
+    FAST_TRY(fast__split_compile(run));
+    fast__run_predict_memory(run);
     FAST_TRY(open_texts(run));
+    if (run->config.load[0] || run->config.resume[0])
+        FAST_TRY(fast__split_model_reserve(run->team));
     if (run->config.load[0])
         FAST_TRY(fast__weights_load(run, run->config.load));
     if (run->config.resume[0])
@@ -548,8 +602,9 @@ static fast_err open_run(const char *const *options, const own_parts *own, fast_
     run->strategy = own->strategy;
     run->codecs.filter = own->filter;
     atomic_init(&run->cancel, false);
-    const fast_err err = open_parts(run, options, own);
+    fast_err err = open_parts(run, options, own);
     if (err) {
+        err = fast__team_decline(run, err);
         fast_run_close(run);
         return err;
     }
@@ -617,6 +672,7 @@ void fast_run_close(fast_run *run)
 {
     if (!run)
         return;
+    (void)fast__team_decline(run, FAST_OK);
     fast__caller_loop_close(run);
     if (run->sinks.log)
         fclose(run->sinks.log);
@@ -631,9 +687,10 @@ void fast_run_close(fast_run *run)
     fast__run_evaluation_close(run);
     if (run->learner)
         run->learner->ops->free(run->learner);
-    if (run->engine) {
-        run->engine->workspace_free(run->workspace);
-        run->engine->program_free(run->program);
+    if (run->program) {
+        if (run->workspace)
+            run->program->engine->workspace_free(run->workspace);
+        run->program->engine->program_free(run->program);
     }
     fast__schedule_free(run->schedule);
     fast__optimizer_free(run->optimizer);
@@ -643,6 +700,7 @@ void fast_run_close(fast_run *run)
     fast__graph_free(run->graph);
     fast__foreign_close(run->foreign);
     fast__free(run->text.model);
+    fast__device_file_close(run->evaluation.file);
     fast_data_free(run->data.validation);
     fast_data_free(run->data.test_own);
     fast_data_free(run->data.train_own);

@@ -14,6 +14,7 @@
 #include "rule/schedule.h"
 #include "run/checkpoint/weights.h"
 #include "run/run_evaluation.h"
+#include "split/layout_map.h"
 #include "split/mesh.h"
 #include "split/pipeline.h"
 #include "transport/transport.h"
@@ -86,8 +87,18 @@ typedef struct fast_run_config {
     char engine[32];               /* name; auto */
     int device;                    /* FAST_RUN_DEVICE_* */
     int64_t workers;               /* actors that compute gradients */
+    bool workers_given;            /* by the user or the system: `mesh` must not change them */
     char mesh[64];                 /* data=2,pipe=4; "": every worker has the whole model */
+    char layout[192];              /* conv=samples,dense=pairs; "": the standard one */
+    char cuts[512];                /* conv2,dense1: first layers of the later stages; "" */
     int pipeline;                  /* fast_pipeline of a mesh */
+    bool pipeline_given;           /* it is not the default: mesh auto does not choose it */
+    int64_t chunks;                /* stages of each worker of a pipeline, at least 1 */
+    bool vertical_sync;            /* pipedream: one version of the weights at all stages */
+    int64_t pipe_delay;            /* never drained: batches that a stage is ahead of the next */
+    int pipe_extrapolate;          /* fast_pipe_extrapolate */
+    int64_t pipe_lr_steps;         /* in which the learning rate is divided by the staleness */
+    int64_t pipe_active;           /* ampnet: micro-batches in flight; 0: as many as stages */
     int64_t epochs;                /* unless `steps` is given */
     int64_t steps;                 /* 0: by epochs */
     int64_t batch;                 /* samples per worker and step */
@@ -122,6 +133,7 @@ typedef struct fast_run_config {
     int branch;                        /* 1: resume with another rate, schedule, ... */
     char memory[32];                   /* a size, "500MB"; "" */
     int recompute;                     /* FAST_RUN_RECOMPUTE_* */
+    char micro_batch[32];              /* auto, no, or samples */
     char plan[FAST_PATH_MAX];          /* auto, no, or a path */
     char method[64];                   /* auto, or a convolution method */
     char log[FAST_PATH_MAX];           /* a line per evaluation; "" */
@@ -138,6 +150,7 @@ typedef struct fast_run_config {
     char codec_sum[64];                /* method of encoded sums; auto */
     char transport[32];                /* name; auto */
     char cluster[FAST_PATH_MAX];       /* sim: preset or file; "" */
+    char placement[1024];              /* sim: nodes of workers; "" */
     char faults[FAST_PATH_MAX];        /* sim: schedule or file; "" */
     int bind;                          /* transport threads: fast_bind_mode of the workers */
     double timeout;                    /* seconds that a wait takes at most */
@@ -151,6 +164,7 @@ typedef struct fast_run_config {
 
     /* Read from the texts above when they are parsed. */
     fast_mesh split;               /* `mesh`, parsed; all 0: not split */
+    fast_layout_map layout_map;    /* `layout`, parsed; of a mesh with tensor */
     int64_t replicas;              /* of the model: workers, or those along `data` */
     fast_period evaluate_period;   /* `evaluate`, parsed */
     fast_period checkpoint_period; /* `checkpoint_every`, parsed */
@@ -165,6 +179,12 @@ extern const fast_part fast__run_part;
 
 /* Parse "name=value", ..., NULL over the defaults; check each option, and pairs of them. */
 fast_err fast__config_parse(const char *const *options, fast_run_config *out);
+/* Read the mesh, its workers and its layout, once they are not `auto`. */
+fast_err fast__config_mesh(fast_run_config *config);
+/* mesh_auto.c: is a mesh to be chosen? Choose it, once the network is known, with all that follows
+ * from it: workers, cuts, batch, accumulate, placement. FAST_EINVAL if no plan fits. */
+bool fast__mesh_is_auto(const fast_run_config *config);
+fast_err fast__run_mesh_auto(fast_run *run);
 /* Move options of strategy ps that became codecs from its spec to the chain, with a warning. */
 fast_err fast__options_moved(char *strategy, char *codec, size_t codec_size);
 
@@ -203,7 +223,9 @@ typedef struct fast_run_text {
     char *options;         /* canonical text of every option, one after the other */
     const char *data_note; /* told at the start; NULL: nothing to tell. Not owned */
     char memory_note[192]; /* told at the start: what is recomputed; "" */
+    char micro_note[256];  /* told at the start: micro-batches of a pass; "" */
     char resume_note[768]; /* told at the start; "": nothing to tell */
+    char mesh_note[384];   /* told at the start: what mesh=auto chose; "" */
     char codec_note[512];  /* told at the start: what codec=auto chose, and why; "" */
     char *model;           /* the network in its language; NULL for a network of the caller's */
     char *command;         /* the words that repeat the run, quoted for a shell */
@@ -234,6 +256,7 @@ typedef struct fast_run_progress {
     int64_t step_saved;     /* of the last checkpoint; -1 before one */
     int64_t step_evaluated; /* of the last evaluation; -1 before one */
     bool save_failed;       /* the last checkpoint in mid-run was not written, which was told */
+    bool awaited;           /* ranks of mpi wait for this one where they train next */
 } fast_run_progress;
 
 /* Where events go. */

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fast/run.h"
+#include "tensor/device.h"
 
 /*
  * Evaluation of a run's model on the test and the validation set, its figures, and early stopping.
@@ -31,6 +32,9 @@ typedef struct fast_run_evaluation {
     bool tested;                         /* the test set was evaluated */
     bool validated;                      /* the last evaluation was of the validation set */
     fast_run_best best;                  /* model by the validation set */
+    /* Where several processes have parts of the model, the run's is on disk (split_model.c). */
+    const fast_device *file; /* the device of it; NULL: the run's device has the model */
+    bool partial;            /* on `file`: not all parts of it have been drawn or read */
 } fast_run_evaluation;
 
 /* evaluation/evaluate.c */

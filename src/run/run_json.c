@@ -86,21 +86,27 @@ static json_t *staleness_of(const fast_result *r)
     return counts;
 }
 
-/* A split model: its mesh, its schedule, and the micro-batches that each worker of this process had
- * in flight at once. */
+/* A split model: its mesh, its schedule, the micro-batches that each worker of this process had in
+ * flight at once, and the versions of the weights of their passes. */
 static void put_split(json_t **o, const fast_run *run)
 {
-    json_t *flight = json_array();
+    json_t *flight = json_array(), *stale = json_array(), *gap = json_array();
 
     for (int64_t i = 0; i < run->config.workers; i++) {
         const fast_team_actor *self = run->team->actors[i];
+        const fast_pipe *pipe = self ? &self->context.pipe : NULL;
 
-        fast__json_append(&flight,
-                          self ? json_integer(self->context.pipe.in_flight_max) : json_null());
+        fast__json_append(&flight, pipe ? json_integer(pipe->in_flight_max) : json_null());
+        fast__json_append(&stale, pipe ? json_integer(pipe->staleness_max) : json_null());
+        fast__json_append(&gap, pipe ? json_integer(pipe->gap_max) : json_null());
     }
     put_text(o, "mesh", fast_run_option(run, "mesh"));
+    put_text(o, "layout", fast_run_option(run, "layout"));
+    put_text(o, "cuts", fast_run_option(run, "cuts"));
     put_text(o, "pipeline", fast_run_option(run, "pipeline"));
     fast__json_set(o, "worker_in_flight", flight);
+    fast__json_set(o, "worker_staleness", stale);
+    fast__json_set(o, "worker_gap", gap);
 }
 
 /* Measures of several workers. */

@@ -113,6 +113,8 @@ static fast_err open_memory(fast_team *team)
                          &team->measures.waited));
     FAST_TRY(fast__alloc("missing actors", actors, sizeof *team->progress.missing,
                          &team->progress.missing));
+    FAST_TRY(
+        fast__alloc("actors of this process", actors, sizeof *team->place.mine, &team->place.mine));
     for (int64_t i = 0; i < actors; i++)
         team->ids[i] = i;
     for (int i = 0; i <= FAST_VOTES && has_votes(team); i++) {
@@ -132,7 +134,8 @@ static fast_err open_workspaces(fast_team *team)
 
     FAST_ASSERT(count <= 64);
     for (int64_t i = 0; i < count && is_sim(team) && !run->foreign && !fast__split_is(team); i++) {
-        FAST_TRY(run->engine->workspace_new(run->program, &team->place.workspaces.list[i]));
+        FAST_TRY(
+            run->program->engine->workspace_new(run->program, &team->place.workspaces.list[i]));
         atomic_fetch_or(&team->place.workspaces.free, 1ULL << i);
     }
     return FAST_OK;
@@ -199,6 +202,7 @@ static fast_err open_world(fast_team *team)
     snprintf(config.transport, sizeof config.transport, "%s",
              team->single ? "threads" : c->transport);
     snprintf(config.cluster, sizeof config.cluster, "%s", cluster_of(team));
+    snprintf(config.placement, sizeof config.placement, "%s", c->placement);
     snprintf(config.faults, sizeof config.faults, "%s", c->faults);
     trace_path(team, config.trace, sizeof config.trace);
     snprintf(config.record, sizeof config.record, "%s", c->record);
@@ -251,12 +255,14 @@ static fast_err look_around(fast_team *team)
         FAST_TRY(fast__run_job(team->run, &team->place.job));
     }
     FAST_TRY(open_world(team));
+    team->run->progress.awaited = strcmp(team->run->config.transport, "mpi") == 0;
     team->place.alone = true;
     team->place.first = team->place.world->places[0].here;
     team->place.here = 0;
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
         team->place.alone = team->place.alone && team->place.world->places[i].here;
         team->place.here += i < team->workers && team->place.world->places[i].here;
+        team->place.mine[i] = team->place.world->places[i].here;
     }
     team->place.actors_here = 0;
     for (int64_t i = 0; i < team->place.world->count; i++)
@@ -321,10 +327,13 @@ fast_err fast__team_new(fast_run *run, fast_team **out)
         err = open_workspaces(team);
     if (!err)
         err = look_around(team);
+    if (!err && !team->place.alone)
+        err = fast__alloc("losses of other processes", team->workers, sizeof *team->progress.remote,
+                          &team->progress.remote);
+    if (!err)
+        err = fast__split_model_open(team);
     if (!err && (c->checkpoint[0] || c->resume[0]))
         err = fast__saved_states_open(team);
-    if (!err)
-        err = fast__split_check_saved(team);
     if (err) {
         fast__team_free(team);
         return err;
@@ -345,7 +354,7 @@ void fast__team_free(fast_team *team)
     fast__free(team->place.equal.applied);
     for (int i = 0; i < 64; i++)
         if (team->place.workspaces.list[i])
-            team->run->engine->workspace_free(team->place.workspaces.list[i]);
+            team->run->program->engine->workspace_free(team->place.workspaces.list[i]);
     for (int i = 0; i <= FAST_VOTES; i++) {
         const fast_vote *vote = i < FAST_VOTES ? &team->ballot.votes[i] : &team->ballot.last;
 
@@ -358,10 +367,12 @@ void fast__team_free(fast_team *team)
         fast__phases_free(team);
     fast__mutex_fini(&team->mutex);
     fast__free(team->place.job);
+    fast__free(team->place.mine);
     fast__free(team->actors);
     fast__free(team->measures.column_means);
     fast__free(team->measures.waited);
     fast__free(team->progress.missing);
+    fast__free(team->progress.remote);
     fast__free(team->ids);
     fast__free(team);
 }
@@ -398,8 +409,6 @@ static fast_err open_equal(fast_team *team)
  * with the representative: the space that it served is gone. */
 static fast_err open_actors(fast_team *team)
 {
-    const fast_learner *learner = team->run->learner;
-
     FAST_TRY(open_equal(team));
     for (int64_t i = 0; i < team->workers + team->servers; i++) {
         fast_team_actor *self = team->actors[i];
@@ -412,8 +421,7 @@ static fast_err open_actors(fast_team *team)
         }
         if (i < team->workers)
             continue;
-        fast__vector_copy(self->context.trainer.count, learner->w, self->context.trainer.w);
-        fast__vector_copy(self->context.trainer.state_count, learner->s, self->context.trainer.s);
+        fast__context_take_model(&self->context);
         self->context.trainer.step = team->run->step; /* its schedule continues too */
     }
     return FAST_OK;
@@ -658,6 +666,7 @@ static fast_err run_world(fast_team *team)
     if (team->place.recorded)
         return fast__fail(FAST_EINVAL, "a recording is of one call: open the run anew");
     team->place.recorded = team->place.job != NULL;
+    run->progress.awaited = false;
     FAST_TRY(open_world(team));
     err = open_actors(team);
     if (!err) {
@@ -693,6 +702,7 @@ static fast_err run_world(fast_team *team)
     if (ran && err)
         err = fast__team_crash(team, err);
     close_world(team);
+    run->progress.awaited = fast__phases_left(team) && strcmp(run->config.transport, "mpi") == 0;
     return err;
 }
 
@@ -747,7 +757,20 @@ fast_err fast__team_train(fast_team *team)
         FAST_TRY(fast__monitor_finish(team));
         FAST_TRY(change(team, &stop));
     }
+    run->progress.awaited = false;
     if (!run->result.stop[0])
         run->result.stop = "done";
     return FAST_OK;
+}
+
+fast_err fast__team_decline(fast_run *run, fast_err err)
+{
+    char why[FAST_DETAIL_MAX];
+
+    if (!run->progress.awaited)
+        return err;
+    run->progress.awaited = false;
+    snprintf(why, sizeof why, "%s", err ? fast_error_detail() : "it does not train its run");
+    fast__world_decline(run->config.transport, why);
+    return err ? fast__fail(err, "%s", why) : FAST_OK;
 }

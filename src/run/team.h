@@ -10,6 +10,7 @@
 #include "run/preprocess.h"
 #include "run/representative.h"
 #include "run/run.h"
+#include "run/saved_teachers.h"
 #include "run/split_team.h"
 #include "strategy/strategy.h"
 #include "trainer/context.h"
@@ -20,7 +21,8 @@
  *
  *   team.c         strategy + transport -> a world of actors -> their end
  *   team_actor.c   one actor: its parts, its programs, and the trainer's host operations
- *   split_team.c   workers that have stages of the model
+ *   split_team.c   workers that have stages of the model; split_checks.c: what they cannot do;
+ *                  split_steps.c: steps of a replica of them
  *   preprocess.c   actors that make batches for workers
  *   monitor.c      between steps: evaluation of the representative model, target, cancel, progress
  *   measure.c      measures of several workers (measures.h)
@@ -120,14 +122,17 @@ typedef struct fast_actor_progress {
 
 /* One worker or server of the team in this process. */
 typedef struct fast_team_actor {
-    fast_context context;              /* the trainer's; its host is this struct */
-    struct fast_team *team;            /* that it belongs to */
-    int64_t number;                    /* of all workers; of all servers, at servers */
-    fast_group *everyone;              /* split model: all workers; else NULL */
-    fast_pipe_options pipe;            /* split model: the worker's place */
-    fast_loader *loader;               /* the worker's shard of the data; NULL at servers */
+    fast_context context;   /* the trainer's; its host is this struct */
+    struct fast_team *team; /* that it belongs to */
+    int64_t number;         /* of all workers; of all servers, at servers */
+    fast_group *everyone;   /* split model: all workers; else NULL */
+    fast_pipe_options pipe; /* split model: the worker's place */
+    fast_loader *loader;    /* the worker's shard of the data; NULL at servers */
+    fast_loader **loaders;  /* split model: the same for each of the worker's stages, NULL
+                                          where it needs no batches */
     fast_preprocess_client preprocess; /* of a worker: where its batches are made */
     fast_workspace *workspace;         /* of the worker's own; NULL on sim and at servers */
+    fast_saved_teachers *teachers;     /* of the worker's model; or NULL */
     fast_actor_progress progress;      /* between steps */
     fast_worker_sums sums;             /* of its losses */
     fast_actor_measures measures;      /* of all calls */
@@ -153,6 +158,7 @@ typedef struct fast_team_place {
     fast_role roles[3];         /* worker, server, preprocessor: those that the run has */
     fast_workspaces workspaces; /* that simulated learners share */
     fast_equal_replicas equal;  /* of simulated workers, where the strategy keeps them equal */
+    bool *mine;                 /* [workers + servers]: they are in this process */
 } fast_team_place;
 
 /* Whether the run said that an actor is missing. */
@@ -166,6 +172,8 @@ typedef struct fast_team_progress {
     fast_epoch_sums epochs[2];   /* the current one and the one before, by parity */
     fast_epoch_sums resumed;     /* of the epoch in which the run was resumed, before that */
     fast_interval_sums interval; /* since the store's last row of metrics */
+    fast_step_sums *remote;      /* [workers] as workers of other processes sent them; NULL: all
+                                    workers are in this process */
     int64_t steps_sum;           /* of all workers */
     int64_t workers_up;          /* workers whose program has not ended */
     fast_missing *missing;       /* [workers + servers] */
@@ -223,6 +231,9 @@ void fast__team_free(fast_team *team); /* NULL is allowed */
 
 /* Train to the end. */
 fast_err fast__team_train(fast_team *team);
+/* Tell the ranks that wait for this one to train that it will not, because of `err` with the
+ * calling thread's detail, or FAST_OK where the run is closed. Returns err, with that detail. */
+fast_err fast__team_decline(fast_run *run, fast_err err);
 
 /* FAST_ENOTSUP, with the reason, where a checkpoint does not hold the whole state of the run.
  * `option` is the one that asks for it. */
@@ -268,6 +279,8 @@ fast_err fast__codec_check_strategy(const fast_run *run, const fast_strategy *st
                                     const void *config);
 /* Make an encoded sum of a worker; NULL in *out where the run has no codec. */
 fast_err fast__codec_sum_new(const fast_run *run, int64_t rank, fast_coded **out);
+/* Return the members of the largest group that sums: replicas of the model, or of a stage. */
+int64_t fast__codec_members(const fast_run *run);
 /* FAST_EINVAL where the chains of a phase and the run's options do not fit. */
 fast_err fast__codec_check(const fast_run *run);
 
@@ -299,14 +312,27 @@ fast_err fast__collect_served(fast_team_actor *self, fast_err err);
 void fast__sums_resume(fast_team *team);
 /* Count a step of a worker with its batch; NULL: a step without one. */
 void fast__sums_count(fast_team_actor *self, const fast_gradient *gradient);
-/* The newest epoch that has sums becomes the run's. */
+/* The newest epoch of this process that has sums becomes the run's. */
 void fast__sums_take(fast_team *team);
+/* The newest epoch of all processes becomes the run's, when all programs have ended. */
+void fast__sums_take_all(fast_team *team);
+/* Return the sums of a worker of this process when it had taken `step` steps, which was due; its
+ * last ones for any other step. */
+fast_step_sums fast__sums_of(const fast_team_actor *self, int64_t step);
 /* Of a synchronous team: the batches up to `step` become the run's sums; else as above. */
 void fast__sums_take_at(fast_team *team, int64_t step);
 /* Worker 0 waits until the others have counted `step`, a second at most. */
 void fast__sums_wait(fast_team *team, int64_t step);
 /* A worker has counted a step at which something is due, or has ended. */
 void fast__sums_wake(fast_team *team);
+
+/* remote_sums.c: losses of workers of other processes. Both fail as messages do. */
+
+/* A worker of another process than worker 0's sends its sums: of its step, or `last` when its
+ * program ends. */
+fast_err fast__sums_send(fast_team_actor *self, bool last);
+/* Worker 0 receives those of all workers of other processes that are not gone. */
+fast_err fast__sums_receive(fast_team_actor *self, bool last);
 
 /* team_crash.c */
 
@@ -320,6 +346,8 @@ fast_err fast__team_crash(const fast_team *team, fast_err err);
 void fast__monitor_cast(fast_vote *vote, const fast_team_actor *self);
 /* Between steps of a worker: false if it is to stop, with self->err if something failed. */
 bool fast__monitor_next(fast_team_actor *self);
+/* news.c: tell of actors that are lost, hang, or are back, while an asynchronous run continues. */
+void fast__monitor_news(fast_team_actor *self);
 /* Return the worker's steps in the sum of all, which counts no step that it left out. */
 int64_t fast__monitor_counted(fast_team_actor *self);
 /* A gradient was computed; NULL: a step was counted without one. */

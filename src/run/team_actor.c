@@ -22,6 +22,7 @@
 #include "base/memory.h"
 #include "model/network.h"
 #include "run/team.h"
+#include "tensor/device_file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -164,6 +165,16 @@ static void host_draw(void *host, int64_t member, float *w, float *s)
     fast__unmap(w, graph->params.count, FAST_ACCESS_UPDATE);
 }
 
+/* Teachers from files, for this worker alone. */
+static fast_err host_teachers(void *host, const char *files, fast_teachers *out)
+{
+    fast_team_actor *self = host;
+
+    fast__saved_teachers_close(self->teachers);
+    self->teachers = NULL;
+    return fast__saved_teachers_open(self->team->run, files, out, &self->teachers);
+}
+
 static const fast_host_ops host_ops = { .next = host_next,
                                         .stepped = host_stepped,
                                         .failed = host_failed,
@@ -172,7 +183,8 @@ static const fast_host_ops host_ops = { .next = host_next,
                                         .noted = host_noted,
                                         .prepare = host_prepare,
                                         .restore = host_restore,
-                                        .draw = host_draw };
+                                        .draw = host_draw,
+                                        .teachers = host_teachers };
 
 /* Creation. */
 
@@ -199,7 +211,7 @@ static fast_err make_learner(fast_team_actor *self, int64_t rank, fast_learner *
         native.workspaces = &team->place.workspaces;
         return fast__native_new(&native, out);
     }
-    FAST_TRY(run->engine->workspace_new(run->program, &self->workspace));
+    FAST_TRY(run->program->engine->workspace_new(run->program, &self->workspace));
     native.workspace = self->workspace;
     return fast__native_new(&native, out);
 }
@@ -254,6 +266,7 @@ static fast_err make_parts(fast_team_actor *self, int64_t i)
                                .state_end = state_end(team),
                                .is_virtual = run->clock.is_virtual,
                                .model = run->learner,
+                               .device = run->device,
                                .learner = team->single ? run->learner : NULL,
                                .optimizer = run->config.optimizer,
                                .rule = team->single ? run->optimizer
@@ -264,6 +277,10 @@ static fast_err make_parts(fast_team_actor *self, int64_t i)
                                .equal = worker && team->place.equal.w ? &team->place.equal : NULL,
                                .phase = current_phase(team) };
 
+    fast__split_place(self, worker, &o);
+    if (o.map)
+        FAST_TRY(fast__split_model_draw(
+            team, &(fast_team_part){ o.params, o.state, o.map, o.state_map }));
     if (worker)
         fast__preprocess_init(team, rank, &self->preprocess);
     if (worker && fast__split_is(team))
@@ -306,8 +323,10 @@ void fast__team_actor_free(fast_team_actor *self)
     if (learner && !self->team->single)
         learner->ops->free(learner);
     if (self->workspace)
-        self->team->run->engine->workspace_free(self->workspace);
+        self->team->run->program->engine->workspace_free(self->workspace);
     fast__loader_free(self->loader);
+    fast__saved_teachers_close(self->teachers);
+    fast__split_unlearn(self);
     fast__free(self->measures.contributions);
     fast__free(self);
 }
@@ -316,7 +335,12 @@ void fast__team_actor_reset(fast_team_actor *self)
 {
     const fast_team *team = self->team;
 
-    fast__context_reset(&self->context, team->run->optimizer, team->run->step);
+    const fast_run *run = team->run;
+    const bool zero = run->evaluation.file && run->evaluation.partial; /* nothing was read */
+
+    fast__context_reset(&self->context, zero ? NULL : run->optimizer, run->step);
+    if (run->evaluation.file)
+        fast__device_file_flush(run->evaluation.file);
     if (self->measures.contributions)
         memset(self->measures.contributions, 0,
                (size_t)fast__share_columns(self->context.trainer.workers) * sizeof(double));

@@ -78,7 +78,7 @@ static void one_worker_trains_the_runs_model(void **state)
     assert_ptr_equal(run->team->actors[0]->context.trainer.w, run->learner->w);
     assert_ptr_equal(run->team->actors[0]->context.trainer.g, run->learner->g);
     assert_ptr_equal(run->team->actors[0]->context.optimizer, run->optimizer);
-    assert_null(run->team->ballot.last.sum);
+    assert_null(run->team->ballot.last.parts);
     assert_null(run->team->place.world);
     assert_false(fast_run_worker(run, 0, &worker));
     assert_true(isnan(run->result.divergence) && isnan(run->result.staleness_mean));
@@ -136,7 +136,7 @@ static void only_different_replicas_are_voted_on(void **state)
         fast_run *run = open_run(options);
 
         train(run);
-        assert_true((run->team->ballot.last.sum == NULL) == (i == 0));
+        assert_true((run->team->ballot.last.parts == NULL) == (i == 0));
         fast_run_close(run);
     }
 }

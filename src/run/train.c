@@ -283,8 +283,11 @@ static void tell_idle_options(fast_run *run)
 fast_err fast_run_train(fast_run *run)
 {
     FAST_ASSERT(run != NULL);
-    FAST_TRY(open_log(run));
-    FAST_TRY(fast__tensorboard_open(run));
+    fast_err err = open_log(run);
+    if (!err)
+        err = fast__tensorboard_open(run);
+    if (err)
+        return fast__team_decline(run, err);
     const int64_t wall_ns = fast__run_wall();
     run->progress.times.begun[0] = wall_ns;
     run->progress.times.begun[1] = run->step;
@@ -296,16 +299,22 @@ fast_err fast_run_train(fast_run *run)
     fast__run_tell(run, FAST_EVENT_START, run->data.train ? run->data.train->summary : NULL);
     if (run->text.data_note)
         fast__run_tell(run, FAST_EVENT_NOTE, run->text.data_note);
+    if (run->text.micro_note[0])
+        fast__run_tell(run, FAST_EVENT_NOTE, run->text.micro_note);
     if (run->text.memory_note[0])
         fast__run_tell(run, FAST_EVENT_NOTE, run->text.memory_note);
     if (run->text.resume_note[0])
         fast__run_tell(run, FAST_EVENT_NOTE, run->text.resume_note);
+    if (run->text.mesh_note[0])
+        fast__run_tell(run, FAST_EVENT_NOTE, run->text.mesh_note);
     if (run->text.codec_note[0])
         fast__run_tell(run, FAST_EVENT_NOTE, run->text.codec_note);
     tell_idle_options(run);
     if (run->step == run->progress.step_evaluated) /* by the run that this one resumes */
         fast__run_look(run);
-    fast_err err = fast__team_train(run->team);
+    err = fast__team_train(run->team);
+    if (err)
+        err = fast__team_decline(run, err);
     if (err == FAST_OK)
         err = write_files(run);
     snprintf(run->text.error, sizeof run->text.error, "%s", err ? fast_error_detail() : "");

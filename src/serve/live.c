@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A run as it happens, as Server-Sent Events: metrics, event, run, staleness, workers, links,
- * spans, usage, and end, which is the last one.
+ * spans, usage, places, passes, and end, which is the last one.
  *
  * The store is asked for its count of changes a few times a second; where it has changed, streams
  * wake and read what is new to them. Metrics and events are sent once, by their numbers; what is
@@ -29,7 +29,17 @@ enum {
 };
 
 /* Tables that are sent whole when they differ. */
-enum { WHOLE_RUN, WHOLE_STALENESS, WHOLE_WORKERS, WHOLE_LINKS, WHOLE_SPANS, WHOLE_USAGE, WHOLES };
+enum {
+    WHOLE_RUN,
+    WHOLE_STALENESS,
+    WHOLE_WORKERS,
+    WHOLE_LINKS,
+    WHOLE_SPANS,
+    WHOLE_USAGE,
+    WHOLE_PLACES,
+    WHOLE_PASSES,
+    WHOLES
+};
 static const struct {
     const char *name;       /* of the event */
     fast_store_table table; /* whose rows it has */
@@ -41,6 +51,8 @@ static const struct {
     { "links", FAST_STORE_LINKS, 1000000000 },
     { "spans", FAST_STORE_SPANS, 2000000000 },
     { "usage", FAST_STORE_USAGE, 2000000000 },
+    { "places", FAST_STORE_PLACES, 1000000000 },
+    { "passes", FAST_STORE_PASSES, 2000000000 },
 };
 
 typedef struct run_live {

@@ -186,7 +186,8 @@ void fast__serve_run(fast_server *server, fast_http_request *request, int64_t id
     } parts[] = {
         { "workers", FAST_STORE_WORKERS }, { "events", FAST_STORE_EVENTS },
         { "links", FAST_STORE_LINKS },     { "staleness", FAST_STORE_STALENESS },
-        { "tags", FAST_STORE_TAGS },
+        { "tags", FAST_STORE_TAGS },       { "places", FAST_STORE_PLACES },
+        { "passes", FAST_STORE_PASSES },
     };
     run_answer answer = { server, json_object() };
     const fast_err err = fast_store_find(server->store, id, add_run, &answer);

@@ -46,8 +46,10 @@ typedef struct fast_space_visitor {
     void (*piece)(void *ctx, int64_t offset, int64_t count, float *values);
     /* Called after each piece, when others may use its values; or NULL. */
     void (*after)(void *ctx, int64_t offset, int64_t count);
-    void *ctx;  /* first argument of the three */
-    bool reads; /* the visit counts as a get: later updates are stale relative to it */
+    void *ctx;      /* first argument of the three */
+    bool reads;     /* the visit counts as a get: later updates are stale relative to it */
+    int64_t *clock; /* with reads: receives the clock that all writers had reached before, whose
+                       updates the visitor finds; or NULL */
 } fast_space_visitor;
 /* Return true if visits are possible: all actors share memory, the time is real, the run is not
  * recorded, and no codec changes the tensor. All actors of a space get the same answer. */

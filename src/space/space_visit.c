@@ -7,6 +7,7 @@
  *
  *     visit of A    | 0 | 1 | 2 | 3 |                 pieces of the range, over time
  *     visit of B    | 2 | 3 | 0 | 1 |                 it starts at another piece
+ *     visit of C       | 3 | 0 | 2 | 1 |              1 was held: it comes back to that one
  *
  * A visit is atomic for each piece, as an add is for each range. Its version is counted when it
  * starts: of visits that overlap, each is stale by those that started before it.
@@ -78,23 +79,72 @@ bool fast__space_can_visit(const fast_space *space)
     return true;
 }
 
+static bool piece_try(atomic_uint *word)
+{
+    unsigned unlocked = 0;
+
+    return atomic_load_explicit(word, memory_order_relaxed) == 0 &&
+           atomic_compare_exchange_strong(word, &unlocked, HELD);
+}
+
+/* Pieces of a range that are locked one after the other, in an order of convenience. */
+typedef struct piece_order {
+    fast_space_range *range; /* the range */
+    int64_t count, first;    /* number of pieces; the one that is looked at first */
+    uint64_t left;           /* a bit for each piece that is left */
+} piece_order;
+
+static piece_order order_of(const fast_space *space, fast_space_range *range, int64_t count)
+{
+    const int64_t writers = space->clocks.writer_count > 0 ? space->clocks.writer_count : 1;
+    const int64_t rank = space->clocks.rank > 0 ? space->clocks.rank % writers : 0;
+
+    FAST_ASSERT(count > 0 && count <= FAST_SPACE_LOCKS);
+    return (piece_order){ range, count, rank * count / writers, (UINT64_C(1) << count) - 1 };
+}
+
+/* Lock a piece that is left and return its index, or -1 if none is left: the next one that nobody
+ * holds, so that actors pass each other; where all are held, the next one, once it is free. */
+static int64_t piece_next(piece_order *o)
+{
+    atomic_uint *pieces = o->range->pieces;
+    int64_t next = -1;
+
+    for (int64_t i = 0; i < o->count && o->left; i++) {
+        const int64_t piece = (o->first + i) % o->count;
+
+        if (!(o->left >> piece & 1))
+            continue;
+        next = next < 0 ? piece : next;
+        if (piece_try(&pieces[piece])) {
+            o->left &= ~(UINT64_C(1) << piece);
+            o->first = piece;
+            return piece;
+        }
+    }
+    if (next < 0)
+        return -1;
+    piece_lock(&pieces[next]);
+    o->left &= ~(UINT64_C(1) << next);
+    o->first = next;
+    return next;
+}
+
 /* A reader of a range that nobody can visit finds its pieces unlocked. */
 void fast__space_copy(const fast_space *space, const fast_space_operation *op)
 {
-    const fast_space_store *store = &space->map.owners[op->owner].store;
+    fast_space_range *range = &space->map.owners[op->owner].store.ranges[op->tensor];
     const int64_t size = piece_size(op->count);
     float *values = fast__space_values(space, op->owner, op->tensor);
-    int64_t piece = 0;
+    piece_order order = order_of(space, range, (op->count + size - 1) / size);
 
     FAST_ASSERT(op->result != NULL);
-    for (int64_t at = 0; at < op->count; at += size, piece++) {
-        atomic_uint *lock = &store->ranges[op->tensor].pieces[piece];
+    for (int64_t piece; (piece = piece_next(&order)) >= 0;) {
+        const int64_t at = piece * size;
 
-        FAST_ASSERT(piece < FAST_SPACE_LOCKS);
-        piece_lock(lock);
         fast__vector_copy(op->count - at < size ? op->count - at : size, values + at,
                           op->result + at);
-        piece_unlock(lock);
+        piece_unlock(&range->pieces[piece]);
     }
 }
 
@@ -127,22 +177,21 @@ static void begin(fast_space *space, const fast_space_visitor *visitor, fast_spa
     piece_unlock(&range->starting);
 }
 
-/* Visit all pieces of a range, which is locked for reading; each writer starts at another one. */
+/* Visit all pieces of a range, which is locked for reading; each writer starts at another one, and
+ * comes back to those that it finds held. */
 static void visit_pieces(fast_space *space, const fast_space_visitor *visitor,
                          const fast_space_operation *op)
 {
     fast_space_range *range = &space->map.owners[op->owner].store.ranges[op->tensor];
-    const int64_t size = piece_size(op->count), n = (op->count + size - 1) / size;
-    const int64_t writers = space->clocks.writer_count > 0 ? space->clocks.writer_count : 1;
-    const int64_t rank = space->clocks.rank > 0 ? space->clocks.rank : 0;
+    const int64_t size = piece_size(op->count);
     float *values = fast__space_values(space, op->owner, op->tensor);
+    piece_order order = order_of(space, range, (op->count + size - 1) / size);
 
-    FAST_ASSERT(n <= FAST_SPACE_LOCKS && rank < writers);
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t piece = (i + rank * n / writers) % n, at = piece * size;
+    FAST_ASSERT(visitor->piece != NULL);
+    for (int64_t piece; (piece = piece_next(&order)) >= 0;) {
+        const int64_t at = piece * size;
         const int64_t count = op->count - at < size ? op->count - at : size;
 
-        piece_lock(&range->pieces[piece]);
         visitor->piece(visitor->ctx, op->offset + at, count, values + at);
         piece_unlock(&range->pieces[piece]);
         if (visitor->after)
@@ -160,6 +209,12 @@ static fast_err visit_range(fast_space *space, const fast_space_visitor *visitor
     FAST_TRY(fast__space_ready(space, op->owner, op->deadline));
     FAST_TRY(fast__space_lock(space, op->owner, op->tensor, false, op->deadline));
     const bool open = atomic_load(&store->head->state) == FAST_SPACE_OPEN;
+    if (open && visitor->clock) {
+        int64_t clock = 0;
+
+        (void)fast__space_clock(space, store, 0, &clock);
+        *visitor->clock = clock < *visitor->clock ? clock : *visitor->clock;
+    }
     if (open) {
         begin(space, visitor, op);
         visit_pieces(space, visitor, op);
@@ -180,7 +235,10 @@ fast_err fast__space_visit(fast_space *space, const float *x, const fast_space_v
     fast_space_operation op = { .kind = FAST_SPACE_ADD, .x = x };
 
     FAST_ASSERT(visitor->piece && fast__space_can_visit(space));
+    FAST_ASSERT(visitor->reads || !visitor->clock);
     FAST_TRY(fast__space_check_open(space, 0));
+    if (visitor->clock)
+        *visitor->clock = INT64_MAX;
     op.from = fast_actor_id(space->actor);
     op.deadline = fast__deadline(space->actor, deadline);
     *version_out = INT64_MAX;

@@ -17,6 +17,24 @@ enum { PASSES_FLOATS = 6, BOUNDARY_FLOATS = 4 };
 
 const fast_split_speed fast__split_speed_typical = { .operations = 40e9, .bytes = 8e9 };
 
+/* Does the operator compute the gradients of its weights by a product of their own? */
+static bool is_divided(fast_op op)
+{
+    return op == FAST_OP_DENSE || op == FAST_OP_CONV || op == FAST_OP_ATTENTION;
+}
+
+double fast__split_weights(const fast_graph *graph, const bool *needs, int node)
+{
+    const fast_node *n = &graph->nodes[node];
+    int64_t offset, count;
+
+    if (!fast__node_params(graph, node, &offset, &count))
+        return 0;
+    if (is_divided(n->op))
+        return fast__node_flops_weights(graph, node);
+    return needs[n->inputs[0]] ? 0 : fast__node_flops_backward(graph, node, false);
+}
+
 void fast__split_cost_add(const fast_graph *graph, const bool *needs, int node,
                           fast_split_cost *cost)
 {
@@ -26,6 +44,7 @@ void fast__split_cost_add(const fast_graph *graph, const bool *needs, int node,
     FAST_ASSERT(node > 0 && node < graph->node_count);
     cost->forward += fast__node_flops_forward(graph, node);
     cost->backward += fast__node_flops_backward(graph, node, needs[n->inputs[0]]);
+    cost->weights += fast__split_weights(graph, needs, node);
     cost->floats += (double)(PASSES_FLOATS * n->count);
     cost->activations += n->count;
     if (fast__node_params(graph, node, &offset, &count))

@@ -10,6 +10,7 @@
 typedef struct fast_split_cost {
     double forward;   /* operations of one sample, forward pass */
     double backward;  /* operations of one sample, backward pass */
+    double weights;   /* of those the ones of a divided pass's second half (engine.h) */
     double floats;    /* floats of one sample that both passes read or write between products */
     int64_t params;   /* elements of the parameters */
     int64_t boundary; /* floats of one sample that arrive and leave, forward; backward the same */
@@ -24,6 +25,10 @@ typedef struct fast_split_speed {
 
 /* One core of a current server: what stages are balanced by where nothing is measured. */
 extern const fast_split_speed fast__split_speed_typical;
+
+/* Return the operations of one sample of a node that the second half of a divided backward pass
+ * makes: gradients of weights, where the operator computes them apart or no other gradient. */
+double fast__split_weights(const fast_graph *graph, const bool *needs, int node);
 
 /* Add the cost of one node, without boundaries. */
 void fast__split_cost_add(const fast_graph *graph, const bool *needs, int node,

@@ -43,6 +43,7 @@ typedef struct prefix {
 typedef struct stage_search {
     const fast_graph *graph;       /* the whole network */
     const fast_split_speed *speed; /* of each worker */
+    const int16_t *replicas;       /* [stages] workers of a stage; NULL: one each */
     fast_split_cost *prefixes; /* [cut_count] cost of nodes up to each cut, without boundaries */
     int *cuts;                 /* [cut_count] nodes, from 0 to the last */
     int cut_count;             /* length of cuts */
@@ -67,12 +68,14 @@ static fast_split_cost cost_between(const stage_search *search, int i, int j)
 static void extend(const stage_search *search, int64_t s, int j)
 {
     prefix *out = &search->best[s * search->cut_count + j];
+    const double workers = search->replicas ? (double)search->replicas[s - 1] : 1;
 
     *out = (prefix){ .seconds = INFINITY };
     for (int i = 0; i < j; i++) {
         const prefix *before = &search->best[(s - 1) * search->cut_count + i];
         const fast_split_cost cost = cost_between(search, i, j);
-        const double seconds = fmax(before->seconds, fast__split_seconds(&cost, search->speed));
+        const double own = fast__split_seconds(&cost, search->speed) / workers;
+        const double seconds = fmax(before->seconds, own);
         const double boundary = before->boundary + (double)cost.boundary;
 
         if (cost.params == 0 || !isfinite(before->seconds) || seconds > out->seconds ||
@@ -121,10 +124,10 @@ static void list_cuts(stage_search *search, const bool *needs)
     }
 }
 
-fast_err fast__split_choose(const fast_graph *graph, int64_t count, const fast_split_speed *speed,
-                            int *ends)
+fast_err fast__split_choose(const fast_graph *graph, int64_t count, const int16_t *replicas,
+                            const fast_split_speed *speed, int *ends)
 {
-    stage_search search = { .graph = graph, .speed = speed };
+    stage_search search = { .graph = graph, .speed = speed, .replicas = replicas };
     const int64_t nodes = graph->node_count;
     bool *needs = NULL;
     fast_err err;
@@ -210,6 +213,8 @@ static fast_err fill(const fast_graph *whole, fast_split_stage *stage, fast_node
     for (int i = stage->first + 1; i <= stage->last; i++) {
         copy_node(whole, stage, i, params_first, state_first, &nodes[i - stage->first]);
         stage->draws = stage->draws || whole->nodes[i].op == FAST_OP_DROPOUT;
+        stage->answers = stage->answers || (whole->nodes[i].op == FAST_OP_HEAD &&
+                                            whole->nodes[i].loss != FAST_LOSS_BALANCE);
     }
     nodes[0] = whole->nodes[stage->first];
     nodes[0].op = FAST_OP_INPUT;
@@ -223,8 +228,8 @@ static fast_err fill(const fast_graph *whole, fast_split_stage *stage, fast_node
     }
     if (stage->last < whole->node_count - 1) { /* the loss is elsewhere */
         graph->loss = FAST_LOSS_MSE;
+        graph->loss_use = FAST_LOSS_ELSEWHERE;
         graph->label_smoothing = 0;
-        graph->class_weights = NULL;
         graph->positions = 1;
         graph->outputs = whole->nodes[stage->last].count;
     }

@@ -23,16 +23,18 @@ typedef struct fast_split_stage {
     int64_t params_offset; /* of its parameters in the whole vector */
     int64_t state_offset;  /* of its state in the whole vector */
     bool draws;            /* it has dropout, whose masks are keyed by samples */
+    bool answers;          /* it has heads, which need the answers of samples */
 } fast_split_stage;
 
 /* Return whether node k's output is all that crosses a cut behind it. */
 bool fast__split_can_cut(const fast_graph *graph, int k);
 
 /* Choose `count` stages whose slowest is as fast as possible, by the cost model; ends[i] receives
- * the last node of stage i. Every stage has parameters. FAST_EINVAL if the network cannot be cut
- * into that number. FAST_ENOMEM. */
-fast_err fast__split_choose(const fast_graph *graph, int64_t count, const fast_split_speed *speed,
-                            int *ends);
+ * the last node of stage i, which replicas[i] workers divide among them, or one where that is NULL.
+ * Every stage has parameters. FAST_EINVAL if the network cannot be cut into that number.
+ * FAST_ENOMEM. */
+fast_err fast__split_choose(const fast_graph *graph, int64_t count, const int16_t *replicas,
+                            const fast_split_speed *speed, int *ends);
 
 /* Make the stage of nodes first + 1 .. last, which borrows the whole graph: that lives longer.
  * FAST_EINVAL if it cannot be cut there. FAST_ENOMEM. */

@@ -9,7 +9,11 @@
  * brings it up to date first (store.c).
  *
  * Wide JSON columns come last, so that listing runs does not read the pages they spill to. Rows of
- * a run lie together, by the key (run, number), without a second tree.
+ * a run lie together, by the key (run, number), without a second tree. Columns that a later version
+ * adds are the last ones of their table, and NULL in the rows of earlier ones:
+ *
+ *     version 5    passes   run seq worker kind number step staleness start_s end_s
+ *     version 6    passes   run seq worker kind number step staleness start_s end_s chunk
  */
 #include "store/sql.h"
 
@@ -61,6 +65,12 @@ static const char *const migrations[] = {
     " memory INTEGER, received_per_s REAL, sent_per_s REAL, PRIMARY KEY (run, seq)) WITHOUT ROWID;"
     "CREATE TABLE notes (run INTEGER PRIMARY KEY, changed REAL, text TEXT);"
     "CREATE TABLE views (name TEXT PRIMARY KEY, query TEXT NOT NULL) WITHOUT ROWID;",
+    "CREATE TABLE places (run INTEGER, worker INTEGER, replica INTEGER, stage INTEGER,"
+    " shard INTEGER, layers TEXT, params INTEGER, PRIMARY KEY (run, worker)) WITHOUT ROWID;"
+    "CREATE TABLE passes (run INTEGER, seq INTEGER, worker INTEGER, kind TEXT, number INTEGER,"
+    " step INTEGER, staleness INTEGER, start_s REAL, end_s REAL,"
+    " PRIMARY KEY (run, seq)) WITHOUT ROWID;",
+    "ALTER TABLE passes ADD COLUMN chunk INTEGER;",
 };
 _Static_assert(sizeof migrations / sizeof *migrations == FAST_STORE_VERSION,
                "a migration to every version");

@@ -21,7 +21,7 @@
  *   store_none.c     all of it for builds without SQLite
  */
 enum {
-    FAST_STORE_VERSION = 4,           /* of the schema: PRAGMA user_version */
+    FAST_STORE_VERSION = 6,           /* of the schema: PRAGMA user_version */
     FAST_STORE_TEXT_MAX = 16384,      /* bytes of a text; longer ones are cut */
     FAST_STORE_JSON_MAX = 1024 * 1024 /* bytes of a JSON text; longer ones are left out */
 };

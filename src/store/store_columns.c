@@ -164,6 +164,22 @@ static const fast_column note_columns[] = {
     COLUMN(fast_stored_note, text, TEXT),
 };
 
+/* Columns of `places`: which part of a split model each worker has. */
+static const fast_column place_columns[] = {
+    COLUMN(fast_stored_place, worker, INT),  COLUMN(fast_stored_place, replica, INT),
+    COLUMN(fast_stored_place, stage, INT),   COLUMN(fast_stored_place, shard, INT),
+    COLUMN(fast_stored_place, layers, TEXT), COLUMN(fast_stored_place, params, INT),
+};
+
+/* Columns of `passes`: the first passes of micro-batches through each worker's part. */
+static const fast_column pass_columns[] = {
+    COLUMN(fast_stored_pass, seq, INT),      COLUMN(fast_stored_pass, worker, INT),
+    COLUMN(fast_stored_pass, kind, TEXT),    COLUMN(fast_stored_pass, number, INT),
+    COLUMN(fast_stored_pass, step, INT),     COLUMN(fast_stored_pass, staleness, INT),
+    COLUMN(fast_stored_pass, start_s, REAL), COLUMN(fast_stored_pass, end_s, REAL),
+    COLUMN(fast_stored_pass, chunk, INT),
+};
+
 /* fast_store_series has an array for each of them. */
 _Static_assert(sizeof metric_columns / sizeof *metric_columns == FAST_STORE_METRIC_COLUMNS,
                "a series has all columns of metrics");
@@ -181,6 +197,8 @@ const fast_store_form fast__store_tables[FAST_STORE_TABLES] = {
     [FAST_STORE_ACTIVITY] = TABLE(activity, activity),
     [FAST_STORE_USAGE] = TABLE(usage, usage),
     [FAST_STORE_NOTES] = TABLE(notes, note),
+    [FAST_STORE_PLACES] = TABLE(places, place),
+    [FAST_STORE_PASSES] = TABLE(passes, pass),
 };
 
 /* Callers make JSON, CSV and tables from this, so that a new column needs no other code. */

@@ -163,7 +163,7 @@ static void other_databases(void **state)
     assert_refused(f->path, FAST_EFORMAT);
     assert_non_null(strstr(fast_error_detail(), "newer"));
     /* A store whose tables are not what the version says. */
-    change(f->path, "PRAGMA user_version=4; DROP TABLE tags; ALTER TABLE runs DROP COLUMN name");
+    change(f->path, "PRAGMA user_version=6; DROP TABLE tags; ALTER TABLE runs DROP COLUMN name");
     assert_ok(fast_store_open(f->path, false, &store));
     assert_int_equal(fast_store_list(store, NULL, on_any, &count, NULL), FAST_EFORMAT);
     fast_store_close(store);
@@ -186,7 +186,8 @@ static void older_versions(void **state)
     change(f->path, "ALTER TABLE metrics DROP COLUMN validation_loss;"
                     "ALTER TABLE metrics DROP COLUMN validation_accuracy; DROP TABLE comparisons;"
                     "ALTER TABLE links DROP COLUMN wait_s; DROP TABLE activity; DROP TABLE usage;"
-                    "DROP TABLE notes; DROP TABLE views; PRAGMA user_version=1");
+                    "DROP TABLE notes; DROP TABLE views; DROP TABLE places; DROP TABLE passes;"
+                    "PRAGMA user_version=1");
     if (geteuid() != 0) {
         assert_int_equal(chmod(f->path, 0400), 0);
         assert_int_equal(fast_store_open(f->path, false, &store), FAST_EFORMAT);

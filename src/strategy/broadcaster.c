@@ -44,6 +44,7 @@
 #include "base/memory.h"
 #include "strategy/vector_kernels.h"
 #include "tensor/vector.h"
+#include "trainer/part.h"
 #include "trainer/remember.h"
 #include "transport/transport.h"
 
@@ -225,7 +226,7 @@ static fast_err add_gradient(fast_broadcaster *b, fast_vector g)
 static fast_err take_update(fast_broadcaster *b, fast_msg *msg)
 {
     fast_trainer *t = b->t;
-    const int64_t *words = msg->words, from = fast_actor_index(t->actor, msg->from);
+    const int64_t *words = msg->words, from = fast__trainer_rank(t, msg->from);
     const int64_t origin = words[FAST_BROADCAST_ORIGIN], label = words[FAST_BROADCAST_LABEL];
     const int64_t age = t->step - words[FAST_BROADCAST_STEP];
 
@@ -291,7 +292,7 @@ static fast_err serve(void *ctx, fast_msg **move)
 {
     fast_broadcaster *b = ctx;
     fast_msg *msg = *move;
-    const int64_t rank = fast_actor_index(b->t->actor, msg->from);
+    const int64_t rank = fast__trainer_rank(b->t, msg->from);
 
     const int64_t program = msg->words[FAST_BROADCAST_KIND] / FAST_BROADCAST_KINDS;
 

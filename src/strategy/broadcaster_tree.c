@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "strategy/broadcaster.h"
+#include "trainer/part.h"
 #include "trainer/remember.h"
 #include "transport/saved_actor.h"
 
@@ -249,7 +250,7 @@ fast_err fast__tree_look(fast_broadcaster *b)
 static void take_echo(fast_broadcaster *b, const fast_msg *msg)
 {
     fast_broadcast_tree *tree = &b->tree;
-    const int64_t rank = fast_actor_index(b->t->actor, msg->from);
+    const int64_t rank = fast__trainer_rank(b->t, msg->from);
     const double took = (double)(fast__actor_time(b->t->actor) - tree->pending[rank]);
 
     FAST_ASSERT(rank >= 0 && rank < b->t->workers);
@@ -264,7 +265,7 @@ static void take_echo(fast_broadcaster *b, const fast_msg *msg)
  * one that is slow. */
 static fast_err take_plan(fast_broadcaster *b, const fast_msg *msg)
 {
-    const int64_t from = fast_actor_index(b->t->actor, msg->from), version = msg->words[1];
+    const int64_t from = fast__trainer_rank(b->t, msg->from), version = msg->words[1];
     fast_buffer *plan = msg->parts[0].buffer;
 
     FAST_ASSERT(from != b->t->rank);
@@ -298,7 +299,7 @@ fast_err fast__tree_handle(fast_broadcaster *b, const fast_msg *msg)
     case FAST_BROADCAST_AVOID:
         if (msg->words[2] > b->tree.version) /* this worker restarted */
             b->tree.version = msg->words[2];
-        return note(b, fast_actor_index(b->t->actor, msg->from), msg->words[1]);
+        return note(b, fast__trainer_rank(b->t, msg->from), msg->words[1]);
     default:
         FAST_ASSERT(msg->words[FAST_BROADCAST_KIND] == FAST_BROADCAST_PLAN);
         if (msg->part_count != 1 ||

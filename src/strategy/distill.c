@@ -21,11 +21,15 @@
  * cost of one member. A run that is cancelled and continued, or resumed, gives the same bits: each
  * worker persists the initial weights and its member, and members are gathered again.
  *
+ * With `teachers`, saved models of any network, there are no members: the run's model is the
+ * student from the first step on, and may be smaller than its teachers.
+ *
  * Codecs encode the student's gradients. Members are sent once, without a codec, because an error
  * in a teacher would last for the rest of the run.
  *
  * Cost per worker: an allgather of P models, once; an allreduce of the gradient in a student's
- * step; P forward passes besides the student's; memory: P + 2 models.
+ * step; P forward passes besides the student's; memory: P + 2 models. With M saved teachers:
+ * M forward passes of theirs, and M models.
  */
 #include "base/err.h"
 #include "base/memory.h"
@@ -40,6 +44,7 @@ typedef struct distill_config {
     double temperature; /* T: the teachers' outputs are divided by it */
     double share; /* weight of the teachers' predictions in the targets; the labels have the rest */
     bool fresh;   /* the student starts from the initial weights, not from the members' mean */
+    char teachers[512]; /* saved models that teach in the place of members; "": none */
 } distill_config;
 
 static const fast_option options[] = {
@@ -52,6 +57,8 @@ static const fast_option options[] = {
         "weight of the members' predictions in the student's targets; labels have the rest"),
     FAST_OPT_BOOL(distill_config, fresh, "yes",
                   "start the student from the initial weights; no: from the mean of the members"),
+    FAST_OPT_TEXT(distill_config, teachers, "", NULL,
+                  "saved models, joined by +, of any network: they teach, and no members train"),
     FAST_OPT_END,
 };
 
@@ -179,6 +186,18 @@ static fast_err persist(distillation *l)
     return FAST_OK;
 }
 
+/* Train the student of saved models, from the first step on. */
+static fast_err learn(fast_trainer *t, const distill_config *c)
+{
+    FAST_ASSERT(c->teachers[0]);
+    FAST_TRY(fast__trainer_teach_saved(t, c->teachers, c->temperature, c->share));
+    while (fast_trainer_next(t)) {
+        FAST_TRY(fast_trainer_gradient(t, NULL, NULL));
+        FAST_TRY(student_step(t));
+    }
+    return fast_trainer_end(t);
+}
+
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const int64_t size = t->count + t->state_count;
@@ -187,6 +206,11 @@ static fast_err worker(fast_trainer *t, const void *config)
 
     FAST_ASSERT(l.c != NULL && t->group != NULL);
     FAST_TRY(fast_trainer_teach(t, NULL, 0, 1, 0)); /* refused now, not after the members' phase */
+    if (l.c->teachers[0]) {
+        err = learn(t, l.c);
+        last = fast_trainer_teach(t, NULL, 0, 1, 0);
+        return err ? err : last;
+    }
     l.change = (int64_t)(l.c->teach * (double)t->step_count);
     if (l.change < 1)
         l.change = 1;
@@ -204,10 +228,17 @@ static fast_err worker(fast_trainer *t, const void *config)
     return err ? err : last;
 }
 
+static const fast_exclusion exclusions[] = {
+    { "teachers", "teach|fresh", NULL,
+      "saved models teach from the first step, and no members train" },
+    { NULL, NULL, NULL, NULL },
+};
+
 const fast_strategy fast__strategy_distill = {
     .name = "distill",
     .summary = "independent models, then one student trained on their mean predictions",
     .options = options,
+    .exclusions = exclusions,
     .config_size = sizeof(distill_config),
     .synchronous = true,
     .resumable = true,

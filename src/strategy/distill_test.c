@@ -3,18 +3,22 @@
  * Distillation. Goal: who is taught by itself has nothing to learn, by another it has, and at a
  * high temperature a student matches the outputs of its teacher; the gradient is that of the
  * softened loss; a student without labels comes past the mean member of the ensemble that taught
- * it; all replicas of it are equal; members stop when asked. Method: gradients under teachers, in
+ * it; all replicas of it are equal; members stop when asked; saved models teach as the same ones
+ * in memory to the bit, and a smaller student without labels. Method: gradients under teachers, in
  * strategies of the test's own; small runs in the simulator.
  */
 #include "base/memory.h"
 #include "small_run.h"
 #include "strategy/strategy.h"
+#include "trainer/remember.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -219,6 +223,146 @@ static void members_stop_when_asked(void **state)
     }
 }
 
+static char teacher[] = "/tmp/fast-teacher-XXXXXX"; /* a saved model of mlp:hidden=16 */
+
+/* Train a teacher and save it. */
+static int save_teacher(void **state)
+{
+    const char *const options[] = { "model=mlp:hidden=16",
+                                    "data=digits:train=1000,test=100",
+                                    "batch=10",
+                                    "epochs=4",
+                                    "lr=0.1",
+                                    "evaluate=no",
+                                    "plan=no",
+                                    NULL };
+    const int fd = mkstemp(teacher);
+    fast_run *run = NULL;
+
+    (void)state;
+    if (fd < 0 || close(fd) || fast_run_open(options, &run) || fast_run_train(run) ||
+        fast_run_save(run, teacher))
+        return 1;
+    fast_run_close(run);
+    return 0;
+}
+
+static int remove_teacher(void **state)
+{
+    (void)state;
+    return unlink(teacher);
+}
+
+static bool alike; /* are both gradients the same bits? One worker writes */
+
+/* The gradient of a student under the weights that were loaded, in memory and from their file. */
+static fast_err ask_twice(fast_trainer *t, const void *config)
+{
+    const size_t size = (size_t)t->count * sizeof(float);
+    float *models = NULL;
+
+    (void)config;
+    FAST_TRY(fast__alloc("a teacher and a gradient", 2 * t->count, sizeof *models, &models));
+    memcpy(models, t->w, size);
+    for (int64_t i = 0; i < t->count; i++)
+        t->w[i] *= 0.5f;
+    fast_err err = fast_trainer_next(t) ? fast_trainer_teach(t, models, 1, 2, 0.9) : FAST_ECANCELED;
+    if (!err)
+        err = fast_trainer_micro_gradient(t, 0);
+    if (!err) {
+        memcpy(models + t->count, t->g, size);
+        fast_trainer_count_step(t);
+        err = fast__trainer_teach_saved(t, teacher, 2, 0.9);
+    }
+    if (!err)
+        err = fast_trainer_micro_gradient(t, 0);
+    if (!err) {
+        alike = memcmp(models + t->count, t->g, size) == 0;
+        fast_trainer_count_step(t);
+        err = fast_trainer_teach(t, NULL, 0, 1, 0);
+    }
+    fast__free(models);
+    return err ? err : fast_trainer_end(t);
+}
+
+static void saved_models_are_as_those_in_memory(void **state)
+{
+    static const fast_strategy strategy = { .name = "twice", .summary = "-", .worker = ask_twice };
+    static const char *const engines[] = { "engine=ref", "engine=auto" };
+    char load[64];
+
+    (void)state;
+    snprintf(load, sizeof load, "load=%s", teacher);
+    for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
+        const char *const options[] = { engines[i],    "model=mlp:hidden=16",
+                                        load,          "data=digits:train=64,test=16",
+                                        "batch=8",     "steps=2",
+                                        "evaluate=no", "plan=no",
+                                        NULL };
+        fast_run *run = NULL;
+
+        alike = false;
+        assert_int_equal(fast_run_open_strategy(options, &strategy, &run), FAST_OK);
+        if (fast_run_train(run))
+            fail_msg("%s: %s", engines[i], fast_error_detail());
+        fast_run_close(run);
+        assert_true(alike);
+    }
+}
+
+/* Half of the teacher's width, and no label. */
+static void a_small_student_learns_without_labels(void **state)
+{
+    const char *job[] = { "data=digits:train=1000,test=100",
+                          "model=mlp:hidden=8",
+                          "optimizer=momentum",
+                          "lr=0.05",
+                          "batch=10",
+                          "steps=200",
+                          "evaluate=end",
+                          NULL };
+    char strategy[128];
+    fast_result one, again;
+
+    (void)state;
+    snprintf(strategy, sizeof strategy, "distill:share=1,teachers=%s", teacher);
+    one = test_small_run(strategy, 4, job);
+    assert_true(one.divergence == 0);
+    if (!(one.test_loss < 2.1)) /* that of a guess is 2.3 */
+        fail_msg("the student has a loss of %g", one.test_loss);
+    snprintf(strategy, sizeof strategy, "distill:share=1,teachers=%s+%s", teacher, teacher);
+    again = test_small_run(strategy, 4, job); /* the mean of equal teachers is one of them */
+    assert_true(fabs(again.test_loss - one.test_loss) < 0.02);
+}
+
+static void other_teachers_are_refused(void **state)
+{
+    static const struct {
+        const char *data, *files, *why;
+    } cases[] = { { "data=digits:train=64,test=16", "+", "joined by +" },
+                  { "data=digits:train=64,test=16", "/nowhere/t", "/nowhere/t" },
+                  { "data=blobs", "", "a teacher answers what the student is asked" },
+                  { "data=digits:train=64,test=16,normalize=standard", "", "the same --data" } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char strategy[128];
+        const char *const options[] = { strategy,  "model=mlp:hidden=4", cases[i].data,
+                                        "batch=8", "workers=2",          "transport=sim",
+                                        "steps=2", "evaluate=no",        "plan=no",
+                                        NULL };
+        fast_run *run = NULL;
+
+        snprintf(strategy, sizeof strategy, "strategy=distill:teachers=%s",
+                 cases[i].files[0] ? cases[i].files : teacher);
+        assert_int_equal(fast_run_open(options, &run), FAST_OK);
+        assert_int_not_equal(fast_run_train(run), FAST_OK);
+        if (!strstr(fast_error_detail(), cases[i].why))
+            fail_msg("%s on %s: %s", strategy, cases[i].data, fast_error_detail());
+        fast_run_close(run);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -226,7 +370,10 @@ int main(void)
         cmocka_unit_test(gradient_is_of_the_softened_loss),
         cmocka_unit_test(a_student_passes_the_mean_member),
         cmocka_unit_test(members_stop_when_asked),
+        cmocka_unit_test(saved_models_are_as_those_in_memory),
+        cmocka_unit_test(a_small_student_learns_without_labels),
+        cmocka_unit_test(other_teachers_are_refused),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, save_teacher, remove_teacher);
 }

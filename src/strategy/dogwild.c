@@ -41,6 +41,7 @@
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
+#include "trainer/part.h"
 #include "trainer/remember.h"
 #include "transport/transport.h"
 
@@ -236,7 +237,7 @@ static fast_err add_change(fast_trainer *t, const dogwild_chunks *k, const fast_
     const float *d;
 
     FAST_ASSERT(at >= 0 && n >= 0 && at + n <= t->count);
-    add_share(t, fast_actor_index(t->actor, msg->from),
+    add_share(t, fast__trainer_rank(t, msg->from),
               (double)msg->words[WORD_STEPS] * (double)n / (double)t->count /
                   (msg->tag == TAG_END ? LAST_UNIT : 1),
               shares);

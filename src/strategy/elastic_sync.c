@@ -300,6 +300,19 @@ static fast_err make_scratch(const fast_trainer *t, fast_elastic_centre *e)
     return FAST_OK;
 }
 
+/* An exchange comes before the update of its step, and a restart drops what was not exchanged. */
+static fast_err check(const void *config, int64_t workers, const char *optimizer)
+{
+    const sync_config *c = config;
+
+    (void)optimizer;
+    FAST_ASSERT(workers >= 1);
+    if (c->restart == 1)
+        return fast__fail(FAST_EINVAL, "elastic_sync: with restart=1 workers go back to the centre "
+                                       "before each step, and learn nothing; use 2 or more");
+    return FAST_OK;
+}
+
 static fast_err worker(fast_trainer *t, const void *config)
 {
     const sync_config *c = config;
@@ -333,5 +346,6 @@ const fast_strategy fast__strategy_elastic_sync = {
     .resumable = true,
     .uses_codec = true,
     .sends = "differences",
+    .check = check,
     .worker = worker,
 };

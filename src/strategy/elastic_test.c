@@ -451,9 +451,10 @@ static void members_learn(void **state)
 
 static void nonsense_is_refused(void **state)
 {
-    static const char *const bad[] = { "elastic_tree:up=",   "elastic_tree:up=0",
-                                       "elastic_tree:up=2x", "elastic_tree:down=a",
-                                       "elastic:alpha=2",    "elastic_sync:period=0" };
+    static const char *const bad[] = { "elastic_tree:up=",      "elastic_tree:up=0",
+                                       "elastic_tree:up=2x",    "elastic_tree:down=a",
+                                       "elastic:alpha=2",       "elastic_sync:period=0",
+                                       "elastic_sync:restart=1" };
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

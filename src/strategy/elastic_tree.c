@@ -35,6 +35,7 @@
 #include "base/memory.h"
 #include "strategy/exchange.h"
 #include "strategy/vector_kernels.h"
+#include "trainer/part.h"
 #include "trainer/remember.h"
 
 #include <stdlib.h>
@@ -230,7 +231,7 @@ static fast_err tree_node_init(const fast_trainer *t, const tree_config *c, tree
 /* Return the index of the neighbour that sent a message; degree: another worker did. */
 static int64_t sender_of(const fast_trainer *t, const tree_node *p, const fast_msg *msg)
 {
-    const int64_t rank = fast_actor_index(t->actor, msg->from);
+    const int64_t rank = fast__trainer_rank(t, msg->from);
     int64_t i = 0;
 
     FAST_ASSERT(p->degree >= 0);
@@ -273,7 +274,7 @@ static fast_err check_model(const fast_trainer *t, const tree_node *p, const fas
         msg->parts[1].size != (size_t)fast_trainer_share_count(t) * sizeof(double) ||
         (!p->to && msg->parts[0].size != (size_t)t->count * sizeof(float)))
         return fast__fail(FAST_EFORMAT, "elastic_tree: worker %lld sent no model",
-                          (long long)fast_actor_index(t->actor, msg->from));
+                          (long long)fast__trainer_rank(t, msg->from));
     return FAST_OK;
 }
 

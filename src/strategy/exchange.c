@@ -37,6 +37,7 @@
 #include "comm/topology.h"
 #include "strategy/vector_kernels.h"
 #include "tensor/vector.h"
+#include "trainer/part.h"
 
 #include <string.h>
 
@@ -332,7 +333,7 @@ static fast_err handle(void *ctx, fast_msg **move)
 {
     fast_intake *in = ctx;
     const fast_msg *msg = *move;
-    const int64_t rank = fast_actor_index(in->t->actor, msg->from);
+    const int64_t rank = fast__trainer_rank(in->t, msg->from);
 
     FAST_ASSERT(in->take != NULL && in->last != NULL);
     if (msg->part_count > 0)

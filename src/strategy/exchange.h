@@ -25,7 +25,8 @@ enum {
     FAST_TAG_ASK,       /* a request for a replica */
     FAST_TAG_REPLY,     /* its reply */
     FAST_TAG_ARRIVED,   /* drain: all messages of the receiver have arrived */
-    FAST_TAG_DRAINED    /* drain: no message of the sender, or of anyone, is in flight */
+    FAST_TAG_DRAINED,   /* drain: no message of the sender, or of anyone, is in flight */
+    FAST_TAG_EDGES      /* probabilities of the receiver's edges */
 };
 
 /* Pack `count` floats, encoded if `flow` is not NULL, behind `head` bytes of a new buffer.

@@ -53,6 +53,7 @@
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
+#include "trainer/part.h"
 #include "trainer/remember.h"
 #include "transport/saved_actor.h"
 #include "transport/transport.h"
@@ -321,7 +322,7 @@ static fast_err receive(fast_trainer *t, federated_server *k, int64_t deadline)
     fast_err err = await_message(t, k, deadline, &msg);
     if (!msg)
         return err;
-    i = fast_actor_index(t->actor, msg->from);
+    i = fast__trainer_rank(t, msg->from);
     FAST_ASSERT(i >= 0 && i < t->workers);
     /* A device that checks in again while it waits says nothing new: the others may be cut off. */
     if (msg->words[FEDERATED_WORD_KIND] != FEDERATED_KIND_BACK || !k->present[i])

@@ -47,6 +47,7 @@
 #include "strategy/choice.h"
 #include "strategy/links.h"
 #include "tensor/vector.h"
+#include "trainer/part.h"
 #include "trainer/remember.h"
 
 #include <string.h>
@@ -166,7 +167,7 @@ static fast_err open_request(agent *a, int64_t rank, const fast_msg *request, bo
 static fast_err reply_to(agent *a, fast_msg *request, bool refuse)
 {
     fast_trainer *t = a->t;
-    const int64_t rank = fast_actor_index(t->actor, request->from);
+    const int64_t rank = fast__trainer_rank(t, request->from);
     const bool computing = a->computing;
     fast_msg *reply = NULL;
     fast_replica other = { 0 };
@@ -448,7 +449,7 @@ static fast_err receive_resyncs(agent *a)
         err = fast_receive(t->actor, FAST_ANY, FAST_TAG_REPLY, FAST_AT_ONCE, &note);
         if (err)
             break;
-        fast__links_renew(&a->links, fast_actor_index(t->actor, note->from));
+        fast__links_renew(&a->links, fast__trainer_rank(t, note->from));
         a->own->mass += fast__replica_mass(note);
         fast_msg_free(note);
     }
@@ -466,7 +467,7 @@ static fast_err take_push(void *ctx, fast_msg **move)
     const int64_t age = a->t->step - msg->words[FAST_REPLICA_STEP];
     fast_replica other;
     const fast_err err =
-        fast__links_open(&a->links, fast_actor_index(a->t->actor, msg->from), msg, &other);
+        fast__links_open(&a->links, fast__trainer_rank(a->t, msg->from), msg, &other);
 
     FAST_ASSERT(a->c->how == PUSH && a->own->mass >= 0);
     if (a->links.differ && err == FAST_EFORMAT)

@@ -365,12 +365,12 @@ static void probabilities_need_few_fixed_edges(void **state)
     static const char *const cases[][4] = {
         { "strategy=gossip_async:edges=best", "topology=pairs", "workers=4", "stay the same" },
         { "strategy=gossip_async:edges=weights", "topology=grid", "workers=4", "stay the same" },
-        { "strategy=gossip_async:edges=best", "topology=ring", "workers=65", "at most 64" },
+        { "strategy=gossip_async:edges=best", "topology=ring", "workers=1025", "at most 1024" },
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *const options[] = { "data=digits:train=400,test=100",
+        const char *const options[] = { "data=digits:train=4100,test=100",
                                         "model=mlp:hidden=8",
                                         "engine=ref",
                                         "transport=sim",
@@ -388,6 +388,41 @@ static void probabilities_need_few_fixed_edges(void **state)
             fail_msg("%s: %s", cases[i][0], fast_error_detail());
         fast_run_close(run);
     }
+}
+
+/* Of more than 64 workers worker 0 finds the probabilities and sends them. Where it is down, and
+ * without messages, the others find the same ones for themselves. */
+static void many_workers_have_probabilities(void **state)
+{
+    static const char *const edges[] = { "best", "weights", "best" };
+    uint64_t hashes[3];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char strategy[64];
+        const char *const options[] = { "data=digits:train=400,test=100",
+                                        "model=mlp:hidden=4",
+                                        "engine=ref",
+                                        "transport=sim",
+                                        "topology=line",
+                                        "workers=66",
+                                        "steps=4",
+                                        "batch=4",
+                                        "evaluate=no",
+                                        strategy,
+                                        i < 2 ? "seed=1" : "faults=crash 0 at 1ns",
+                                        NULL };
+        fast_run *run = NULL;
+
+        snprintf(strategy, sizeof strategy, "strategy=gossip_async:edges=%s", edges[i]);
+        assert_int_equal(fast_run_open(options, &run), FAST_OK);
+        if (fast_run_train(run) != FAST_OK)
+            fail_msg("%s: %s", strategy, fast_error_detail());
+        assert_int_equal(fast_run_result(run)->workers_lost, i == 2);
+        hashes[i] = fast_run_result(run)->params_hash;
+        fast_run_close(run);
+    }
+    assert_int_not_equal(hashes[0], hashes[1]);
 }
 
 /* Masses are conserved: where pushes come together is the mean of where they began. */
@@ -582,6 +617,7 @@ int main(void)
         cmocka_unit_test(averages_get_over_pauses),
         cmocka_unit_test(edges_have_their_probabilities),
         cmocka_unit_test(probabilities_need_few_fixed_edges),
+        cmocka_unit_test(many_workers_have_probabilities),
         cmocka_unit_test(pushes_conserve_mass),
         cmocka_unit_test(all_members_come_together),
         cmocka_unit_test(the_same_seed_is_the_same_run),

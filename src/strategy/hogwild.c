@@ -7,7 +7,8 @@
  *
  * Niu, Recht, Re and Wright, "Hogwild!", 2011. Elements are loaded and stored as relaxed atomics: a
  * race by design without undefined behaviour. Only elements that the rule changed are written: a
- * gradient of 0 leaves them to the other workers, if the rule has neither momentum nor decay.
+ * gradient of 0 leaves them to the other workers, if the rule has neither momentum nor decay; with
+ * decay nothing is looked at.
  * Where at most an eighth of a chunk changed, as with the sparse gradients that the paper is about,
  * the changes are added atomically, as its proofs assume, and no update is lost; in denser chunks
  * one is where two workers change an element at the same time (tensor/race.c). The pass that writes
@@ -45,6 +46,7 @@
 #include "strategy/strategy.h"
 #include "tensor/race.h"
 #include "trainer/in_place.h"
+#include "trainer/part.h"
 #include "trainer/remember.h"
 
 #include <math.h>
@@ -141,6 +143,13 @@ static fast_err remember_model(fast_trainer *t, hogwild_model *m)
     return FAST_OK;
 }
 
+/* Workers of each part of a split model share memory of their own. */
+static uint64_t key_of(const fast_trainer *t, int64_t key)
+{
+    FAST_ASSERT(key > 0);
+    return (uint64_t)(fast__trainer_part(t) << 32 | key);
+}
+
 /* Open the model of a cluster. The first worker fills it; all replicas start with equal values. */
 static fast_err open_model(fast_trainer *t, int64_t cluster, int64_t clusters, hogwild_model **out)
 {
@@ -152,7 +161,7 @@ static fast_err open_model(fast_trainer *t, int64_t cluster, int64_t clusters, h
     int untouched = 0, ready = 0;
 
     FAST_ASSERT(cluster >= 0 && cluster < CLUSTERS_MAX);
-    FAST_TRY(fast_actor_share(t->actor, (uint64_t)(KEY + cluster), size, &m));
+    FAST_TRY(fast_actor_share(t->actor, key_of(t, KEY + cluster), size, &m));
     if (first)
         FAST_TRY(remember_model(t, m));
     fast_critical_begin(t->actor, KEY);
@@ -210,7 +219,7 @@ static fast_err open_view(fast_trainer *t, const hogwild_config *c, hogwild_view
     if (c->clusters == 1)
         return FAST_OK;
     FAST_TRY(open_model(t, (h->cluster + 1) % c->clusters, c->clusters, &h->next));
-    FAST_TRY(fast_actor_share(t->actor, KEY - 1, sizeof *h->token, &h->token));
+    FAST_TRY(fast_actor_share(t->actor, key_of(t, KEY - 1), sizeof *h->token, &h->token));
     return t->rank == 0 ? fast__trainer_remember(t, 3, (void *)h->token, sizeof *h->token)
                         : FAST_OK;
 }
@@ -249,6 +258,13 @@ static void store_chunk(const hogwild_view *h, int64_t at, int64_t n, fast_race_
         fast__race_store(h->mine->data + at, w, n);
 }
 
+/* How much of a chunk an update changes: where weights decay all of it, whatever the gradient. */
+static fast_race_density density_of(const fast_trainer *t, int64_t at, int64_t n)
+{
+    FAST_ASSERT(at >= 0 && n >= 0 && at + n <= t->count);
+    return fast__trainer_decays(t, at, n) ? FAST_RACE_DENSE : fast__race_look(t->g + at, n);
+}
+
 /* Chunk by chunk: load the model, update, store the changes. On `sim` other workers run in between.
  * Each worker starts at another chunk, or workers in step would race in every chunk. */
 static fast_err update(fast_trainer *t, const hogwild_view *h)
@@ -262,7 +278,7 @@ static fast_err update(fast_trainer *t, const hogwild_view *h)
         const int64_t n = h->count - at < h->chunk ? h->count - at : h->chunk;
         /* Dense chunks are stored whole: every element changed, and a copy of them would cost as
          * much as the update. */
-        const fast_race_density density = fast__race_look(t->g + at, n);
+        const fast_race_density density = density_of(t, at, n);
 
         FAST_TRY(fast_trainer_apply_range(t, &load, &(hogwild_chunk){ h, at, n, density },
                                           &(fast_vector){ .x = t->w + at, .age = -1 }, 1, n));
@@ -289,9 +305,11 @@ static void update_reported(void *ctx, int64_t offset, int64_t count)
     FAST_ASSERT(offset >= 0 && offset + count <= h->count);
     for (int64_t at = offset; at < offset + count; at += h->chunk) {
         const int64_t n = offset + count - at < h->chunk ? offset + count - at : h->chunk;
-        const fast_race_density density = fast__race_look(t->g + at, n);
+        const fast_race_density density = density_of(t, at, n);
         const int64_t left = offset + count - at - n;
 
+        if (density != FAST_RACE_SPARSE && at == offset)
+            fast__race_expect(h->mine->data + at, n);
         if (density != FAST_RACE_SPARSE)
             fast__race_expect(h->mine->data + at + n, left < h->chunk ? left : h->chunk);
         fast__device_run(run_load, &(hogwild_chunk){ h, at, n, density }, n, 1, 1,

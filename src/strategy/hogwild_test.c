@@ -2,8 +2,9 @@
 /*
  * Hogwild and its relatives, and ensembles. Goal: one worker is plain SGD; simulated races repeat
  * to the bit; all members learn, on threads too, where thread sanitizers look on; workers that
- * share no memory are refused; lost messages and workers are survived; an ensemble's model is one
- * of its members. Method: small runs, compared by their hashes, losses and accuracies.
+ * share no memory are refused; lost messages and workers are survived; models of clusters mix by
+ * their formula; an ensemble's model is one of its members. Method: small runs, compared by their
+ * hashes, losses and accuracies.
  */
 #include "base/rng.h"
 #include "fast/learner.h"
@@ -258,6 +259,92 @@ static void sparse_updates_are_not_lost(void **state)
     }
 }
 
+/* Hogwild++ with a change of 1 by worker 0 in its first step: the models that workers see later. */
+enum { CLUSTERS = 3, VIEWS = 60 };
+typedef struct ring_views {
+    double seen[CLUSTERS][VIEWS]; /* by each worker at each step */
+} ring_views;
+
+static fast_err ring_gradient(void *ctx, fast_learner_request *request)
+{
+    ring_views *views = ctx;
+
+    views->seen[request->worker][request->step] = (double)request->w[0];
+    request->g[0] = request->worker == 0 && request->step == 0 ? -1 : 0;
+    request->loss = 1;
+    request->samples = request->batch;
+    return FAST_OK;
+}
+
+static fast_err ring_evaluate(void *ctx, fast_learner_request *request)
+{
+    (void)ctx;
+    request->loss = 1;
+    request->samples = 1;
+    return FAST_OK;
+}
+
+/* Return the number of passes of the token, `passes` or more, after which a worker saw what it saw;
+ * -1 if none of the next ones gives that. The reference is the formula in its own words:
+ * beta + beta^2 + beta^3 = 1 and lambda = 1 - beta^2, in a ring of three models. */
+static int64_t passes_of(int64_t worker, double seen, int64_t passes)
+{
+    const double beta = 0.54368901269207637, lambda = 1 - beta * beta;
+    double model[CLUSTERS] = { 1, 0, 0 }, before[CLUSTERS] = { 0 };
+
+    for (int64_t p = 0; p <= passes + 2 * CLUSTERS; p++) {
+        const int64_t from = p % CLUSTERS, to = (p + 1) % CLUSTERS;
+        const double change = model[from] - before[from];
+
+        if (p >= passes && fabs(model[worker] - seen) < 1e-6)
+            return p;
+        before[from] = model[from];
+        model[to] += lambda * beta * change + (1 - lambda) * (model[from] - model[to]);
+    }
+    return -1;
+}
+
+static void clusters_mix_by_the_formula(void **state)
+{
+    const fast_learner_tensor weight = { .name = "w", .rank = 1, .shape = { 1 } };
+    const char *options[] = { "strategy=hogwild:clusters=3,period=1",
+                              "transport=sim",
+                              "workers=3",
+                              "optimizer=sgd",
+                              "lr=1",
+                              "schedule=constant",
+                              "steps=60",
+                              "batch=1",
+                              "store=none",
+                              NULL };
+    static ring_views views;
+    const fast_learner_kind kind = { .name = "ring",
+                                     .params = &weight,
+                                     .param_count = 1,
+                                     .samples = 1000,
+                                     .operations = 1e6,
+                                     .gradient = ring_gradient,
+                                     .evaluate = ring_evaluate,
+                                     .ctx = &views };
+    fast_run *run = NULL;
+
+    (void)state;
+    if (fast_run_open_learner(options, &kind, NULL, &run) || fast_run_train(run))
+        fail_msg("%s", fast_error_detail());
+    fast_run_close(run);
+    for (int64_t k = 0; k < CLUSTERS; k++) {
+        int64_t passes = 0;
+
+        /* A view is that of the step before: the first with the change is the third. */
+        for (int64_t i = k == 0 ? 2 : 1; i < VIEWS && passes >= 0; i++) {
+            passes = passes_of(k, views.seen[k][i], passes);
+            if (passes < 0)
+                fail_msg("worker %d saw %.9f at step %d", (int)k, views.seen[k][i], (int)i);
+        }
+        assert_true(passes > 2 * CLUSTERS);
+    }
+}
+
 static void nonsense_is_refused(void **state)
 {
     static const char *const bad[] = { "hogwild:clusters=3", "hogwild:chunk=0", "dogwild:rate=0",
@@ -280,13 +367,10 @@ static void nonsense_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_worker_is_plain),
-        cmocka_unit_test(members_run_and_repeat),
-        cmocka_unit_test(memory_must_be_shared),
-        cmocka_unit_test(losses_are_survived),
-        cmocka_unit_test(weights_overwrite_the_master),
-        cmocka_unit_test(members_learn),
-        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(one_worker_is_plain),          cmocka_unit_test(members_run_and_repeat),
+        cmocka_unit_test(memory_must_be_shared),        cmocka_unit_test(losses_are_survived),
+        cmocka_unit_test(weights_overwrite_the_master), cmocka_unit_test(members_learn),
+        cmocka_unit_test(clusters_mix_by_the_formula),  cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(sparse_updates_are_not_lost),
     };
 

@@ -35,6 +35,7 @@
 #include "strategy/vector_kernels.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
+#include "trainer/part.h"
 #include "trainer/remember.h"
 #include "transport/transport.h"
 
@@ -214,7 +215,7 @@ static fast_err serve(fast_trainer *t, mpca_master *k)
             continue;
         FAST_TRY(err);
         from = msg->from;
-        i = fast_actor_index(t->actor, from);
+        i = fast__trainer_rank(t, from);
         err = merge(t, k, i, msg);
         if (k->to[i] && msg->words[WORD_ANSWERS] == 0) /* the worker has no copy, or restarted */
             fast_flow_reset(k->to[i]);

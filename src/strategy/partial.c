@@ -42,6 +42,7 @@
 #include "comm/cost_model.h"
 #include "strategy/vector_kernels.h"
 #include "tensor/vector.h"
+#include "trainer/part.h"
 #include "trainer/remember.h"
 
 #include <math.h>
@@ -165,7 +166,7 @@ static fast_err take_part(void *ctx, fast_msg **move)
         FAST_TRY(take_coded(sh, msg));
     /* A part holds the gradients of all steps since it was sent last: as many whole gradients of
      * the sender, of which apply_range() counts the fraction of the range. */
-    fast_trainer_shares_of(t, fast_actor_index(t->actor, msg->from), sh->shares);
+    fast_trainer_shares_of(t, fast__trainer_rank(t, msg->from), sh->shares);
     for (int64_t i = 0; i < fast_trainer_share_count(t); i++)
         sh->shares[i] *= (double)msg->words[FAST_PARTIAL_GRADIENTS];
     sh->due_count++;

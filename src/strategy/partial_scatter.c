@@ -25,6 +25,7 @@
 #include "strategy/partial.h"
 #include "strategy/vector_kernels.h"
 #include "tensor/vector.h"
+#include "trainer/part.h"
 
 #include <string.h>
 
@@ -78,7 +79,7 @@ fast_err fast__scatter_take(void *ctx, fast_msg **move)
 {
     fast_partial *sh = ctx;
     fast_trainer *t = sh->t;
-    const int64_t rank = fast_actor_index(t->actor, (*move)->from);
+    const int64_t rank = fast__trainer_rank(t, (*move)->from);
     const bool differ = sh->c->sends == 0 && sh->links.differ;
     fast_replica other;
     bool incomplete = false;

@@ -24,6 +24,7 @@
 #include "strategy/ps_tree.h"
 #include "strategy/vector_message.h"
 #include "tensor/vector.h"
+#include "trainer/part.h"
 #include "trainer/remember.h"
 #include "transport/transport.h"
 
@@ -217,7 +218,7 @@ static fast_err handle(fast_trainer *t, ps_collector *k, const fast_msg *msg)
     if (!last)
         FAST_TRY(take_gradient(t, k, msg));
     else
-        k->ended[msg->from - k->node.members[0]] = true;
+        k->ended[fast__index_in(k->node.members, k->node.size, msg->from)] = true;
     /* Nobody may come after the last learner: its gradients are written now, and others' too. */
     if (last && k->waiting > 0)
         FAST_TRY(write_sum(t, k));

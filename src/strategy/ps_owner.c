@@ -25,6 +25,7 @@
 #include "strategy/ps_visit.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
+#include "trainer/part.h"
 #include "trainer/remember.h"
 
 #include <math.h>
@@ -213,7 +214,8 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
     const ps_config *c = o->config;
     const int64_t n = fast__ps_batch(c, o->writer_count);
     /* Workers that compute the same batches are one writer. */
-    const int64_t from = (u->from - o->writers[0]) % (o->writer_count / c->redundant);
+    const int64_t from =
+        fast__index_in(o->writers, o->writer_count, u->from) % (o->writer_count / c->redundant);
     const int64_t late = u->version / n - u->read / n;
     const float scale = scale_of(o, late);
     const float *x = u->x;
@@ -253,7 +255,7 @@ static bool apply(void *ctx, const fast_space_update *u, float *w)
 /* As apply() does for one gradient; visitors start one after the other. */
 ps_change fast__ps_change_begin(ps_owner *o, const fast_space_update *u)
 {
-    const int64_t from = u->from - o->writers[0];
+    const int64_t from = fast__index_in(o->writers, o->writer_count, u->from);
     const int64_t step = step_of(o, u, from);
     const float scale = scale_of(o, u->version - u->read);
 

@@ -17,6 +17,7 @@
 #include "space/space.h"
 #include "strategy/ps_keys.h"
 #include "strategy/ps_tree.h"
+#include "trainer/part.h"
 #include "transport/transport.h"
 
 int64_t fast__ps_shards(const ps_config *c, int64_t workers)
@@ -100,7 +101,7 @@ bool fast__ps_missed_writer(const ps_copies *copies, fast_err err, int64_t *blam
 {
     const int64_t culprit = copies->t->actor->culprit;
     const bool missed = err == FAST_ETIMEDOUT && copies->bounded && culprit != *blamed &&
-                        culprit >= 0 && culprit < copies->t->workers &&
+                        culprit >= 0 && fast__trainer_is_worker(copies->t, culprit) &&
                         fast_member_is_down(copies->t->actor, culprit);
 
     FAST_ASSERT(copies->count > 0);

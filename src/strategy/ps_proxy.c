@@ -39,6 +39,7 @@
 #include "strategy/ps_rows.h"
 #include "tensor/sum.h"
 #include "tensor/vector.h"
+#include "trainer/part.h"
 #include "trainer/remember.h"
 
 #include <stdio.h>
@@ -64,20 +65,20 @@ typedef struct ps_member {
 
 /* A group's gradients at its proxy. Written under the space's lock, read between rounds. */
 typedef struct ps_group {
-    int64_t first;      /* actor of its first member */
-    int64_t size;       /* number of members */
-    float weight;       /* of its mean in the round above */
-    float **round;      /* [size] gradients of the round */
-    bool *arrived;      /* [size] the gradient is in `round` */
-    const float **list; /* [size] gradients that arrived, in the order of ranks */
-    float *mean;        /* of the gradients that arrived */
+    const int64_t *members; /* [size] actors */
+    int64_t size;           /* number of members */
+    float weight;           /* of its mean in the round above */
+    float **round;          /* [size] gradients of the round */
+    bool *arrived;          /* [size] the gradient is in `round` */
+    const float **list;     /* [size] gradients that arrived, in the order of ranks */
+    float *mean;            /* of the gradients that arrived */
 } ps_group;
 
 /* The group space's apply function: store a gradient of the round, or add to the state. */
 static bool collect(void *ctx, const fast_space_update *u, float *w)
 {
     ps_group *gr = ctx;
-    const int64_t i = u->from - gr->first;
+    const int64_t i = fast__index_in(gr->members, gr->size, u->from);
 
     if (u->tensor == GROUP_S) {
         fast__vector_add(u->count, u->x, w);
@@ -601,7 +602,7 @@ fast_err fast__ps_proxy(fast_trainer *t, const ps_config *c, int64_t proxy)
     const ps_node node = fast__ps_node(c, t, level, proxy);
 
     t->step = 0; /* the group's clocks set it: workers of a resumed run may differ */
-    r.group.first = node.members[0];
+    r.group.members = node.members;
     r.group.size = node.size;
     r.group.weight = (float)node.weight;
     err = relay_open(&r, &node);

@@ -4,10 +4,12 @@
  * the model (space/space_visit.c), block by block while the block is in the cache.
  *
  *     each block    w <- rule(w, scale g)           the model, with the owner's rule and its state
- *                   w_i <- w                        with `fetched`: the next read of this worker
- *                   w_i <- w_i - lr g               with cache_age: read-my-writes (ps_unseen.c)
+ *                   w_i <- w                        with `fetched`: the next read of this worker,
+ *                                                   with cache_age: a newer cache, whose clock is
+ *                                                   that of the slowest writer before the visit
  *
- * Against an add, a get and a pass over the worker's weights, g is read once instead of twice, the
+ * With cache_age a worker so reads on its own only where that clock is too old for its next step:
+ * where the slack makes it wait. Against an add and a get, g is read once instead of twice, the
  * model once instead of twice, and several workers are in the model at once, each in a piece.
  */
 #include "strategy/ps_visit.h"
@@ -22,7 +24,7 @@ typedef struct ps_push {
     const ps_writer *wr; /* who pushes */
     ps_owner *owner;     /* of the range that is visited */
     ps_change change;    /* of that range */
-    float own;           /* with cache_age: the change of t->w by a gradient of 1; 0: none */
+    bool reads;          /* copy the model to t->w */
 } ps_push;
 
 /* Count the write at its owner, and get the rate and scale of the change. */
@@ -48,10 +50,8 @@ static void change_piece(void *ctx, int64_t offset, int64_t count, float *values
 
         fast_trainer_update_range(p->owner->t, c->number, c->lr, values + at, wr->g + here,
                                   c->scale, here, n);
-        if (wr->visit.fetched)
+        if (p->reads)
             fast__vector_copy(n, values + at, wr->t->w + here);
-        else if (p->own != 0)
-            fast__vector_axpy(n, p->own, wr->g + here, wr->t->w + here);
     }
 }
 
@@ -72,19 +72,23 @@ bool fast__ps_can_visit(const ps_writer *wr)
 
 fast_err fast__ps_push_visit(ps_writer *wr)
 {
-    ps_push push = { .wr = wr };
-    int64_t version = 0;
+    const bool cached = wr->c->cache_age > 0;
+    ps_push push = { .wr = wr, .reads = wr->visit.fetched || cached };
+    int64_t version = 0, clock = 0;
 
     FAST_ASSERT(wr->visit.direct && wr->copies.count == 1);
-    if (fast__ps_is_cached(wr)) {
-        push.own = fast__ps_own_scale(wr);
+    FAST_ASSERT(!wr->visit.fetched || !cached);
+    const fast_space_visitor visitor = { .begin = begin,
+                                         .piece = change_piece,
+                                         .ctx = &push,
+                                         .reads = push.reads,
+                                         .clock = cached ? &clock : NULL };
+    FAST_TRY(fast__trainer_visit(wr->copies.spaces[0], wr->g, &visitor, &version, FAST_SOON));
+    if (push.reads)
+        wr->version = version;
+    if (cached) {
+        wr->cached = clock > wr->cached ? clock : wr->cached;
         wr->visit.added = true;
     }
-    const fast_space_visitor visitor = {
-        .begin = begin, .piece = change_piece, .ctx = &push, .reads = wr->visit.fetched
-    };
-    FAST_TRY(fast__trainer_visit(wr->copies.spaces[0], wr->g, &visitor, &version, FAST_SOON));
-    if (wr->visit.fetched)
-        wr->version = version;
     return FAST_OK;
 }

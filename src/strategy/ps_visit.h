@@ -15,9 +15,8 @@ typedef struct ps_change {
 /* True if a writer's gradients may be written by visits: each is an update by itself, by the rule
  * alone, and all actors share memory. */
 bool fast__ps_can_visit(const ps_writer *wr);
-/* Write the newest gradient; with visit.fetched read the weights after it to t->w, and with
- * cache_age add the write to t->w if the next step uses that again. Fails as fast__space_visit()
- * does. */
+/* Write the newest gradient; with visit.fetched or cache_age read the weights after it to t->w.
+ * Fails as fast__space_visit() does. */
 fast_err fast__ps_push_visit(ps_writer *wr);
 /* Count a write that is an update by itself at its owner, and return its change. ps_owner.c */
 ps_change fast__ps_change_begin(ps_owner *o, const fast_space_update *u);

@@ -22,6 +22,7 @@
 #include "base/memory.h"
 #include "strategy/quorum.h"
 #include "tensor/sum.h"
+#include "trainer/part.h"
 #include "trainer/remember.h"
 #include "transport/transport.h"
 
@@ -520,7 +521,7 @@ static fast_err take_message(quorum_server *s, fast_msg **move)
 {
     const fast_trainer *t = s->t;
     const fast_msg *msg = *move;
-    const int64_t i = fast_actor_index(t->actor, msg->from);
+    const int64_t i = fast__trainer_rank(t, msg->from);
     const int64_t whose = msg->words[FAST_QUORUM_NUMBER], round = msg->words[FAST_QUORUM_ROUND];
 
     if (round < 0 || round > t->step_count)

@@ -35,7 +35,8 @@
     X(gossip)           \
     X(gossip_async)     \
     X(partial)          \
-    X(broadcast)
+    X(broadcast)        \
+    X(strads)
 /* clang-format on */
 
 #define DECLARE(name) extern const fast_strategy fast__strategy_##name;

@@ -156,8 +156,8 @@ const fast_system fast__systems_elastic[] = {
         FAST_TAXONOMY("DP", "-", "sync.", "once all models, then allreduce", "none", "synchronous"),
         .remarks =
             "Members train in the first quarter of the steps; then one student learns from the "
-            "mean of their predictions, with the temperature in its own outputs too.",
-        .missing = "a student that is smaller than its teachers",
+            "mean of their predictions, with the temperature in its own outputs too. A smaller "
+            "student learns from saved models: distill:teachers=a.safetensors+b.safetensors.",
     },
     { .name = NULL },
 };

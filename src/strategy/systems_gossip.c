@@ -150,7 +150,7 @@ const fast_system fast__systems_gossip[] = {
         .remarks = "A worker and a random neighbour average their models, with probabilities of "
                    "edges that make the second largest eigenvalue of the expected mixing matrix, "
                    "the rate of consensus, small; the run tells it. Give --lr 0 for consensus "
-                   "alone, and the graph by --topology, of at most 64 workers.",
+                   "alone, and the graph by --topology, of at most 1024 workers.",
     },
     {
         .name = "gossip-sgd",

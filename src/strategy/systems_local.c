@@ -45,6 +45,8 @@ const fast_system fast__systems_local[] = {
         .remarks =
             "Its asynchronous mode: updates of Strom's threshold to all other workers, which "
             "apply them when they arrive.",
+        .missing = "thresholds that change during a run, and a bitmap for messages with many "
+                   "elements",
     },
     {
         .name = "parallel-sgd",

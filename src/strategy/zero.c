@@ -109,6 +109,7 @@ typedef struct zero {
 /* The scale of a sum that makes it a mean. */
 static float mean_of(const zero *z)
 {
+    FAST_ASSERT(z->t->workers >= 1);
     return 1.0f / (float)z->t->workers;
 }
 
@@ -169,6 +170,7 @@ static fast_err gather_unit(zero *z, int64_t i, float *x, int64_t root, fast_req
 {
     const fast_slice *s = &z->slices[i];
 
+    FAST_ASSERT(i >= 0 && i < z->count);
     return fast__sliced_gather(&z->gather, z->drops ? x + s->offset : NULL, s->count, root, out);
 }
 
@@ -177,6 +179,7 @@ static fast_err start_gather(zero *z, int64_t i)
 {
     zero_unit *u = &z->units[i];
 
+    FAST_ASSERT(u->whole || !u->gather);
     if (u->whole)
         return FAST_OK;
     u->whole = true;

@@ -395,13 +395,23 @@ void fast__vector_clear(int64_t n, const float *x, float *y)
     fast__unmap(x, n, FAST_ACCESS_READ);
 }
 
+/* In blocks, so that a vector that is not in memory is mapped part by part. */
 uint64_t fast__vector_hash(int64_t n, const float *x, uint64_t seed)
 {
-    const uint64_t hash =
-        fast__hash(fast__map(x, n, FAST_ACCESS_READ), (size_t)n * sizeof *x, seed);
+    enum { PART = 1 << 20 };
+    fast_hash_sum hash;
+    int64_t at = 0;
 
-    fast__unmap(x, n, FAST_ACCESS_READ);
-    return hash;
+    _Static_assert(PART * sizeof *x % FAST_HASH_STRIPE == 0, "blocks are whole stripes");
+    fast__hash_begin(&hash, seed);
+    for (; n - at > PART; at += PART) {
+        fast__hash_add(&hash, fast__map(x + at, PART, FAST_ACCESS_READ), PART * sizeof *x);
+        fast__unmap(x + at, PART, FAST_ACCESS_READ);
+    }
+    const uint64_t sum = fast__hash_end(&hash, fast__map(x + at, n - at, FAST_ACCESS_READ),
+                                        (size_t)(n - at) * sizeof *x);
+    fast__unmap(x + at, n - at, FAST_ACCESS_READ);
+    return sum;
 }
 
 void fast__vector_extent(int64_t n, const float *x, int64_t *first, int64_t *end)

@@ -102,7 +102,8 @@ static void take_phase(fast_context *c, const fast_context_phase *phase)
 fast_err fast__context_init(fast_context *context, const fast_context_options *options)
 {
     const fast_learner *model = options->model;
-    const fast_learner *part = options->pipe ? options->learner : model;
+    const fast_layout *params = options->params ? options->params : &model->params;
+    const fast_layout *state = options->params ? options->state : &model->state;
 
     FAST_ASSERT(options->host != NULL && model != NULL && options->rates != NULL);
     FAST_ASSERT(options->rank >= 0 && options->workers > 0);
@@ -111,8 +112,8 @@ fast_err fast__context_init(fast_context *context, const fast_context_options *o
                                        .workers = options->workers,
                                        .worker_ids = options->worker_ids,
                                        .server_ids = options->server_ids,
-                                       .count = part->params.count,
-                                       .state_count = part->state.count,
+                                       .count = params->count,
+                                       .state_count = state->count,
                                        .epoch_steps = model->epoch_steps,
                                        .micro_batches = model->parts > 1 ? model->parts : 1 };
     take_phase(context, &options->phase);
@@ -122,7 +123,7 @@ fast_err fast__context_init(fast_context *context, const fast_context_options *o
     context->optimizer = options->rule;
     return options->rule ? FAST_OK
                          : fast__optimizer_new(fast__context_device(context), options->optimizer,
-                                               &part->params, &context->optimizer);
+                                               params, &context->optimizer);
 }
 
 /* The state of a strategy, which another one has no use for. */
@@ -155,31 +156,35 @@ void fast__context_fini(fast_context *context)
     *context = (fast_context){ 0 };
 }
 
-/* w and s of the run's model, unless they are the worker's own. */
-static void copy_model(fast_context *c)
+void fast__context_take_model(fast_context *context)
 {
-    const fast_learner *model = c->options.model;
-    const int64_t state = c->options.state_offset;
-    fast_trainer *t = &c->trainer;
+    const fast_learner *model = context->options.model;
+    fast_trainer *t = &context->trainer;
 
-    FAST_ASSERT(c->options.pipe || model->params.count == t->count);
+    FAST_ASSERT(context->options.map || model->params.count == t->count);
     FAST_ASSERT(t->count <= model->params.count);
-    FAST_ASSERT(state + t->state_count <= model->state.count);
+    FAST_ASSERT(t->state_count <= model->state.count);
     if (t->w == model->w)
         return;
-    copy_range(c->options.map, t->count, model->w, t->w);
-    fast__vector_copy(t->state_count, model->s + state, t->s);
+    copy_range(context->options.map, t->count, model->w, t->w);
+    if (context->options.map)
+        fast__split_map_scatter(context->options.state_map, model->s, t->s);
+    else
+        fast__vector_copy(t->state_count, model->s, t->s);
 }
 
 void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t step)
 {
     fast_trainer *t = &context->trainer;
 
-    FAST_ASSERT(rule != NULL && step >= 0);
-    copy_model(context);
+    FAST_ASSERT(step >= 0);
+    fast__context_take_model(context);
     fast__ties_free(context->ties); /* of other values, perhaps */
     context->ties = NULL;
-    fast__rule_state_copy(context->optimizer, rule, context->options.map, t->count);
+    if (rule)
+        fast__rule_state_copy(context->optimizer, rule, context->options.map, t->count);
+    else if (t->actor) /* else it is new, and takes no memory where it is not touched */
+        fast__rule_state_clear(context->optimizer, t->count);
     if (context->shares.w)
         memset(context->shares.w, 0,
                (size_t)fast_trainer_share_count(t) * sizeof *context->shares.w);
@@ -200,7 +205,7 @@ void fast__context_enter(fast_context *context, const fast_context_phase *phase,
 
     FAST_ASSERT(phase != NULL);
     FAST_ASSERT(phase->step <= phase->step_count);
-    copy_model(context);
+    fast__context_take_model(context);
     if (reset_rule)
         fast__rule_state_clear(context->optimizer, t->count);
     take_phase(context, phase);

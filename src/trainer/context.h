@@ -5,7 +5,7 @@
 #include "rule/rule.h"
 #include "rule/schedule.h"
 #include "space/space_checkpoint.h"
-#include "split/pairs.h"
+#include "split/shards.h"
 #include "trainer/host.h"
 #include "trainer/pipe.h"
 #include "trainer/remember.h"
@@ -80,22 +80,25 @@ typedef struct fast_equal_replicas {
 
 /* All that a context is made of. Everything is borrowed until it is freed. */
 typedef struct fast_context_options {
-    const fast_host_ops *host;     /* operations of the program around it */
-    void *host_ctx;                /* their first argument */
-    int64_t rank;                  /* among the workers, or among the servers */
-    int64_t workers;               /* number of workers */
-    const int64_t *worker_ids;     /* actors' numbers by rank */
-    const int64_t *server_ids;     /* actors' numbers by rank */
-    uint64_t seed;                 /* of everything random in the run */
-    bool is_virtual;               /* time is simulated */
-    fast_learner *learner;         /* the worker's own; NULL at servers */
-    const fast_learner *model;     /* of the run: the layout of vectors, and values to start with */
-    const fast_split_map *map;     /* of the learner's w in the model's; NULL: it is all of it */
-    int64_t state_offset;          /* of the learner's s in the model's */
-    const char *optimizer;         /* name:key=value,... */
-    fast_optimizer *rule;          /* of the run, where the worker trains `model`, or of equal
+    const fast_host_ops *host; /* operations of the program around it */
+    void *host_ctx;            /* their first argument */
+    int64_t rank;              /* among the workers, or among the servers */
+    int64_t workers;           /* number of workers */
+    const int64_t *worker_ids; /* actors' numbers by rank */
+    const int64_t *server_ids; /* actors' numbers by rank */
+    uint64_t seed;             /* of everything random in the run */
+    bool is_virtual;           /* time is simulated */
+    fast_learner *learner;     /* the worker's own; NULL at servers */
+    const fast_learner *model; /* of the run: the layout of vectors, and values to start with */
+    const fast_device *device; /* of the actor's vectors; NULL: that of the model's */
+    const fast_layout *params; /* of w and g: the actor's part of the model; NULL: all of it */
+    const fast_layout *state;  /* of s, with `params` */
+    const fast_split_map *map; /* of w in the model's; NULL: it is all of it */
+    const fast_split_map *state_map; /* of s, with `map` */
+    const char *optimizer;           /* name:key=value,... */
+    fast_optimizer *rule;            /* of the run, where the worker trains `model`, or of equal
                                    replicas; NULL: its own */
-    const fast_schedule *rates;    /* learning rate by step */
+    const fast_schedule *rates;      /* learning rate by step */
     fast_shared_model *shared;     /* that workers of this process may share; NULL: they may not */
     fast_equal_replicas *equal;    /* whose w the learner has; NULL: its own */
     const fast_pipe_options *pipe; /* place of a stage of a split model; NULL: it is whole */
@@ -216,7 +219,10 @@ fast_err fast__context_init(fast_context *context, const fast_context_options *o
 /* Free all but the learner, which has its own w again. All 0 is allowed. */
 void fast__context_fini(fast_context *context);
 
-/* Start anew at a step: with the values of the model, the state of `rule`, and nothing else. */
+/* Take over w and s of the run's model, as far as the actor has them, unless they are its own. */
+void fast__context_take_model(fast_context *context);
+/* Start anew at a step: with the values of the model, the state of `rule` (NULL: zeros), and
+ * nothing else. */
 void fast__context_reset(fast_context *context, fast_optimizer *rule, int64_t step);
 /* Continue with the model's values in another phase; the state of the old strategy is dropped, and
  * that of the rule where asked for. */
@@ -247,16 +253,17 @@ static inline fast_context *fast__context_of(const fast_trainer *t)
     return (fast_context *)((uintptr_t)t - offsetof(fast_context, trainer));
 }
 
-/* Return the device of the run's vectors. */
+/* Return the device of the actor's vectors. */
 static inline const fast_device *fast__context_device(const fast_context *context)
 {
-    return fast__device_of(context->options.model->w);
+    return context->options.device ? context->options.device
+                                   : fast__device_of(context->options.model->w);
 }
 
-/* Return the layout of w and g: that of the model, or of the stage that the worker has. */
+/* Return the layout of w and g: that of the model, or of the part of it that the actor has. */
 static inline const fast_layout *fast__context_layout(const fast_context *context)
 {
-    return context->options.pipe ? &context->learner->params : &context->options.model->params;
+    return context->options.params ? context->options.params : &context->options.model->params;
 }
 
 /* Block `id` of `size` bytes on a device, allocated on first use; device NULL: where it is, a new

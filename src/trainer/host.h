@@ -53,4 +53,8 @@ typedef struct fast_host_ops {
     /* Draw the initial weights w and state s of an ensemble's member; those of member 0 are the
      * run's. Values that were not drawn for the run, but loaded, imported or a caller's, stay. */
     void (*draw)(void *host, int64_t member, float *w, float *s);
+    /* Open saved models as the worker's teachers, in the place of those before: stores all but
+     * temperature and share in *out, which is lent until the next call. FAST_EINVAL if they do not
+     * answer what the worker's model is asked; FAST_ENOENT, FAST_EFORMAT, FAST_ENOMEM. */
+    fast_err (*teachers)(void *host, const char *files, fast_teachers *out);
 } fast_host_ops;

@@ -12,6 +12,10 @@
  * workers could not lie between them. */
 bool fast__trainer_updates_early(const fast_trainer *t);
 
+/* Return true if an update changes all elements of a range but those that are 0, whatever the
+ * gradient is, because its weights decay. */
+bool fast__trainer_decays(const fast_trainer *t, int64_t offset, int64_t count);
+
 /* Report of a gradient of a worker that shares w (fast_trainer_share): a range of t->g is final. It
  * is summed and updated by the worker that comes to it first after all have reported it;
  * fast_trainer_update_shared() with t->g and the same scale ends the update. */

@@ -22,7 +22,8 @@ typedef struct fast_layer_factors {
     float *memory;             /* of its factors; NULL: it was never wanted */
 } fast_layer_factors;
 
-/* Describe the i-th layer with factors, by the layout of w; false: the model has no such layer. */
+/* Describe the i-th layer with factors, by the layout of w; false: the model has no such layer, or
+ * the worker has a part of it, whose passes offer none. */
 static bool describe(const fast_context *c, int64_t i, fast_factored_layer *out,
                      int64_t *segment_out)
 {
@@ -30,7 +31,8 @@ static bool describe(const fast_context *c, int64_t i, fast_factored_layer *out,
     fast_factorable layer;
 
     FAST_ASSERT(i >= 0);
-    if (!learner->ops->factorable || !learner->ops->factorable(learner, i, &layer))
+    if (c->options.params || !learner->ops->factorable ||
+        !learner->ops->factorable(learner, i, &layer))
         return false;
     const fast_segment *s = &learner->params.segments[layer.segment];
     FAST_ASSERT(s->rank >= 2 && s->shape[0] > 0);

@@ -13,10 +13,13 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "space/space_checkpoint.h"
+#include "space/space_state.h"
 #include "tensor/vector.h"
 #include "trainer/context.h"
 #include "trainer/in_place.h"
+#include "trainer/part.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* A space of a strategy, or its state. */
@@ -258,7 +261,7 @@ static fast_err open_encoded(opening *o, const fast_space_options *options, fast
     FAST_ASSERT(out != NULL);
     if (o->plain || !fast__codec_pair_encodes(pair))
         return fast__space_open(c->trainer.actor, options, NULL, load_space, o, out);
-    FAST_TRY(list_matrices(&c->options.model->params, &matrices, &encoded.matrix_count));
+    FAST_TRY(list_matrices(fast__context_layout(c), &matrices, &encoded.matrix_count));
     encoded.matrices = matrices;
     encoded.feedback = pair->feedback;
     encoded.codec_scope = pair->scope;
@@ -271,6 +274,18 @@ static fast_err open_encoded(opening *o, const fast_space_options *options, fast
     return err;
 }
 
+/* The name of a space: where the model is split each part has its own, which actors of one process
+ * must not take for another's. */
+static void name_space_of_part(const fast_trainer *t, const char *name,
+                               char out[FAST_SPACE_NAME_MAX])
+{
+    const int64_t part = fast__trainer_part(t);
+
+    FAST_ASSERT(part >= 0);
+    FAST_ASSERT(name != NULL);
+    snprintf(out, FAST_SPACE_NAME_MAX, "part %lld: %s", (long long)part, name);
+}
+
 /* Open a space whose updates are counted, `plain` or through the codecs. */
 static fast_err open_counted(fast_trainer *t, bool plain, const fast_space_options *options,
                              fast_space **out)
@@ -279,6 +294,7 @@ static fast_err open_counted(fast_trainer *t, bool plain, const fast_space_optio
     const fast_chain *up = c->codecs.pair.up;
     opening o = { .context = c, .plain = plain };
     fast_space_options counted = *options;
+    char name[FAST_SPACE_NAME_MAX];
     fast_err err;
 
     FAST_ASSERT(options->name != NULL);
@@ -286,7 +302,11 @@ static fast_err open_counted(fast_trainer *t, bool plain, const fast_space_optio
     FAST_ASSERT(options->tensors[0].count == t->count || plain ||
                 !fast__codec_pair_encodes(&c->codecs.pair));
     FAST_ASSERT(options->aggregate >= 0);
-    FAST_TRY(find(c, (int64_t)fast__hash(options->name, strlen(options->name), 0), &o.entry));
+    if (fast__trainer_part(t) > 0) {
+        name_space_of_part(t, options->name, name);
+        counted.name = name;
+    }
+    FAST_TRY(find(c, (int64_t)fast__hash(counted.name, strlen(counted.name), 0), &o.entry));
     FAST_TRY(load_values(c, &o.entry->saved, options));
     o.entry->context = c;
     o.entry->apply = options->apply;

@@ -80,3 +80,9 @@ FAST_MUST_CHECK fast_err fast__trainer_check_saved(const fast_trainer *t, bool s
 /* Draw initial weights of this worker's own, as a member of an ensemble. Called before its first
  * step. Keeps weights that were resumed, loaded or imported. */
 void fast__trainer_draw(fast_trainer *t);
+
+/* As fast_trainer_teach(), with saved models as teachers, whose networks may be any: files of `fast
+ * train --save`, joined by '+', that were trained on the same data. FAST_EINVAL if they do not
+ * answer what the run's model is asked; fails as fast_predictor_open(). */
+FAST_MUST_CHECK fast_err fast__trainer_teach_saved(fast_trainer *t, const char *files,
+                                                   double temperature, double share);

@@ -3,21 +3,13 @@
  * Updates by slices: each worker applies the rule to the part of the model that it owns.
  *
  *   elementwise rules   slice by slice, the bits of an update of the whole
- *   norms of layers     lars, lamb: the squares of each segment's norms are summed over the slices
- *                       in doubles, in the order of ranks, before any slice is updated
- *   clip_norm           the square of the gradient's norm in the same way
- *
- * A sum of squares over slices has another order than that over a whole vector: the norms differ by
- * the rounding of doubles, 1e-16 of them, and so the float of a ratio seldom and by its last bit.
- *
- * Cost: with norms 2 doubles a segment from each worker to each other; P - 1 messages a step.
+ *   norms               of layers (lars, lamb) and of the gradient (clip_norm): norms.c
  */
 #include "trainer/sharded.h"
 
 #include "base/memory.h"
-#include "comm/sliced.h"
-#include "tensor/vector.h"
 #include "trainer/context.h"
+#include "trainer/norms.h"
 
 fast_state_end fast__trainer_state_end(const fast_trainer *t)
 {
@@ -32,6 +24,7 @@ void fast__trainer_state_is_whole(fast_trainer *t, bool whole)
 /* Does the learner tell which ranges of w its only pass reads? */
 static bool tells_reads(const fast_context *c)
 {
+    FAST_ASSERT(c->learner != NULL);
     return c->learner->ops->reads && c->trainer.micro_batches == 1;
 }
 
@@ -56,6 +49,7 @@ bool fast__trainer_owns_model(const fast_trainer *t)
 
 void fast__trainer_will_drop(float *x, int64_t count)
 {
+    FAST_ASSERT(x != NULL && count >= 0);
     if (fast__device_of(x) == &fast__host)
         fast__memory_small_pages(x, count * (int64_t)sizeof *x);
 }
@@ -80,6 +74,7 @@ static int64_t slot_count(const fast_context *c)
 {
     int64_t slots = 0;
 
+    FAST_ASSERT(c->optimizer != NULL);
     while (fast__optimizer_slot(c->optimizer, (int)slots))
         slots++;
     return slots;
@@ -125,84 +120,30 @@ void fast__trainer_slice_summed(fast_trainer *t, int64_t count)
 {
     fast_context *c = fast__context_of(t);
 
+    FAST_ASSERT(count >= 0 && count <= t->count);
     fast__context_summed(c, t->g);
     fast__context_sum_floats(c, count, c->work.computing);
 }
 
-/* Apply the rule to the own slice; the squares are those of all slices, or NULL. */
-static void apply(fast_trainer *t, const fast_slice *slice, float scale, const double *squares)
+void fast__trainer_update_slice(fast_trainer *t, const fast_slice *slice, float scale)
 {
     fast_context *c = fast__context_of(t);
     const int64_t begin = fast__steady_now(t->actor), offset = slice->own_offset;
 
+    FAST_ASSERT(fast__trainer_slices_alone(t));
     FAST_ASSERT(t->step >= 1 && offset + slice->own_count <= t->count);
     if (slice->own_count == 0)
         return;
     fast__optimizer_apply_measured(c->optimizer, t->step, t->lr, t->w + offset, t->g + offset,
-                                   scale, offset, slice->own_count, squares);
+                                   scale, offset, slice->own_count, NULL);
     c->work.uncharged += (double)slice->own_count;
     fast__count(&t->actor->counters.compute_ns, fast__steady_now(t->actor) - begin);
-}
-
-void fast__trainer_update_slice(fast_trainer *t, const fast_slice *slice, float scale)
-{
-    FAST_ASSERT(fast__trainer_slices_alone(t));
-    apply(t, slice, scale, NULL);
-}
-
-/* The scale with which the gradient, of which each worker has its slices, is not too long. */
-static fast_err clip(fast_trainer *t, const fast_slice *slices, int64_t count, float *scale)
-{
-    const fast_optimizer *optimizer = fast__context_of(t)->optimizer;
-    double norm2 = 0;
-
-    if (!fast__optimizer_clips(optimizer))
-        return FAST_OK;
-    for (int64_t i = 0; i < count; i++)
-        norm2 += fast__vector_norm2(slices[i].own_count, t->g + slices[i].own_offset);
-    FAST_TRY(fast__sum_doubles(t->group, &norm2, 1));
-    *scale = fast__optimizer_clipped(optimizer, *scale, norm2);
-    return FAST_OK;
-}
-
-/* Measure the norms of all segments into squares[FAST_RULE_SQUARES * segments]. */
-static fast_err measure(fast_trainer *t, const fast_slice *slices, int64_t count, float scale,
-                        double *squares)
-{
-    fast_context *c = fast__context_of(t);
-    const int64_t segments = c->options.model->params.segment_count;
-
-    for (int64_t i = 0; i < count; i++)
-        if (slices[i].own_count > 0)
-            fast__optimizer_measure_range(c->optimizer, t->step, t->lr, t->w + slices[i].own_offset,
-                                          t->g + slices[i].own_offset, scale, slices[i].own_offset,
-                                          slices[i].own_count, squares);
-    return fast__sum_doubles(t->group, squares, FAST_RULE_SQUARES * segments);
 }
 
 fast_err fast__trainer_update_slices(fast_trainer *t, const fast_slice *slices, int64_t count,
                                      float scale)
 {
-    const fast_context *c = fast__context_of(t);
-    double *squares = NULL;
-    fast_err err;
-
-    FAST_ASSERT(c->learner != NULL);
-    FAST_TRY(clip(t, slices, count, &scale));
-    if (fast__optimizer_measures(c->optimizer)) {
-        FAST_TRY(fast__alloc("norms of layers",
-                             FAST_RULE_SQUARES * c->options.model->params.segment_count + 1,
-                             sizeof *squares, &squares));
-        err = measure(t, slices, count, scale, squares);
-        if (err) {
-            fast__free(squares);
-            return err;
-        }
-    }
-    for (int64_t i = 0; i < count; i++)
-        apply(t, &slices[i], scale, squares);
-    fast__free(squares);
-    return FAST_OK;
+    return fast__norms_update(fast__context_of(t), t->g, t->group, slices, count, scale);
 }
 
 fast_err fast__trainer_slices_done(fast_trainer *t, float scale)

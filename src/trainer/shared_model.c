@@ -73,7 +73,7 @@ static fast_err open_shared(fast_shared_model *shared, const fast_context *c)
                                   &shared->w));
     if (!shared->rule)
         FAST_TRY(fast__optimizer_new(fast__context_device(c), c->options.optimizer,
-                                     &c->options.model->params, &shared->rule));
+                                     fast__context_layout(c), &shared->rule));
     if (shared->sharers == 0) {
         fast__vector_copy(t->count, t->w, shared->w);
         fast__rule_state_copy(shared->rule, c->optimizer, NULL, t->count);

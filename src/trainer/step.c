@@ -51,8 +51,10 @@ fast_err fast_trainer_end(fast_trainer *t)
 
 double fast_trainer_lr(const fast_trainer *t, int64_t step)
 {
+    const fast_context *c = fast__context_of(t);
+
     FAST_ASSERT(step >= 0);
-    return fast__schedule_lr(fast__context_of(t)->options.rates, step);
+    return fast__schedule_lr(c->options.rates, step) * fast__pipe_lr(&c->pipe, step);
 }
 
 fast_own_data fast__trainer_own_data(const fast_trainer *t)
@@ -102,7 +104,8 @@ static void relay(void *ctx, int64_t offset, int64_t count)
 {
     gradient_work *gw = ctx;
     const fast_learner *learner = gw->context->learner;
-    const double pass = learner->flops / (double)(learner->parts > 1 ? learner->parts : 1);
+    const int64_t passes = learner->passes > 0 ? learner->passes : learner->parts;
+    const double pass = learner->flops / (double)(passes > 1 ? passes : 1);
     double left; /* of the backward pass */
 
     FAST_ASSERT(offset >= 0 && count >= 0);
@@ -346,16 +349,37 @@ void fast_trainer_set_step(fast_trainer *t, int64_t step)
     FAST_ASSERT(t->step == step);
 }
 
-fast_err fast_trainer_teach(fast_trainer *t, const float *models, int64_t model_count,
-                            double temperature, double share)
+/* Can the learner have teachers? */
+static fast_err check_taught(const fast_learner *learner)
 {
-    fast_learner *learner = fast__context_of(t)->learner;
-    const fast_teachers teachers = { models, model_count, temperature, share };
-
-    FAST_ASSERT(learner != NULL && model_count >= 0);
     if (!learner->ops->teach)
         return fast__fail(FAST_ENOTSUP,
                           "a student learns from the outputs of teachers, which FAST's own models "
                           "have and a learner of the caller's does not");
+    return FAST_OK;
+}
+
+fast_err fast_trainer_teach(fast_trainer *t, const float *models, int64_t model_count,
+                            double temperature, double share)
+{
+    fast_learner *learner = fast__context_of(t)->learner;
+    const fast_teachers teachers = {
+        .models = models, .count = model_count, .temperature = temperature, .share = share
+    };
+
+    FAST_ASSERT(learner != NULL && model_count >= 0);
+    FAST_TRY(check_taught(learner));
     return learner->ops->teach(learner, &teachers);
+}
+
+fast_err fast__trainer_teach_saved(fast_trainer *t, const char *files, double temperature,
+                                   double share)
+{
+    const fast_context *c = fast__context_of(t);
+    fast_teachers teachers = { .temperature = temperature, .share = share };
+
+    FAST_ASSERT(c->learner != NULL && files != NULL);
+    FAST_TRY(check_taught(c->learner));
+    FAST_TRY(c->options.host->teachers(c->options.host_ctx, files, &teachers));
+    return c->learner->ops->teach(c->learner, &teachers);
 }

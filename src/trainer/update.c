@@ -9,6 +9,7 @@
 
 #include "tensor/vector.h"
 #include "trainer/in_place.h"
+#include "trainer/norms.h"
 
 #include <string.h>
 
@@ -51,24 +52,37 @@ static bool is_applied(fast_context *c, int64_t step, int64_t offset)
     return false;
 }
 
+/* Apply the rule to all of w. */
+static fast_err apply_all(fast_context *c, int64_t step, const float *x, float scale)
+{
+    fast_trainer *t = &c->trainer;
+    const fast_slice all = { .count = t->count, .own_count = t->count };
+
+    FAST_ASSERT(step >= 1);
+    if (c->learner && fast__norms_are_shared(c))
+        return fast__norms_update(c, x, NULL, &all, 1, scale);
+    const int64_t begin = fast__steady_now(t->actor);
+    if (!is_applied(c, step, 0))
+        fast__optimizer_apply_scaled(c->optimizer, step, t->lr, t->w, x, scale);
+    fast__count(&t->actor->counters.compute_ns, fast__steady_now(t->actor) - begin);
+    c->work.uncharged += (double)t->count;
+    return FAST_OK;
+}
+
 fast_err fast__context_update(fast_context *context, const float *x, const double *shares,
                               float scale)
 {
     fast_trainer *t = &context->trainer;
     const int64_t step = t->step > 0 ? t->step : 1;
-    const int64_t begin = fast__steady_now(t->actor);
 
     FAST_ASSERT(x != NULL);
     FAST_ASSERT(t->w != NULL);
     for (int64_t i = 0; context->shares.w && shares && i < fast_trainer_share_count(t); i++)
         context->shares.w[i] += (double)scale * shares[i];
-    if (!is_applied(context, step, 0))
-        fast__optimizer_apply_scaled(context->optimizer, step, t->lr, t->w, x, scale);
-    fast__count(&t->actor->counters.compute_ns, fast__steady_now(t->actor) - begin);
+    FAST_TRY(apply_all(context, step, x, scale));
     if (t->staleness >= 0)
         fast__context_stale(context, t->staleness);
     t->staleness = -1;
-    context->work.uncharged += (double)t->count;
     return fast__context_charge(context);
 }
 
@@ -123,6 +137,11 @@ void fast_trainer_update_range(fast_trainer *t, int64_t step, double lr, float *
 bool fast_trainer_can_update_range(const fast_trainer *t)
 {
     return fast__optimizer_by_range(fast__context_of(t)->optimizer);
+}
+
+bool fast__trainer_decays(const fast_trainer *t, int64_t offset, int64_t count)
+{
+    return fast__optimizer_decays(fast__context_of(t)->optimizer, offset, count);
 }
 
 bool fast__trainer_updates_early(const fast_trainer *t)

@@ -15,6 +15,9 @@ const fast_option fast__actors_options[] = {
     FAST_OPT_INT(C, seed, "1", 0, 9007199254740992.0, "seed of everything that is random"),
     FAST_OPT_REAL(C, timeout, "30", 1e-6, 1e9, "seconds that a wait takes at most"),
     FAST_OPT_TEXT(C, cluster, "", "cluster", "sim: the cluster, a preset or a file"),
+    FAST_OPT_TEXT(C, placement, "", NULL,
+                  "sim: nodes of the workers in their order, like 3,0,1-2; else as the cluster "
+                  "says"),
     FAST_OPT_TEXT(C, faults, "", NULL, "sim: a schedule of faults, random, or a file"),
     FAST_OPT_INT(C, pool, "0", 0, 1024, "sim: threads that compute; 0: none besides its own"),
     FAST_OPT_TEXT(C, trace, "", "file", "write a timeline of all actors to this file (Perfetto)"),
@@ -63,6 +66,9 @@ fast_err fast__actors_check(const fast_actors_config *config)
     if (config->cluster[0])
         return fast__fail(FAST_EINVAL, "cluster=%s needs transport=sim, not %s", config->cluster,
                           config->transport);
+    if (config->placement[0])
+        return fast__fail(FAST_EINVAL, "placement=%s needs transport=sim, not %s",
+                          config->placement, config->transport);
     if (config->faults[0])
         return fast__fail(FAST_EINVAL, "faults=%s needs transport=sim, not %s", config->faults,
                           config->transport);

@@ -37,21 +37,22 @@ struct fast_native;
 
 /* The parsed options of a run of actors, in the order of the table in actors.c. */
 typedef struct fast_actors_config {
-    char transport[32]; /* name of the transport */
-    int64_t seed;       /* of all random streams */
-    double timeout;     /* seconds that FAST_SOON stands for */
-    char cluster[4096]; /* sim: name of a preset, or a file; "": the default */
-    char faults[4096];  /* sim: a schedule, "random", or a file; "": no faults */
-    int64_t pool;       /* sim: threads that compute */
-    char trace[4096];   /* file for the timeline; "": no timeline */
-    bool check;         /* wrap the transport in `check` */
-    int bind;           /* threads: fast_bind_mode of the actors */
-    char record[4096];  /* file to record the run to; "": not recorded */
-    char replay[4096];  /* file with a recording to replay; "": no replay */
-    bool snapshot;      /* no option: other threads watch the actors (snapshot.h) */
-    bool in_flight;     /* no option: messages in flight are counted (message_pool.h) */
-    bool dedicated;     /* no option: nodes of the second role follow those of the first role */
-    const char *job;    /* no option: further lines of name=value that a recording belongs to, lent
+    char transport[32];   /* name of the transport */
+    int64_t seed;         /* of all random streams */
+    double timeout;       /* seconds that FAST_SOON stands for */
+    char cluster[4096];   /* sim: name of a preset, or a file; "": the default */
+    char placement[1024]; /* sim: nodes of workers, like 3,0,1-2; "": as the cluster says */
+    char faults[4096];    /* sim: a schedule, "random", or a file; "": no faults */
+    int64_t pool;         /* sim: threads that compute */
+    char trace[4096];     /* file for the timeline; "": no timeline */
+    bool check;           /* wrap the transport in `check` */
+    int bind;             /* threads: fast_bind_mode of the actors */
+    char record[4096];    /* file to record the run to; "": not recorded */
+    char replay[4096];    /* file with a recording to replay; "": no replay */
+    bool snapshot;        /* no option: other threads watch the actors (snapshot.h) */
+    bool in_flight;       /* no option: messages in flight are counted (message_pool.h) */
+    bool dedicated;       /* no option: nodes of the second role follow those of the first role */
+    const char *job; /* no option: further lines of name=value that a recording belongs to, lent
                            while the world is open; NULL: no such lines */
 } fast_actors_config;
 
@@ -67,6 +68,10 @@ struct fast_transport {
      * until all ranks joined, at most the timeout. A failed open leaves nothing to close. */
     fast_err (*open)(const fast_actors_config *config, const fast_role *roles, int64_t role_count,
                      fast_world **world_out);
+
+    /* Tell other processes, which open a world, that this one will not join it, and why. Never
+     * waits for them. NULL: all actors are in one process. */
+    void (*decline)(const char *why);
 
     /* Free the world and every message in it. Never waits for a peer. NULL is allowed. */
     void (*close)(fast_world *world);
@@ -332,6 +337,9 @@ fast_err fast__world_open(const fast_actors_config *config, const fast_role *rol
                           int64_t role_count, fast_world **out);
 fast_err fast__world_run(fast_world *world, fast_actors_result *result_out);
 void fast__world_close(fast_world *world); /* NULL is allowed */
+/* In the place of fast__world_open(), by a process that cannot join: those that do fail at once
+ * with FAST_EPEER and `why`, a sentence, instead of waiting for it. */
+void fast__world_decline(const char *transport, const char *why);
 
 /* For transports: initialise the part that all worlds share (places by role order, node 0; config;
  * timeout). `world` is zeroed memory whose first member is a fast_world. */

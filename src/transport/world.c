@@ -157,6 +157,15 @@ fast_err fast__world_open(const fast_actors_config *config, const fast_role *rol
     return FAST_OK;
 }
 
+void fast__world_decline(const char *name, const char *why)
+{
+    const fast_transport *transport = NULL;
+
+    FAST_ASSERT(name != NULL && why != NULL);
+    if (fast__transport_find(name, &transport) == FAST_OK && transport->decline)
+        transport->decline(why);
+}
+
 /* Return the first failure by actor number, with the actor's name before its detail. */
 static fast_err first_failure(const fast_world *world)
 {

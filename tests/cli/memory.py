@@ -6,7 +6,7 @@ usage: memory.py FAST
 
 The peak is of a whole process, so each run is one. On both engines a small gpt and resnet56 train
 plainly, in sqrt(n) segments and under budgets. The weights have the same bits, the measured peak is
-within 10% of the predicted one and below the budget, and the smallest budget that a refusal names is
+within 8% of the predicted one and below the budget, and the smallest budget that a refusal names is
 enough.
 """
 import json, os, re, subprocess, sys, tempfile
@@ -40,7 +40,7 @@ def check(fast, engine, model, folder):
     for run in (plain, least, fitted, tight):
         ratio = run["predicted_memory"] / run["memory_peak"]
         assert run["params_hash"] == plain["params_hash"], f"{engine} {model}: other bits"
-        assert 0.9 < ratio < 1.1, f"{engine} {model}: predicted {ratio:.3f} of what was measured"
+        assert 0.92 < ratio < 1.08, f"{engine} {model}: predicted {ratio:.3f} of what was measured"
     assert least["memory_peak"] < 0.8 * plain["memory_peak"], (engine, model)
     assert fitted["memory_peak"] <= budget, (fitted["memory_peak"], budget)
     assert tight["memory_peak"] <= smallest * 1e6, (tight["memory_peak"], smallest)

@@ -205,7 +205,8 @@ static void gradients_of_networks_are_slopes(void **state)
 {
     (void)state;
     static test_graph g;
-    static const char *const smooth[] = { "branches", "rnn", "lstm", "gru", "gpt", "custom" };
+    static const char *const smooth[] = { "branches", "rnn",    "lstm",  "gru",
+                                          "gpt",      "custom", "heads", "head_rows" };
     double worst = 0;
     for (const fast_engine *const *engine = fast__engines; *engine; engine++)
         for (const test_network *network = test_networks; network->name; network++)

@@ -97,19 +97,27 @@ static void gossipgrad_spreads_in_log_steps(void **state)
     assert_string_equal(shard, "ring");
 }
 
-/* Train a preset for a few steps; fail if it does not. The caller closes *out. */
-static void train(const char *system, const char *model, int64_t workers, fast_run **out)
+/* Train a preset for a number of steps; fail if it does not. The caller closes *out. */
+static void train_for(const char *system, const char *model, int64_t workers, int64_t steps,
+                      fast_run **out)
 {
-    char preset[64], count[32];
+    char preset[64], count[32], length[32];
     const char *options[] = {
-        preset,    count,     "transport=sim", model, "data=digits:train=600,test=50",
-        "batch=4", "steps=4", "store=none",    NULL
+        preset,    count,  "transport=sim", model, "data=digits:train=600,test=50",
+        "batch=4", length, "store=none",    NULL
     };
 
     snprintf(preset, sizeof preset, "system=%s", system);
     snprintf(count, sizeof count, "workers=%lld", (long long)workers);
+    snprintf(length, sizeof length, "steps=%lld", (long long)steps);
     if (fast_run_open(options, out) || fast_run_train(*out))
         fail_msg("%s: %s", system, fast_error_detail());
+}
+
+/* The same for a few steps. */
+static void train(const char *system, const char *model, int64_t workers, fast_run **out)
+{
+    train_for(system, model, workers, 4, out);
 }
 
 /* SparCML and Kylix merge streams of entries, whatever the cost of other methods is: at four and
@@ -134,6 +142,23 @@ static void sparse_sums_are_the_papers(void **state)
                 fail_msg("%s sums by %s", cases[i].system, sum);
             fast_run_close(run);
         }
+}
+
+/* Kylix' layers of degree 4, then 2: in a step each of eight workers sends 3 messages and 1 to
+ * merge entries, and as many to gather sums. */
+static void kylix_sends_a_message_for_each_link(void **state)
+{
+    int64_t sent[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        fast_run *run = NULL;
+
+        train_for("kylix", "model=mlp:hidden=512", 8, 4 + 4 * i, &run);
+        sent[i] = fast_run_result(run)->messages_sent;
+        fast_run_close(run);
+    }
+    assert_int_equal(sent[1] - sent[0], 4 * 8 * (2 * (3 + 1)));
 }
 
 /* SparCML's nonblocking sums of layers have the bits of blocking ones, on every transport, and take
@@ -366,6 +391,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gossipgrad_spreads_in_log_steps),
         cmocka_unit_test(sparse_sums_are_the_papers),
+        cmocka_unit_test(kylix_sends_a_message_for_each_link),
         cmocka_unit_test(sparse_sums_may_overlap),
         cmocka_unit_test(ef21_has_its_limits),
         cmocka_unit_test(demo_has_its_limits),

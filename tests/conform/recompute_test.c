@@ -6,6 +6,7 @@
  * every test network on both engines, in sqrt(n) segments and under shrinking budgets; a deep chain
  * for the rule.
  */
+#include "base/folder_fixture.h"
 #include "base/memory.h"
 #include "engine/recompute.h"
 #include "jobs.h"
@@ -20,19 +21,23 @@
 
 enum { BATCH = 5 };
 
+/* Products and convolutions that are measured have other bits each: what one program chooses is
+ * the choice of the others too. */
+static char plan[sizeof root + 8];
+
 /* Compile with these options. */
 static test_runner runner_of(const fast_engine *engine, const fast_graph *graph, bool recompute,
                              int64_t memory)
 {
     const fast_engine_options options = { .batch = BATCH,
                                           .train = true,
-                                          .plan_path = "",
+                                          .plan_path = plan,
                                           .method =
                                               strcmp(engine->name, "cpu") == 0 ? "im2col" : NULL,
                                           .recompute = recompute,
                                           .memory = memory };
     const fast_engine_options any = {
-        .batch = BATCH, .train = true, .plan_path = "", .recompute = recompute, .memory = memory
+        .batch = BATCH, .train = true, .plan_path = plan, .recompute = recompute, .memory = memory
     };
     test_runner r = { .engine = engine };
 
@@ -121,10 +126,19 @@ static void cuts_are_narrow(void **state)
     assert_int_equal(fast__recompute_segments(17), 5);
 }
 
+/* The folder of the plan file. */
+static int make_plan(void **state)
+{
+    const int err = make_root(state);
+
+    snprintf(plan, sizeof plan, "%s/plan", root);
+    return err;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(same_bits),
                                         cmocka_unit_test(cuts_are_narrow) };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_plan, drop_root);
 }

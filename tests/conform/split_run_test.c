@@ -33,6 +33,7 @@
 static const char *transport = "transport=threads";
 static bool mpi; /* over the ranks of mpirun */
 static int64_t rank;
+static int64_t ranks = 1;
 
 static const char *const small[] = { "model=mlp:hidden=14x12x10,dropout=0.2",
                                      "data=digits:train=320,test=64",
@@ -63,15 +64,22 @@ static fast_run *open_run(const char *const *more)
     return run;
 }
 
-/* Run to the end; gives the parameters' hash, at the process of worker 0. */
-static uint64_t hash_of(const char *const *more)
+/* Run to the end; gives the mean loss, and the parameters' hash, at the process of worker 0. */
+static uint64_t result_of(const char *const *more, double *loss_out)
 {
     fast_run *run = open_run(more);
     if (fast_run_train(run))
         fail_msg("%s", fast_error_detail());
     const uint64_t hash = fast_run_result(run)->params_hash;
+    *loss_out = fast_run_result(run)->loss;
     fast_run_close(run);
     return hash;
+}
+
+static uint64_t hash_of(const char *const *more)
+{
+    double loss;
+    return result_of(more, &loss);
 }
 
 /* A split run and a whole one with the same replicas have the same bits. */
@@ -346,6 +354,37 @@ static void shards_equal_the_whole(void **state)
         }
 }
 
+/* A layout that splits the standard layers is the standard one, to the bit; one of a single layer
+ * leaves the others whole; an entry that splits nothing is refused. */
+static void layouts_choose_layers(void **state)
+{
+    (void)state;
+    const char *options[] = { "model=mlp:hidden=16x24x20x8", "mesh=tensor=2", transport, NULL,
+                              NULL };
+    fast_run *run = NULL;
+    const uint64_t standard = hash_of(options);
+    options[3] = "layout=dense=pairs";
+    assert_true(hash_of(options) == standard);
+    options[3] = "layout=pairs";
+    assert_true(hash_of(options) == standard);
+    options[3] = "layout=dense3=pairs,dense4=pairs";
+    run = open_run(options);
+    assert_int_equal(run->team->split.shards[0].shard->run_count, 1);
+    assert_string_equal(run->team->split.shards[0].shard->sections[1].graph.params.segments[0].name,
+                        "dense3.weight");
+    fast_run_close(run);
+    options[3] = "layout=dense=pairs,conv=pairs";
+    const char *all[32];
+    int used = 0;
+    for (int i = 0; small[i]; i++)
+        all[used++] = small[i];
+    for (int i = 0; options[i]; i++)
+        all[used++] = options[i];
+    all[used] = NULL;
+    assert_int_equal(fast_run_open(all, &run), FAST_EINVAL);
+    assert_non_null(strstr(fast_error_detail(), "layout conv=pairs: the model has no layer conv"));
+}
+
 /* Heads and dense layers of a transformer are split, on the engine of users too. */
 static void transformers_are_halved(void **state)
 {
@@ -367,7 +406,7 @@ static void transformers_are_halved(void **state)
     assert_true(distance_of(whole, split) < 1e-4);
     fast_run *run = open_run(split);
     const fast_split_shard *shard = run->team->split.shards[1].shard;
-    assert_int_equal(shard->pair_count, 2 * 3);
+    assert_int_equal(shard->run_count, 2 * 3);
     assert_true((double)shard->params.count < 0.6 * (double)run->learner->params.count);
     fast_run_close(run);
 }
@@ -405,12 +444,15 @@ static void shards_send_what_is_counted(void **state)
     fast_run_close(run);
 }
 
-/* A checkpoint of one split continues under any other, to the bit. */
+/* A checkpoint of one split continues under any other: parameters to the bit, and the mean loss of
+ * the epoch in which it was saved. */
 static void checkpoints_move_between_splits(void **state)
 {
     (void)state;
     static const char *const meshes[] = { "workers=1", "mesh=pipe=1", "mesh=pipe=2",
                                           "mesh=pipe=4" };
+    static const char *const pipelines[] = { "pipeline=1f1b", "pipeline=1f1b", "pipeline=gpipe",
+                                             "pipeline=zero_bubble" };
     char path[] = "/tmp/fast_split_XXXXXX", checkpoint[64], resume[64];
     if (mpi)
         skip();
@@ -419,19 +461,66 @@ static void checkpoints_move_between_splits(void **state)
     close(fd);
     snprintf(checkpoint, sizeof checkpoint, "checkpoint=%s", path);
     snprintf(resume, sizeof resume, "resume=%s", path);
-    const uint64_t right =
-        hash_of((const char *const[]){ "optimizer=adam", "schedule=constant", NULL });
+    double loss, right_loss;
+    const uint64_t right = result_of(
+        (const char *const[]){ "optimizer=adam", "schedule=constant", NULL }, &right_loss);
     for (int a = 0; a < 4; a++)
         for (int b = 0; b < 4; b++) {
-            const char *const first[] = { "optimizer=adam", "schedule=constant", meshes[a],
-                                          checkpoint,       "steps=6",           NULL };
-            const char *const second[] = { "optimizer=adam", "schedule=constant", meshes[b], resume,
-                                           NULL };
+            const char *const first[] = {
+                "optimizer=adam", "schedule=constant", meshes[a], pipelines[a],
+                checkpoint,       "steps=6",           NULL
+            };
+            const char *const second[] = { "optimizer=adam", "schedule=constant",
+                                           meshes[b],        pipelines[b],
+                                           resume,           NULL };
             (void)hash_of(first);
-            if (hash_of(second) != right)
+            if (result_of(second, &loss) != right)
                 fail_msg("saved with %s, resumed with %s: other bits", meshes[a], meshes[b]);
+            if (!(fabs(loss - right_loss) < 1e-6))
+                fail_msg("saved with %s, resumed with %s: loss %.9g instead of %.9g", meshes[a],
+                         meshes[b], loss, right_loss);
         }
     remove(path);
+}
+
+/* Stages that recompute to fit a budget have the same bits, and take no more than it. */
+static void budgets_recompute_stages(void **state)
+{
+    (void)state;
+    const char *options[] = { "model=gpt:width=32,heads=2,depth=4,dropout=0.1",
+                              "data=copy",
+                              "batch=64",
+                              "accumulate=1",
+                              "steps=2",
+                              "mesh=pipe=2",
+                              transport,
+                              NULL,
+                              NULL };
+#ifdef FAST_SANITIZED
+    skip(); /* resident memory, which is predicted, is the sanitizer's */
+#endif
+    if (ranks > 2)
+        skip(); /* a rank without a stage has no activations */
+    fast_run *plain = open_run(options);
+    const int64_t predicted = fast_run_result(plain)->predicted_memory;
+    int64_t activations = 0;
+    char memory[64];
+    assert_int_equal(fast_run_train(plain), FAST_OK);
+    for (int64_t i = 0; i < 2; i++)
+        if (plain->team->actors[i])
+            activations += fast__split_workspace_bytes(plain->team, i);
+    assert_true(activations > 4000000 && predicted > activations);
+    snprintf(memory, sizeof memory, "memory=%lld", (long long)(predicted - activations / 4));
+    options[7] = memory;
+    const uint64_t right = fast_run_result(plain)->params_hash;
+    fast_run_close(plain);
+    fast_run *fitted = open_run(options);
+    assert_true(fast_run_result(fitted)->predicted_memory <= predicted - activations / 4 + 4096);
+    assert_non_null(strstr(fitted->text.memory_note, "computed twice"));
+    assert_int_equal(fast_run_train(fitted), FAST_OK);
+    if (rank == 0)
+        assert_true(fast_run_result(fitted)->params_hash == right);
+    fast_run_close(fitted);
 }
 
 /* Parts that a split model does not allow are refused with one sentence. */
@@ -439,13 +528,10 @@ static void the_rest_is_refused(void **state)
 {
     (void)state;
     static const char *const bad[][3] = {
-        { "strategy=ps", "replicas that differ" },
-        { "strategy=gossip", "replicas that differ" },
-        { "strategy=zero", "zero" },
-        { "optimizer=sgd:clip_norm=1", "clip_norm" },
+        { "strategy=quorum", "skip or repeat" },
         { "optimizer=yellowfin", "yellowfin" },
-        { "memory=1GB", "memory" },
-        { "recompute=yes", "recompute" },
+        { "memory=1MB", "memory=1MB is too small" },
+        { "memory=1MB", "cannot compute them again", "pipeline=zero_bubble" },
         { "tied=yes", "tied" },
         { "faults=random", "faults" },
         { "preprocess=1", "preprocess" },
@@ -454,7 +540,8 @@ static void the_rest_is_refused(void **state)
         { "mesh=pipe=40", "cannot be cut" },
         { "pipeline=pipedream", "accumulate" },
         { "mesh=depth=2", "depth" },
-        { "mesh=tensor=7", "no stage has attention" },
+        { "mesh=tensor=9", "no stage has heads" },
+        { "layout=pairs", "tensor=2" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const char *options[32];
@@ -464,6 +551,8 @@ static void the_rest_is_refused(void **state)
             options[used++] = small[k];
         options[used++] = "mesh=pipe=2";
         options[used++] = bad[i][0];
+        if (bad[i][2])
+            options[used++] = bad[i][2];
         options[used] = NULL;
         assert_int_equal(fast_run_open(options, &run), FAST_EINVAL);
         if (!strstr(fast_error_detail(), bad[i][1]))
@@ -515,9 +604,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(bubbles_in_virtual_time),
         cmocka_unit_test(workers_hold_their_own_ranges),
         cmocka_unit_test(shards_equal_the_whole),
+        cmocka_unit_test(layouts_choose_layers),
         cmocka_unit_test(transformers_are_halved),
         cmocka_unit_test(shards_send_what_is_counted),
         cmocka_unit_test(checkpoints_move_between_splits),
+        cmocka_unit_test(budgets_recompute_stages),
         cmocka_unit_test(the_rest_is_refused),
     };
     mpi = argc > 1 && strcmp(argv[1], "mpi") == 0;
@@ -530,6 +621,7 @@ int main(int argc, char **argv)
         if (fast__mpi_begin(fast__clock_ns() + (int64_t)60 * 1000 * 1000 * 1000, &process))
             return 1;
         rank = process->rank;
+        ranks = process->ranks;
     }
 #endif
     return cmocka_run_group_tests(tests, NULL, NULL);

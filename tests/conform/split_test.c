@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 #include "model/network.h"
-#include "split/pairs.h"
+#include "split/shards.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -61,7 +61,7 @@ static void run_stages(test_job *job, const fast_engine *engine, test_stage *sta
         batches[s] = inner;
         batches[s].x = s == 0 ? batch.x : stages[s - 1].y;
         batches[s].ids = batch.ids;
-        if (s == count - 1) {
+        if (s == count - 1 || fast__graph_has_heads(&stage->graph)) {
             batches[s].labels = batch.labels;
             batches[s].targets = batch.targets;
         }
@@ -76,6 +76,8 @@ static void run_stages(test_job *job, const fast_engine *engine, test_stage *sta
         assert_int_equal(engine->run(stages[s].program, stages[s].workspace, &pass[s]), FAST_OK);
     }
     job->pass.loss = pass[count - 1].loss;
+    for (int s = 0; s < count - 1; s++) /* of heads on the way */
+        job->pass.loss += fast__graph_has_heads(&stages[s].stage->graph) ? pass[s].loss : 0;
     job->pass.correct = pass[count - 1].correct;
     job->pass.positions = pass[count - 1].positions;
     for (int s = count - 1; s >= 0; s--) {
@@ -96,7 +98,7 @@ static bool check_count(const test_graph *g, const fast_engine *engine, int coun
     test_runner runner;
     test_job whole, split;
     const test_job_options options = { .step = 3 };
-    if (fast__split_choose(&g->graph, count, &fast__split_speed_typical, ends) != FAST_OK)
+    if (fast__split_choose(&g->graph, count, NULL, &fast__split_speed_typical, ends) != FAST_OK)
         return false;
     for (int s = 0; s < count; s++) {
         stage_open(&stages[s], engine, &g->graph, first, ends[s]);
@@ -133,7 +135,7 @@ static void stages_equal_the_whole(void **state)
             network->build(&g);
             while (count <= STAGES_MAX && check_count(&g, *engine, count, network->name))
                 count++;
-            /* Every network of the list but these two has at least three stages. */
+            /* Every network of the list but one has at least three stages. */
             assert_true(count > (strcmp(network->name, "branches") == 0 ? 2 : 3));
         }
 }
@@ -147,7 +149,8 @@ static void shares_of(const char *text, int count, double *shares, int *ends)
     assert_int_equal(fast__graph_parse(text, &graph), FAST_OK);
     bool *needs = calloc((size_t)graph->node_count, sizeof *needs);
     fast__graph_needs(graph, needs);
-    assert_int_equal(fast__split_choose(graph, count, &fast__split_speed_typical, ends), FAST_OK);
+    assert_int_equal(fast__split_choose(graph, count, NULL, &fast__split_speed_typical, ends),
+                     FAST_OK);
     for (int s = 0; s < count; s++) {
         const fast_split_cost cost = fast__split_cost(graph, needs, first, ends[s]);
         sum += shares[s] = fast__split_seconds(&cost, &fast__split_speed_typical);
@@ -185,7 +188,7 @@ static void residual_blocks_stay_whole(void **state)
     int ends[64];
     test_networks[3].build(&g); /* resnet */
     assert_int_equal(fast__split_stage_new(&g.graph, 0, 5, &stage), FAST_EINVAL);
-    assert_int_equal(fast__split_choose(&g.graph, 40, &fast__split_speed_typical, ends),
+    assert_int_equal(fast__split_choose(&g.graph, 40, NULL, &fast__split_speed_typical, ends),
                      FAST_EINVAL);
     assert_null(stage);
 }
@@ -200,12 +203,15 @@ static void memory_can_run_out(void **state)
     for (int64_t n = 0;; n++) {
         fast_split_stage *stage = NULL;
         fast_split_shard *shard = NULL;
+        fast_layout_map map;
         fast__alloc_fail_after(n, true);
-        fast_err err = fast__split_choose(&g.graph, 2, &fast__split_speed_typical, ends);
+        fast_err err = fast__split_choose(&g.graph, 2, NULL, &fast__split_speed_typical, ends);
         if (!err)
             err = fast__split_stage_new(&g.graph, 0, ends[0], &stage);
         if (!err)
-            err = fast__split_shard_new(stage, 2, 1, &shard);
+            err = fast__layout_map_parse("", &map);
+        if (!err)
+            err = fast__split_shard_new(stage, &map, 2, 1, &shard);
         fast__alloc_fail_after(-1, true);
         fast__split_shard_free(shard);
         fast__split_stage_free(stage);

@@ -722,6 +722,9 @@ static void same_bits_on_ranks(void **state)
             if (fast_run_is_first(run)) {
                 assert_true(fast_run_result(run)->params_hash == here.params_hash);
                 assert_true(fast_run_result(run)->test_loss == here.test_loss);
+                /* of all replicas, whatever process they are in */
+                assert_true(fast_run_result(run)->loss == here.loss);
+                assert_true(fast_run_result(run)->train_accuracy == here.train_accuracy);
             } else if (i == 0 &&
                        run->team->place.here > 0) { /* a rank without workers has no model */
                 assert_true(fast_run_result(run)->params_hash == here.params_hash);

@@ -178,7 +178,7 @@ static bool staged_open(staged *s, const training_case *c, const fast_graph *gra
     int ends[STAGES], first = 0;
 
     *s = (staged){ .engine = engine, .count = count };
-    if (fast__split_choose(graph, count, &fast__split_speed_typical, ends))
+    if (fast__split_choose(graph, count, NULL, &fast__split_speed_typical, ends))
         return false;
     for (int i = 0; i < count; i++) {
         check(fast__split_stage_new(graph, first, ends[i], &s->stages[i]));

@@ -122,3 +122,28 @@ job = start([*launcher, "1", "-wdir", home + "/a", fast, *flags, ":", *launcher[
 out, said = job.communicate(timeout=QUICK)
 check(job.returncode != 0 and re.search(r'rank 1 on \S+: cannot read "c.safetensors"', said), job.returncode, said)
 check(time.monotonic() - begin < QUICK / 2, "a lost checkpoint takes", time.monotonic() - begin)
+
+# A rank that fails after the ranks have met, here the first one alone: all end at once, and the others name it.
+begin = time.monotonic()
+code, out, said = run(*SHARED, "--steps", "8", "--timeout", "600", "--tensorboard", "/proc/nowhere")
+check(code != 0 and re.search(r"rank 0 on \S+: cannot make the folder", said), code, said)
+check(re.search(r"rank 1 on \S+: mpi: rank 0 \(on \S+\) cannot take part: cannot make the folder", said), said)
+check(time.monotonic() - begin < QUICK / 2, "a run that does not open takes", time.monotonic() - begin)
+
+
+# Training losses are of all replicas, whatever process they are in, at each evaluation and at the end.
+def losses(program, flags):
+    if os.path.exists("log"):
+        os.remove("log")
+    job = start([*program, *SMALL, *flags, "--epochs", "2", "--evaluate", "2steps", "--log", "log", "--json", "--quiet"])
+    out, said = job.communicate(timeout=QUICK)
+    check(job.returncode == 0, flags, said)
+    log = [json.loads(line) for line in open("log")]
+    return [(line["loss"], line["train_accuracy"]) for line in [*log, json.loads(out)]]
+
+
+for flags in (["--workers", "2"], ["--workers", "3"], ["--workers", "2", "--strategy", "local:period=3"],
+              ["--workers", "2", "--strategy", "zero"], ["--workers", "2", "--strategy", "gossip"],
+              ["--mesh", "data=2"], ["--mesh", "data=2,pipe=2", "--accumulate", "2"]):
+    alone, ranks = losses([fast], flags), losses([*launcher, "2", fast], [*flags, "--transport", "mpi"])
+    check(len(alone) > 2 and alone == ranks, flags, alone, ranks)

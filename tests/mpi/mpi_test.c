@@ -507,6 +507,30 @@ static void test_missing(void **state)
     assert_int_equal(fast_actors_run(hasty, roles, 1, NULL), FAST_ETIMEDOUT);
 }
 
+/* A rank that cannot join says why, the others hear of it at once, and all may run actors again. */
+static void test_declined(void **state)
+{
+    const fast_role roles[] = { { "worker", ranks, around, NULL } };
+    (void)state;
+    for (int absent = 0; absent < ranks && ranks > 1; absent++) {
+        const int64_t start = fast__clock_ns();
+        char name[64];
+        if (rank == absent) {
+            fast__world_decline("mpi", "the disk is full");
+        } else {
+            snprintf(name, sizeof name, "rank %d (on ", absent);
+            assert_int_equal(fast_actors_run(options, roles, 1, NULL), FAST_EPEER);
+            assert_non_null(strstr(fast_error_detail(), name));
+            assert_non_null(strstr(fast_error_detail(), "cannot take part: the disk is full"));
+        }
+        assert_true(fast__clock_ns() - start < (int64_t)30 * 1000 * 1000 * 1000);
+        if (absent % 2 == 0) /* twice in a row, too */
+            run_role(around, ranks, NULL);
+    }
+    fast__world_decline("threads", "nobody waits");
+    run_role(around, ranks, NULL);
+}
+
 /* Runs follow each other in one process, and worlds that never ran are closed. */
 static void test_again(void **state)
 {
@@ -671,10 +695,10 @@ int main(void)
         cmocka_unit_test(test_places),       cmocka_unit_test(test_native),
         cmocka_unit_test(test_near),         cmocka_unit_test(test_failure),
         cmocka_unit_test(test_unlike),       cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_again),        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_stream),       cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_native_group), cmocka_unit_test(test_native_alone),
-        cmocka_unit_test(test_busy),
+        cmocka_unit_test(test_declined),     cmocka_unit_test(test_again),
+        cmocka_unit_test(test_memory),       cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_same_bits),    cmocka_unit_test(test_native_group),
+        cmocka_unit_test(test_native_alone), cmocka_unit_test(test_busy),
     };
     return cmocka_run_group_tests(tests, group_setup, NULL);
 }

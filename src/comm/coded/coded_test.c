@@ -415,6 +415,7 @@ static void test_choice(void **state)
         { "topk:ratio=0.001", 1000000, 4, FAST_CODED_SPARSE, "sparse" },
         { "topk:ratio=0.1", 1000000, 8, FAST_CODED_SPLIT, "sparse" },
         { "topk:ratio=0.1", 100, 8, FAST_CODED_SPARSE, "sparse" },
+        { "topk:ratio=0.001", 1000000, 2, FAST_CODED_SPARSE, "sparse" },
         { "topk:ratio=0.1", 100, 2, FAST_CODED_BUTTERFLY, "butterfly" },
         { "fp16", 100, 4, FAST_CODED_STRIPED, "stripes" },
     };

@@ -4,7 +4,7 @@
  *   where vectors are sparse and never more than dense ones; wrong input is refused.
  * Method: groups of 1 to 9 and densities from none to all, by recursive doubling, by split and by
  *   butterflies of any degrees, beside a dense allreduce by butterfly of the same vectors; values
- *   of very different sizes, some of them -0; counters of bytes.
+ *   of very different sizes, some of them -0; counters of bytes and messages.
  */
 #include "base/err.h"
 #include "base/memory.h"
@@ -307,6 +307,48 @@ static void test_degrees(void **state)
         }
 }
 
+/* Kylix: in a layer of degree d a member sends a message to the d - 1 others of its group when
+ * entries are merged, and another when sums are gathered, however much is in them. */
+static fast_err layers_main(fast_actor *actor, void *ctx)
+{
+    const fast_sparse_plan *plan = ctx;
+    const fast_sparse_call how = { .plan = plan };
+    int64_t expected = 0;
+    fast_group *group = NULL;
+    vectors *v = NULL;
+    FAST_TRY(fast_group_all(actor, NULL, &group));
+    for (int64_t i = 0; i < plan->count; i++)
+        expected += 2 * (plan->degrees[i] - 1);
+    fast_err err = fast__alloc("vectors", 1, sizeof *v, &v);
+    for (int round = 0; round < DENSITIES && !err; round++) {
+        fill(v, fast_group_rank(group), (uint64_t)round, densities[round], SIZE);
+        const int64_t before = actor->counters.messages_sent;
+        err = fast__allreduce_sparse(group, &v->x, &how, v->sum, FAST_SOON);
+        const int64_t sent = actor->counters.messages_sent - before;
+        if (!err && sent != expected)
+            err = fast__fail(FAST_EINVAL, "density %g: %lld messages, not %lld", densities[round],
+                             (long long)sent, (long long)expected);
+    }
+    fast__free(v);
+    fast_group_free(group);
+    return err;
+}
+
+static void test_layers(void **state)
+{
+    static const struct {
+        fast_sparse_plan plan;
+        int64_t members; /* the product of the degrees */
+    } cases[] = { { { .count = 2, .degrees = { 4, 2 } }, 8 },
+                  { { .count = 2, .degrees = { 2, 4 } }, 8 },
+                  { { .count = 3, .degrees = { 2, 2, 2 } }, 8 },
+                  { { .count = 1, .degrees = { 5 } }, 5 },
+                  { { .count = 2, .degrees = { 6, 3 } }, 18 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(run_by("sim", cases[i].members, layers_main, &cases[i].plan), FAST_OK);
+}
+
 /* Indices are sent once: the second sum of the same entries sends 4 bytes an entry less in every
  * stream, the third, of other entries, all again. Sums are those without memory. */
 static fast_err memory_main(fast_actor *actor, void *ctx)
@@ -530,6 +572,7 @@ int main(void)
         cmocka_unit_test(test_missing), cmocka_unit_test(test_degrees),
         cmocka_unit_test(test_memory),  cmocka_unit_test(test_few_bits),
         cmocka_unit_test(test_start),   cmocka_unit_test(test_forged),
+        cmocka_unit_test(test_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

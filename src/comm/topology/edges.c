@@ -8,8 +8,10 @@
  *
  * and after k ticks the expected squared distance to the mean is at most lambda_2(W)^k of the
  * first one. lambda_2(W) = 1 - mu / (2 n), mu the smallest eigenvalue of L besides that of the
- * ones, at most 4. It is found by bisection: mu > m where L + 5 11' / n - m I is positive
- * definite, which is so if it has a Cholesky factor.
+ * ones, at most 4: mu > m where L + 5 11' / n - m I is positive definite, which is so if it has a
+ * Cholesky factor. Inverse iteration gives a vector u of length 1 and sum 0, and u'Lu, the sum of
+ * P_ij (u_i - u_j)^2 over the edges, is never less than mu; bisection ends between it and the most
+ * that has a factor just below it.
  *
  * mu is concave in P, and for its unit eigenvector u a supergradient is
  *
@@ -20,7 +22,8 @@
  * factor e^(s (u_i - u_j)^2 / mu), and a rank's sum is scaled to 1 again. The steps s shrink as
  * n / sqrt(k), since mu has kinks where eigenvalues are equal; the best P so far is the result.
  *
- * Cost: n^3 / 3 multiplications for each of ASCENTS steps, and BISECTIONS n^3 / 6 where mu rises.
+ * Cost: n^3 / 3 multiplications for each of ASCENTS steps, and about as many where mu rises. From
+ * ranks FULL on there are fewer steps, so that their cost stays the same.
  */
 #include "comm/edges.h"
 
@@ -31,9 +34,11 @@
 #include <string.h>
 
 enum {
-    ASCENTS = 400,  /* steps of the optimisation */
-    INVERSIONS = 6, /* inverse iterations of one of these steps */
-    BISECTIONS = 52 /* of the interval that holds mu */
+    ASCENTS = 400,   /* steps of the optimisation */
+    FULL = 256,      /* ranks at most that take all of them */
+    INVERSIONS = 6,  /* inverse iterations of one of these steps */
+    SETTLING = 40,   /* inverse iterations before u'Lu bounds mu */
+    BISECTIONS = 100 /* of the interval that holds mu, at most */
 };
 
 static const double FIRST_STEP = 0.5; /* s of the first ascent for each rank */
@@ -41,6 +46,8 @@ static const double FLOOR = 1e-9;     /* of a probability: one of 0 could not gr
 static const double GAIN = 1e-9;      /* relative gain of mu that counts */
 static const double SINGULAR = 1e-12; /* mu of a graph that is not connected, with rounding */
 static const double MU_MAX = 4;       /* of one pair; larger graphs have less */
+static const double WIDTH = 1e-14;    /* of the interval of mu, relative to it */
+static const double BELOW[] = { 1e-13, 1e-10, 1e-7, 1e-4 }; /* u'Lu, relative: tried in turn */
 
 /* Memory of the eigenvalue's search. */
 typedef struct spectrum {
@@ -128,6 +135,21 @@ static void set_matrix(const fast_edges *e, double m, spectrum *s)
         s->factor[i * n + i] -= m;
 }
 
+/* The sum of x_k y_k, in four sums that do not wait for each other. */
+static double dot(const double *x, const double *y, int64_t n)
+{
+    double sum[4] = { 0 };
+    int64_t k = 0;
+
+    FAST_ASSERT(n >= 0);
+    for (; k + 4 <= n; k += 4)
+        for (int i = 0; i < 4; i++)
+            sum[i] += x[k + i] * y[k + i];
+    for (; k < n; k++)
+        sum[0] += x[k] * y[k];
+    return sum[0] + sum[1] + (sum[2] + sum[3]);
+}
+
 /* Replace the matrix by its lower Cholesky factor. False unless it is positive definite. */
 static bool factorise(spectrum *s)
 {
@@ -137,10 +159,8 @@ static bool factorise(spectrum *s)
     FAST_ASSERT(a != NULL);
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = j; i < n; i++) {
-            double sum = a[i * n + j];
+            const double sum = a[i * n + j] - dot(a + i * n, a + j * n, j);
 
-            for (int64_t k = 0; k < j; k++)
-                sum -= a[i * n + k] * a[j * n + k];
             if (i == j && !(sum > 0))
                 return false;
             a[i * n + j] = i == j ? sqrt(sum) : sum / a[j * n + j];
@@ -155,13 +175,8 @@ static void invert(spectrum *s)
     const double *a = s->factor;
 
     FAST_ASSERT(a[0] > 0);
-    for (int64_t i = 0; i < n; i++) {
-        double sum = s->u[i];
-
-        for (int64_t k = 0; k < i; k++)
-            sum -= a[i * n + k] * s->x[k];
-        s->x[i] = sum / a[i * n + i];
-    }
+    for (int64_t i = 0; i < n; i++)
+        s->x[i] = (s->u[i] - dot(a + i * n, s->x, i)) / a[i * n + i];
     for (int64_t i = n - 1; i >= 0; i--) {
         double sum = s->x[i];
 
@@ -183,13 +198,40 @@ static bool is_above(const fast_edges *e, double m, spectrum *s)
     return factorise(s);
 }
 
-/* Find mu, which is more than `least` or not at all. */
+/* Return u'Lu after more inverse iterations: mu or a little more. MU_MAX if there is no factor. */
+static double bound_mu(const fast_edges *e, spectrum *s)
+{
+    double sum = 0;
+
+    FAST_ASSERT(e->size == s->n);
+    if (!is_above(e, 0, s))
+        return MU_MAX;
+    for (int i = 0; i < SETTLING; i++)
+        invert(s);
+    for (int64_t i = 0; i < s->n; i++)
+        for (int64_t k = e->start[i]; k < e->start[i + 1]; k++) {
+            const double d = s->u[i] - s->u[e->peer[k]];
+
+            sum += e->p[k] * d * d;
+        }
+    return sum < MU_MAX ? sum : MU_MAX;
+}
+
+/* Find mu, which is more than `least`. u is no eigenvector of another one: it was stirred. */
 static double find_mu(const fast_edges *e, double least, spectrum *s)
 {
-    double low = least, high = MU_MAX;
+    double low = least, high = bound_mu(e, s) * (1 + BELOW[0]);
 
     FAST_ASSERT(least >= 0);
-    for (int i = 0; i < BISECTIONS; i++) {
+    for (size_t i = 0; i < sizeof BELOW / sizeof *BELOW; i++) {
+        const double m = high * (1 - 2 * BELOW[i]);
+
+        if (m > low && is_above(e, m, s)) {
+            low = m;
+            break;
+        }
+    }
+    for (int i = 0; i < BISECTIONS && high - low > WIDTH * high; i++) {
         const double m = (low + high) / 2;
 
         if (is_above(e, m, s))
@@ -209,6 +251,7 @@ fast_err fast__edges_eigenvalue(const fast_edges *edges, double *out)
     if (edges->size == 1)
         return FAST_OK;
     FAST_TRY(spectrum_init(edges->size, &s));
+    stir(&s);
     *out = is_above(edges, SINGULAR, &s)
                ? 1 - find_mu(edges, SINGULAR, &s) / (2 * (double)edges->size)
                : 1;
@@ -243,6 +286,15 @@ static void ascend(fast_edges *e, const spectrum *s, double mu, double step)
     }
 }
 
+/* Return the number of steps of the optimisation. */
+static int ascents(int64_t n)
+{
+    const double ratio = (double)FULL / (double)n;
+
+    FAST_ASSERT(n >= 1);
+    return n <= FULL ? ASCENTS : (int)(ASCENTS * ratio * ratio * ratio);
+}
+
 fast_err fast__edges_optimise(fast_edges *edges)
 {
     const int64_t count = edges->start[edges->size];
@@ -259,8 +311,9 @@ fast_err fast__edges_optimise(fast_edges *edges)
         return err;
     }
     memcpy(best, edges->p, (size_t)count * sizeof *best);
+    stir(&s);
     most = is_above(edges, SINGULAR, &s) ? find_mu(edges, SINGULAR, &s) : 0;
-    for (int k = 0; k < ASCENTS && most > 0 && is_above(edges, 0, &s); k++) {
+    for (int k = 0; k < ascents(edges->size) && most > 0 && is_above(edges, 0, &s); k++) {
         stir(&s);
         for (int i = 0; i < INVERSIONS; i++)
             invert(&s);

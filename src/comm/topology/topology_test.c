@@ -131,6 +131,24 @@ static bool has_link(const fast_topology *topology, int64_t step, int64_t from, 
     return false;
 }
 
+/* Partners rotate: with renumber=N each of N passes has partners of its own, then they repeat. */
+static void passes_have_other_partners(void **state)
+{
+    enum { SIZE = 16, STEPS = 4, PASSES = 3 };
+    fast_topology *topology = make("exponential:one=yes,renumber=3", SIZE);
+    int others[PASSES] = { 0 };
+
+    (void)state;
+    for (int64_t pass = 1; pass <= PASSES; pass++)
+        for (int64_t from = 0; from < SIZE; from++)
+            for (int64_t to = 0; to < SIZE; to++)
+                others[pass - 1] +=
+                    has_link(topology, 0, from, to) != has_link(topology, pass * STEPS, from, to);
+    fast_topology_free(topology);
+    assert_true(others[0] > SIZE / 2 && others[1] > SIZE / 2);
+    assert_int_equal(others[2], 0);
+}
+
 static void links_are_as_defined(void **state)
 {
     fast_topology *topology = make("ring", 5);
@@ -363,10 +381,11 @@ static void memory_may_run_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_kinds_are_fit),      cmocka_unit_test(links_are_as_defined),
-        cmocka_unit_test(pairs_are_a_tournament), cmocka_unit_test(random_graphs_are_regular),
-        cmocka_unit_test(gaps_are_known),         cmocka_unit_test(bad_ones_are_refused),
-        cmocka_unit_test(files_are_read),         cmocka_unit_test(memory_may_run_out),
+        cmocka_unit_test(all_kinds_are_fit),         cmocka_unit_test(passes_have_other_partners),
+        cmocka_unit_test(links_are_as_defined),      cmocka_unit_test(pairs_are_a_tournament),
+        cmocka_unit_test(random_graphs_are_regular), cmocka_unit_test(gaps_are_known),
+        cmocka_unit_test(bad_ones_are_refused),      cmocka_unit_test(files_are_read),
+        cmocka_unit_test(memory_may_run_out),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,7 +138,7 @@ static void plan_key(const fast_conv_shape *s, char key[KEY_MAX])
     char machine[KEY_MAX / 2];
     fast__gemm_machine(machine, sizeof machine);
     snprintf(key, KEY_MAX,
-             "conv 5 in %lldx%lldx%lld out %lldx%lldx%lld kernel %lldx%lld stride %lldx%lld "
+             "conv 6 in %lldx%lldx%lld out %lldx%lldx%lld kernel %lldx%lld stride %lldx%lld "
              "pad %lldx%lld dilation %lldx%lld groups %lld lanes %lld train %d data %d %s",
              (long long)s->in_c, (long long)s->in_h, (long long)s->in_w, (long long)s->out_c,
              (long long)s->out_h, (long long)s->out_w, (long long)s->kernel[0],
@@ -335,6 +335,8 @@ void fast__conv_backward(const fast_conv *conv, const fast_conv_io *io)
     fast_conv_io one = *io;
     one.dw = NULL;
     run_pass(conv, FAST_CONV_DATA, &one);
+    if (!io->dw)
+        return;
     one = *io;
     one.dx = NULL;
     run_pass(conv, FAST_CONV_WEIGHTS, &one);

@@ -18,6 +18,7 @@ typedef struct fast_dot {
     int64_t a_step, b_step; /* floats from pixel to pixel */
     int64_t a_row, b_row;   /* from i to i + 1, from j to j + 1 */
     int64_t ldc;            /* floats from row to row of c */
+    bool ahead;             /* prefetch b: it is in memory rather than in a cache */
 } fast_dot;
 
 /* The kernels of convolutions, per instruction set. */

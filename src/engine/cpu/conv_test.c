@@ -280,6 +280,9 @@ static void corner_shapes(void **state)
         shape(2, 9, 9, 3, 2, 3, 0, 1, 1, 16),    /* inputs that no tap reaches */
         shape(2, 9, 9, 3, 3, 2, 1, 2, 1, 16),    /* stride and dilation with a common divisor */
         shape(17, 6, 6, 18, 3, 1, 1, 1, 1, 48),  /* one more than a vector */
+        shape(9, 23, 25, 9, 3, 1, 1, 1, 1, 64),  /* images that a cache does not hold */
+        shape(5, 37, 23, 5, 5, 1, 2, 1, 1, 64),  /* the same, 5x5 */
+        shape(17, 23, 31, 5, 3, 2, 1, 1, 1, 64), /* the same, stride */
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         check_shape(&shapes[i], i);

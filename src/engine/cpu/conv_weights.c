@@ -19,6 +19,10 @@
 
 #include <string.h>
 
+enum {
+    CACHED = 1 << 19 /* floats of an image that the caches still have in the backward pass */
+};
+
 /* Set [*first, *end) to the output columns whose input column under tap `k` lies inside the image;
  * the range is empty if *first >= *end. */
 static void valid_columns(const fast_conv_shape *s, int64_t k, int64_t *first, int64_t *end)
@@ -45,6 +49,7 @@ typedef struct conv_row_sums {
     const float *dy;                  /* row of dY, first channel of the group */
     float *sums;                      /* [o][kx][c] of this ky and group */
     int64_t in_c, out_c;              /* channels of the group */
+    bool ahead;                       /* X is prefetched */
 } conv_row_sums;
 
 /* Add the pixels [first, end) of the row to the sums of taps [tap, tap + taps), all channels. */
@@ -64,6 +69,7 @@ static void add_pixels(const conv_row_sums *row, int64_t tap, int64_t taps, int6
         .a_row = s->lanes,
         .b_row = s->lanes,
         .ldc = s->kernel[1] * row->in_c,
+        .ahead = row->ahead,
     };
     const int64_t column = first * s->stride[1] + tap * s->dilation[1] - s->pad[1];
     row->kernels->dot(&dot, row->dy + first * dot.a_step, row->x + column * s->in_c * s->lanes,
@@ -120,7 +126,8 @@ void fast__conv_weights(const fast_conv_shape *shape, const float *x, const floa
     conv_row_sums row = { .shape = s,
                           .kernels = fast__conv_kernels(),
                           .in_c = s->in_c / s->groups,
-                          .out_c = s->out_c / s->groups };
+                          .out_c = s->out_c / s->groups,
+                          .ahead = s->in_h * s->in_w * s->in_c * s->lanes > CACHED };
     FAST_ASSERT(s->lanes % FAST_VEC == 0);
     memset(scratch, 0, (size_t)count * sizeof *scratch);
     for (int64_t y = 0; y < s->out_h; y++) {

@@ -8,7 +8,9 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "engine/class_range.h"
 #include "engine/loss.h"
+#include "engine/pass_parts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -25,13 +27,15 @@ const float *fast__cpu_param(const fast_cpu_run *run, int node, int which)
 float *fast__cpu_param_grad(const fast_cpu_run *run, int node, int which)
 {
     const int64_t segment = run->graph->nodes[node].weight[which];
-    return segment < 0 ? NULL : run->pass->grad + run->graph->params.segments[segment].offset;
+    return segment < 0
+               ? NULL
+               : run->grad + (run->graph->params.segments[segment].offset - run->grad_first);
 }
 
 /* Reports are optional. */
 void fast__cpu_report_range(const fast_cpu_run *run, int64_t offset, int64_t count)
 {
-    if (run->pass->report)
+    if (run->pass->report && run->pass->phase != FAST_PASS_INPUTS)
         run->pass->report(run->pass->ctx, offset, count);
 }
 
@@ -106,12 +110,16 @@ static fast_err cpu_compile(const fast_graph *graph, const fast_engine_options *
     fast_cpu_program *program = NULL;
 
     FAST_ASSERT(options->batch >= 1);
+    FAST_ASSERT(!options->divide || !options->recompute);
     FAST_TRY(fast__graph_check(graph));
     FAST_TRY(fast__conv_method_check(options->method));
     FAST_TRY(fast__alloc("a program", 1, sizeof *program, &program));
     program->base =
         (fast_program){ .engine = &fast__engine_cpu, .graph = graph, .batch = options->batch };
     program->train = options->train;
+    if (options->train)
+        program->phases =
+            (options->divide ? FAST_CPU_DIVIDED : 0u) | (options->flight ? FAST_CPU_FLIGHT : 0u);
     program->lanes = (options->batch + FAST_VEC - 1) / FAST_VEC * FAST_VEC;
     program->isa = fast__isa();
     program->elem = FAST_KERNELS_PICK(elem, program->isa);
@@ -130,6 +138,7 @@ static fast_err cpu_compile(const fast_graph *graph, const fast_engine_options *
         program->base.flops_train =
             fast__graph_flops_train(graph, program->needs) + program->base.flops_again;
         program->base.memory = program->memory_count * (int64_t)sizeof(float);
+        program->base.memory_shared = program->shared_count * (int64_t)sizeof(float);
         program->base.plan_hash = fast__plan_hash(compile.plan);
     }
     fast__plan_close(compile.plan);
@@ -150,10 +159,13 @@ static void cpu_workspace_free(fast_workspace *base)
     if (!workspace)
         return;
     const fast_cpu_program *program = (const fast_cpu_program *)base->program;
-    for (int s = 0; workspace->locals && s < program->step_count; s++)
+    for (int s = 0; workspace->locals && !workspace->beside && s < program->step_count; s++)
         if (program->steps[s].conv)
             fast__conv_local_free(program->steps[s].conv, workspace->locals[s]);
-    fast__free(workspace->locals);
+    if (!workspace->beside) {
+        fast__free(workspace->locals);
+        fast__free(workspace->shared);
+    }
     fast__free(workspace->memory);
     fast__free(workspace);
 }
@@ -161,7 +173,9 @@ static void cpu_workspace_free(fast_workspace *base)
 /* Allocate the memory and the objects of convolutions. */
 static fast_err workspace_fill(const fast_cpu_program *program, fast_cpu_workspace *workspace)
 {
-    FAST_TRY(fast__alloc("a workspace", program->memory_count, sizeof(float), &workspace->memory));
+    FAST_TRY(fast__alloc("a workspace", program->memory_count - program->shared_count,
+                         sizeof(float), &workspace->memory));
+    FAST_TRY(fast__alloc("a workspace", program->shared_count, sizeof(float), &workspace->shared));
     FAST_TRY(fast__alloc("a workspace", program->step_count, sizeof(void *), &workspace->locals));
     for (int s = 0; s < program->step_count; s++)
         if (program->steps[s].conv)
@@ -185,6 +199,27 @@ static fast_err cpu_workspace_new(const fast_program *program, fast_workspace **
     return FAST_OK;
 }
 
+/* The contract's workspace_beside(): the rest is that of the first one. */
+static fast_err cpu_workspace_beside(fast_workspace *first, fast_workspace **out)
+{
+    const fast_cpu_program *program = (const fast_cpu_program *)first->program;
+    const fast_cpu_workspace *with = (const fast_cpu_workspace *)first;
+    fast_cpu_workspace *workspace = NULL;
+
+    FAST_TRY(fast__alloc("a workspace", 1, sizeof *workspace, &workspace));
+    *workspace = (fast_cpu_workspace){
+        .base = *first, .shared = with->shared, .locals = with->locals, .beside = true
+    };
+    const fast_err err = fast__alloc("a workspace", program->memory_count - program->shared_count,
+                                     sizeof(float), &workspace->memory);
+    if (err) {
+        cpu_workspace_free(&workspace->base);
+        return err;
+    }
+    *out = &workspace->base;
+    return FAST_OK;
+}
+
 /* Copy labels or targets to lanes, compute the loss, and the gradient of the loss. */
 static void compute_loss(fast_cpu_run *run)
 {
@@ -195,7 +230,11 @@ static void compute_loss(fast_cpu_run *run)
     const int64_t L = run->lanes, K = graph->outputs, positions = graph->positions;
     const float *y = fast__cpu_memory(run, value->data);
     const bool back = run->pass->grad || run->pass->phase == FAST_PASS_FORWARD;
-    float *dy = back && !run->pass->outputs_grad ? fast__cpu_memory(run, value->grad) : NULL;
+    const bool trains = fast__loss_trains(graph, run->pass);
+    float *dy =
+        back && !run->pass->outputs_grad && trains ? fast__cpu_memory(run, value->grad) : NULL;
+    if (back && !run->pass->outputs_grad && !trains)
+        memset(fast__cpu_memory(run, value->grad), 0, (size_t)(value->rows * L) * sizeof(float));
     float *labels = fast__cpu_memory(run, program->soft), *soft = labels + positions * L;
     const double rows = (double)(run->count * positions);
     const float *weights = fast__loss_weights(graph, run->pass);
@@ -214,12 +253,20 @@ static void compute_loss(fast_cpu_run *run)
                                (float)(2.0 / (rows * (double)K)), dy, &sum);
         sum /= (double)K;
     }
+    if (graph->loss == FAST_LOSS_FIGURES) {
+        const int last = graph->node_count - 1;
+        fast__cpu_to_samples(run, last, y, soft);
+        sum = divisor *
+              fast__figures_loss(graph, run->count * positions, soft, &correct, dy ? soft : NULL);
+        if (dy)
+            fast__cpu_to_lanes(run, last, soft, dy);
+    }
     for (int64_t p = 0; p < positions && graph->loss == FAST_LOSS_CROSS_ENTROPY; p++)
         program->loss->cross_entropy(
             K, L, run->count, y + p * K * L, batch->labels ? labels + p * L : NULL,
             batch->targets ? soft + p * K * L : NULL, graph->label_smoothing, weights,
             (float)(1.0 / divisor), dy ? dy + p * K * L : NULL, &sum, &correct);
-    run->pass->loss = sum / divisor;
+    run->pass->loss = trains ? sum / divisor : 0;
     run->pass->correct = correct;
     run->pass->positions = run->count * positions;
 }
@@ -259,6 +306,14 @@ static void announce_weights(const fast_cpu_run *run, const fast_cpu_step *step,
             run->pass->need(run->pass->ctx, offset, count);
 }
 
+/* The role of the next step in this part of the pass. */
+static fast_part_role role_of(const fast_cpu_run *run, const fast_cpu_step *step, int64_t *met)
+{
+    const bool exchanges = step->op->offer && run->graph->nodes[step->node].exchange;
+
+    return fast__part_role(run->pass, exchanges, met);
+}
+
 /* The forward pass, the outputs and the loss. */
 static void run_forward(fast_cpu_run *run, int64_t *since)
 {
@@ -266,10 +321,19 @@ static void run_forward(fast_cpu_run *run, int64_t *since)
     const fast_cpu_value *out = &program->values[program->out];
     fast_pass *pass = run->pass;
     int asked = 0; /* nodes whose weights were announced */
+    int64_t met = 0;
 
     for (int s = 0; s < program->step_count; s++) {
-        announce_weights(run, &program->steps[s], &asked);
-        program->steps[s].op->forward(run, &program->steps[s]);
+        const fast_cpu_step *step = &program->steps[s];
+        const fast_part_role role = role_of(run, step, &met);
+        if (role == FAST_PART_STOP) {
+            step->op->offer(run, step, false, &pass->due);
+            return;
+        }
+        if (role == FAST_PART_SKIP)
+            continue;
+        announce_weights(run, step, &asked);
+        step->op->forward(run, step);
         stamp(run, s, since);
     }
     if (pass->outputs)
@@ -277,8 +341,13 @@ static void run_forward(fast_cpu_run *run, int64_t *since)
                                   run->count, pass->outputs, out->rows);
     pass->loss = NAN;
     pass->correct = pass->positions = 0;
-    if (pass->batch->labels || pass->batch->targets)
-        compute_loss(run);
+    pass->head_loss = run->head_loss;
+    if (pass->batch->labels || pass->batch->targets) {
+        pass->loss = 0;
+        if (program->base.graph->loss_use != FAST_LOSS_ELSEWHERE)
+            compute_loss(run);
+        pass->loss += run->head_loss;
+    }
     stamp(run, program->step_count, since);
 }
 
@@ -317,6 +386,89 @@ static void compute_again(fast_cpu_run *run, int last, int64_t *since)
     run->again = false;
 }
 
+/* The backward pass: all of it. */
+static void run_backward(fast_cpu_run *run, int64_t *since)
+{
+    const fast_cpu_program *program = run->program;
+    int64_t met = 0;
+
+    for (int s = program->step_count - 1; s >= 0; s--) {
+        const fast_cpu_step *step = &program->steps[s];
+        const fast_part_role role = role_of(run, step, &met);
+        if (role == FAST_PART_SKIP)
+            continue;
+        if (role != FAST_PART_RESUME &&
+            (s + 1 == program->step_count || step[1].segment != step->segment))
+            compute_again(run, s, since);
+        if (role == FAST_PART_STOP && step->train)
+            step->op->offer(run, step, true, &run->pass->due);
+        if (role == FAST_PART_STOP)
+            return;
+        announce_again(run, step);
+        if (step->train)
+            step->op->backward(run, step);
+        else if (step->op != &fast__cpu_permute)
+            back_of_dead(run, step);
+        stamp(run, 2 * program->step_count - s, since);
+    }
+}
+
+/* First half of a divided backward pass: gradients of values. A step that computes those of its
+ * weights with them leaves these in a buffer. A step that has weights and no gradient of an input
+ * to compute has its whole backward pass in the second half. */
+static void run_inputs(fast_cpu_run *run)
+{
+    const fast_cpu_program *program = run->program;
+    int64_t count, met = 0;
+
+    for (int s = program->step_count - 1; s >= 0; s--) {
+        const fast_cpu_step *step = &program->steps[s];
+        const fast_part_role role = role_of(run, step, &met);
+        if (step->train && step->grad >= 0) {
+            (void)fast__cpu_step_params(run->graph, step, &run->grad_first, &count);
+            run->grad = fast__cpu_memory(run, step->grad);
+        }
+        if (role == FAST_PART_STOP && step->train && !step->late)
+            step->op->offer(run, step, true, &run->pass->due);
+        if (role == FAST_PART_STOP)
+            return;
+        if (role == FAST_PART_SKIP || !step->train)
+            continue;
+        if (step->op->inputs)
+            step->op->inputs(run, step);
+        else if (!step->late)
+            step->op->backward(run, step);
+    }
+}
+
+/* Second half of a divided backward pass: gradients of weights. */
+static void run_weights(fast_cpu_run *run)
+{
+    const fast_cpu_program *program = run->program;
+    int64_t offset, count, met = 0;
+
+    for (int s = program->step_count - 1; s >= 0; s--) {
+        const fast_cpu_step *step = &program->steps[s];
+        const fast_part_role role = role_of(run, step, &met);
+        if (role == FAST_PART_STOP && step->late)
+            step->op->offer(run, step, true, &run->pass->due);
+        if (role == FAST_PART_STOP)
+            return;
+        if (role == FAST_PART_SKIP)
+            continue;
+        if (!step->train && step->op != &fast__cpu_permute) {
+            back_of_dead(run, step);
+        } else if (step->late) {
+            (step->op->weights ? step->op->weights : step->op->backward)(run, step);
+        } else if (step->train && step->grad >= 0) {
+            (void)fast__cpu_step_params(run->graph, step, &offset, &count);
+            memcpy(run->pass->grad + offset, fast__cpu_memory(run, step->grad),
+                   (size_t)count * sizeof(float));
+            fast__cpu_report_range(run, offset, count);
+        }
+    }
+}
+
 /* The contract's run(): forward, outputs, loss, backward. */
 static fast_err cpu_run(const fast_program *base, fast_workspace *memory, fast_pass *pass)
 {
@@ -327,33 +479,32 @@ static fast_err cpu_run(const fast_program *base, fast_workspace *memory, fast_p
     FAST_ASSERT(memory->program == base);
     FAST_ASSERT(pass->state != NULL || graph->state.count == 0);
     FAST_TRY(fast__pass_check(graph, program->base.batch, program->train, pass));
+    FAST_ASSERT(program->phases & FAST_CPU_DIVIDED || pass->phase < FAST_PASS_INPUTS);
     fast_cpu_run run = { .program = program,
                          .workspace = workspace,
                          .pass = pass,
                          .graph = graph,
                          .lanes = program->lanes,
-                         .count = pass->batch->count };
+                         .count = pass->batch->count,
+                         .grad = pass->grad };
 
     fast__gemm_setup();
+    pass->due.node = 0;
     int64_t since = workspace->times ? fast__clock_thread_ns() : 0;
-    if (pass->phase != FAST_PASS_BACKWARD)
+    if (pass->phase == FAST_PASS_WHOLE || pass->phase == FAST_PASS_FORWARD)
         run_forward(&run, &since);
-    if (pass->grad && pass->outputs_grad) {
+    if ((pass->grad || pass->phase == FAST_PASS_INPUTS) && pass->phase != FAST_PASS_WEIGHTS &&
+        pass->outputs_grad && pass->part == 0) {
         const fast_cpu_value *out = &program->values[program->out];
         program->elem->to_lanes(pass->outputs_grad, out->rows, run.count, out->rows, run.lanes,
                                 fast__cpu_memory(&run, out->grad), run.lanes);
     }
-    for (int s = program->step_count - 1; s >= 0 && pass->grad; s--) {
-        const fast_cpu_step *step = &program->steps[s];
-        if (s + 1 == program->step_count || step[1].segment != step->segment)
-            compute_again(&run, s, &since);
-        announce_again(&run, step);
-        if (step->train)
-            step->op->backward(&run, step);
-        else if (step->op != &fast__cpu_permute)
-            back_of_dead(&run, step);
-        stamp(&run, 2 * program->step_count - s, &since);
-    }
+    if (pass->phase == FAST_PASS_INPUTS)
+        run_inputs(&run);
+    else if (pass->phase == FAST_PASS_WEIGHTS)
+        run_weights(&run);
+    else if (pass->grad)
+        run_backward(&run, &since);
     return FAST_OK;
 }
 
@@ -384,6 +535,7 @@ const fast_engine fast__engine_cpu = {
     .program_free = cpu_program_free,
     .workspace_new = cpu_workspace_new,
     .workspace_free = cpu_workspace_free,
+    .workspace_beside = cpu_workspace_beside,
     .run = cpu_run,
     .describe = cpu_describe,
 };

@@ -52,12 +52,16 @@ enum {
 };
 
 /* A buffer: a lifetime and the memory assigned to it. Times: the forward pass of step s is s, the
- * loss is the number of steps S, the backward pass of step s is 2 S - s. */
+ * loss is the number of steps S, the backward pass of step s is 2 S - s; of a divided one that is
+ * the time of the gradients of values, and 3 S - s that of the gradients of weights. */
 typedef struct fast_cpu_buffer {
     int64_t count;              /* floats */
     int begin, end;             /* first and last time of use */
-    int again_begin, again_end; /* its second life, where steps are recomputed; none: 1 and 0 */
+    int again_begin, again_end; /* its second life, where steps are recomputed, or have a part in
+                                   both halves of a backward pass; none: 1 and 0 */
     int64_t offset;             /* in floats, a multiple of 16 */
+    bool shared;                /* nothing in it is read in a later phase: it is in the part of the
+                                   memory that workspaces share */
 } fast_cpu_buffer;
 
 /* The output of a step. */
@@ -77,7 +81,7 @@ typedef enum fast_cpu_how {
     FAST_CPU_WRITE,  /* first contribution: overwrite */
     FAST_CPU_ADD,    /* a later one: accumulate */
     FAST_CPU_SECOND, /* overwrite the second summand, grad2 */
-    FAST_CPU_ALIAS   /* the output's gradient becomes the input's: leave it in place */
+    FAST_CPU_ALIAS   /* the output's gradient becomes the input's, in the same buffer */
 } fast_cpu_how;
 
 /* The contract of a kind of step. */
@@ -88,12 +92,20 @@ typedef struct fast_cpu_op {
     bool overwrites;   /* cannot accumulate: FAST_CPU_SECOND is possible */
     bool sums;         /* reads the output's gradient as a sum of two */
     int alias;         /* input whose gradient may be FAST_CPU_ALIAS, or -1 */
+    bool in_place;     /* so may that of a single input, which the backward pass writes there */
     /* Choose kernels, ask for buffers, write the note. NULL: the step needs nothing. */
     fast_err (*plan)(fast_cpu_compile *compile, fast_cpu_step *step);
     /* Write the output, and the values that the backward pass will read. */
     void (*forward)(fast_cpu_run *run, const fast_cpu_step *step);
     /* Write the gradients of inputs and weights, and report the latter. */
     void (*backward)(fast_cpu_run *run, const fast_cpu_step *step);
+    /* The halves of a divided backward pass: write the gradients of inputs; then those of weights,
+     * and report them. Both NULL: they are computed together (cpu.c). */
+    void (*inputs)(fast_cpu_run *run, const fast_cpu_step *step);
+    void (*weights)(fast_cpu_run *run, const fast_cpu_step *step);
+    /* Of steps whose node exchanges: the first half, before `forward`, or with `back` before
+     * `backward`. Sets *due, unless nothing is due. */
+    void (*offer)(fast_cpu_run *run, const fast_cpu_step *step, bool back, fast_pass_due *due);
 } fast_cpu_op;
 
 /* One step of a program: a node and the nodes fused with it. */
@@ -112,8 +124,11 @@ struct fast_cpu_step {
     int bias;                          /* conv whose bias this pooling adds, or -1 */
     bool no_bias;                      /* this conv leaves its bias to the pooling that follows */
     bool add;                          /* batch norm: in[1] is added before the activation */
-    bool dead;                         /* the outputs do not depend on it: zero gradients */
+    bool dead;                         /* no loss depends on it but detached: zero gradients */
     bool train;                        /* the backward pass is compiled */
+    bool late;                         /* it has a part in the second half of a divided one */
+    int grad;                          /* buffer of its gradients of weights from the first half of
+                                          a divided backward pass to the second, or -1 */
     int segment;                       /* of the steps that are recomputed together */
     bool again;                        /* it is computed again before the segment's backward pass */
     int64_t count;                     /* the operator's own number */
@@ -123,9 +138,14 @@ struct fast_cpu_step {
     char note[FAST_CPU_NOTE_MAX];      /* for describe */
 };
 
+/* How the phases of a pass are used: the backward pass may run in two halves; workspaces share what
+ * no later phase reads. */
+enum { FAST_CPU_DIVIDED = 1, FAST_CPU_FLIGHT = 2 };
+
 typedef struct fast_cpu_program {
     fast_program base;                         /* first: the contract's pointers convert */
     bool train;                                /* the backward pass is compiled */
+    unsigned phases;                           /* FAST_CPU_DIVIDED, FAST_CPU_FLIGHT, or both */
     int64_t lanes;                             /* the batch rounded up to 16 */
     fast_isa isa;                              /* instruction set of the kernels below */
     const fast_elem_kernels *elem;             /* elementwise kernels */
@@ -145,12 +165,15 @@ typedef struct fast_cpu_program {
     bool *needs;                               /* per node: the gradient of its output is needed */
     int soft;                                  /* buffer of labels and targets in lanes */
     int64_t memory_count;                      /* floats of a workspace */
+    int64_t shared_count;                      /* floats of them that workspaces share */
 } fast_cpu_program;
 
 typedef struct fast_cpu_workspace {
     fast_workspace base; /* first, so that the contract's pointers convert */
-    float *memory;       /* all buffers */
-    void **locals;       /* per step: objects of its convolution, or NULL */
+    float *memory;       /* all buffers but shared ones */
+    float *shared;       /* shared buffers; of the first workspace */
+    void **locals;       /* per step: objects of its convolution, or NULL; of the first workspace */
+    bool beside;         /* `shared` and `locals` belong to another workspace */
     int64_t *times; /* NULL, or [2 steps + 1]: nanoseconds are added at each time, for benchmarks */
 } fast_cpu_workspace;
 
@@ -163,6 +186,9 @@ struct fast_cpu_run {
     int64_t lanes;                   /* the program's lanes */
     int64_t count;                   /* samples of this pass */
     bool again;                      /* steps are recomputed: statistics have followed already */
+    float *grad;                     /* gradients of weights, from offset `grad_first` on */
+    int64_t grad_first;              /* 0: those of the pass */
+    double head_loss;                /* losses of heads so far, weighted */
 };
 
 /* A program under construction. */
@@ -187,18 +213,29 @@ fast_err fast__cpu_buffers_place(fast_cpu_program *program);
  * buffers. lives.c */
 fast_err fast__cpu_recompute(fast_cpu_compile *compile);
 
-/* Return the time of a step's backward pass. */
+/* Return the time of a step's backward pass; of its last part, where that is divided. */
 static inline int fast__cpu_back(const fast_cpu_program *program, const fast_cpu_step *step)
 {
     return 2 * program->step_count - step->index;
 }
 
-/* Allocate memory of a step for its forward pass, its backward pass, or from the former to the
- * latter (`saved`). Without a backward pass the last is like the first. */
+static inline int fast__cpu_back_end(const fast_cpu_program *program, const fast_cpu_step *step)
+{
+    return fast__cpu_back(program, step) + (step->late ? program->step_count : 0);
+}
+
+/* Find the parameters whose gradients the backward pass of a step writes; false if it has none. */
+bool fast__cpu_step_params(const fast_graph *graph, const fast_cpu_step *step, int64_t *offset_out,
+                           int64_t *count_out);
+
+/* Allocate memory of a step for its forward pass, its backward pass (each half of it), from the
+ * first half of that to the second (`between`), or from the forward pass to the end of the backward
+ * pass (`saved`). Without a backward pass the last is like the first. */
 fast_err fast__cpu_scratch_forward(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count,
                                    int *out);
 fast_err fast__cpu_scratch_back(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count,
                                 int *out);
+fast_err fast__cpu_between(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count, int *out);
 fast_err fast__cpu_saved(fast_cpu_compile *compile, fast_cpu_step *step, int64_t count, int *out);
 
 /* Number of channels and of positions of a node's output. */
@@ -218,8 +255,10 @@ static inline int64_t fast__cpu_positions(const fast_graph *graph, int node)
 /* Address of a buffer while a pass runs. */
 static inline float *fast__cpu_memory(const fast_cpu_run *run, int buffer)
 {
+    const fast_cpu_buffer *b = &run->program->buffers[buffer];
+
     FAST_ASSERT(buffer >= 0);
-    return run->workspace->memory + run->program->buffers[buffer].offset;
+    return (b->shared ? run->workspace->shared : run->workspace->memory) + b->offset;
 }
 
 /* The output, its gradient, and input i of a step. */
@@ -297,6 +336,8 @@ extern const fast_cpu_op fast__cpu_conv, fast__cpu_max_pool, fast__cpu_avg_pool;
 extern const fast_cpu_op fast__cpu_global_pool, fast__cpu_batch_norm, fast__cpu_layer_norm;
 extern const fast_cpu_op fast__cpu_softmax, fast__cpu_dropout, fast__cpu_embed;
 extern const fast_cpu_op fast__cpu_recurrent, fast__cpu_attention, fast__cpu_custom;
+extern const fast_cpu_op fast__cpu_head, fast__cpu_experts, fast__cpu_classes;
+extern const fast_cpu_op fast__cpu_attention_core, fast__cpu_local, fast__cpu_exchange;
 extern const fast_cpu_op fast__cpu_add, fast__cpu_concat, fast__cpu_last;
 
 /* Return the operator of a node, or NULL. ops.c */

@@ -29,7 +29,7 @@ typedef struct fuse_state {
     bool *absorbed;            /* per node: fused into another node's step */
     bool *through;             /* per node: a relu that the pooling after it applies */
     const bool *needs;         /* per node: its gradient is needed */
-    bool *alive;               /* per node: the outputs depend on it */
+    bool *alive;               /* per node: a loss has a gradient of it */
 } fuse_state;
 
 /* Return the only reader of a node if it can still be fused, else NULL. */
@@ -278,7 +278,25 @@ static void make_values(fuse_state *f)
     }
 }
 
-/* Set the indices of steps, and which of them take part in the backward pass. */
+/* Has a value no gradient, since all steps that read it are dead or detach it? */
+static bool is_value_dead(const fuse_state *f, int value)
+{
+    const fast_cpu_program *program = f->compile->program;
+    bool dead = value != program->out;
+
+    for (int s = program->values[value].source + 1; s < program->step_count && dead; s++) {
+        const fast_cpu_step *step = &program->steps[s];
+        const bool passes = !step->dead && f->graph->nodes[step->node].op != FAST_OP_DETACH;
+
+        for (int i = 0; i < step->in_count && dead; i++)
+            dead = step->in[i] != value || !passes;
+    }
+    return dead;
+}
+
+/* Set the indices of steps, and which of them take part in the backward pass. A node may be read as
+ * an image, which has a gradient, and as rows, which have none: the steps that read rows decide.
+ */
 static void finish_steps(fuse_state *f)
 {
     fast_cpu_program *program = f->compile->program;
@@ -290,6 +308,11 @@ static void finish_steps(fuse_state *f)
         step->index = s;
         program->values[step->out].source = s;
         step->dead = !f->alive[step->last];
+    }
+    for (int s = program->step_count - 1; s >= 0; s--) {
+        fast_cpu_step *step = &program->steps[s];
+        if (step->op == &fast__cpu_permute)
+            step->dead = is_value_dead(f, step->out);
         step->train = program->train && !step->dead && f->needs[step->last];
         for (int b = 0; b < FAST_CPU_BUFFERS; b++)
             step->buffer[b] = -1;
@@ -311,8 +334,12 @@ static void read_graph(fuse_state *f)
             *reader = *reader == -1 ? i : -2;
         }
     f->alive[graph->node_count - 1] = true;
+    for (int i = 0; i < graph->node_count; i++)
+        f->alive[i] = f->alive[i] || graph->nodes[i].op == FAST_OP_HEAD;
     for (int i = graph->node_count - 1; i >= 0; i--)
-        for (int k = 0; k < graph->nodes[i].input_count && f->alive[i]; k++)
+        for (int k = 0;
+             k < graph->nodes[i].input_count && f->alive[i] && graph->nodes[i].op != FAST_OP_DETACH;
+             k++)
             f->alive[graph->nodes[i].inputs[k]] = true;
 }
 

@@ -146,12 +146,31 @@ static void large_window(test_graph *g)
     test_graph_end(g, FAST_LOSS_CROSS_ENTROPY, 0);
 }
 
+/* The rows of an image are read twice; only the hidden layer's have a gradient. */
+static void detached_rows(test_graph *g)
+{
+    test_graph_begin(g, "2x5x4", 0);
+    const int image = test_graph_then(g, "conv out=3 kernel=3");
+    const int hidden = test_graph_then(g, "dense out=4");
+    test_graph_add1(g, "flatten", image);
+    const int rows = test_graph_then(g, "detach");
+    test_graph_add2(g, "concat", hidden, rows);
+    test_graph_then(g, "dense out=3");
+    test_graph_end(g, FAST_LOSS_CROSS_ENTROPY, 0);
+}
+
 static const test_network fusions[] = {
-    { "pool_then_relu", pool_then_relu }, { "relu_then_pool", relu_then_pool },
-    { "norm_relu_pool", norm_relu_pool }, { "shared_conv", shared_conv },
-    { "residuals", residuals },           { "sums", sums },
-    { "image_out", image_out },           { "dense_on_image", dense_on_image },
-    { "large_window", large_window },     { NULL, NULL },
+    { "pool_then_relu", pool_then_relu },
+    { "relu_then_pool", relu_then_pool },
+    { "norm_relu_pool", norm_relu_pool },
+    { "shared_conv", shared_conv },
+    { "residuals", residuals },
+    { "sums", sums },
+    { "image_out", image_out },
+    { "dense_on_image", dense_on_image },
+    { "large_window", large_window },
+    { "detached_rows", detached_rows },
+    { NULL, NULL },
 };
 
 static void compare(const test_network *network, int64_t batch, int64_t count)
@@ -241,12 +260,37 @@ static void test_fusions_happen(void **state)
     assert_non_null(strstr(text, "batch_norm + add + relu"));
 }
 
+/* A norm writes the gradient of its input in place, unless a sum has left its own there. */
+static void test_norm_gradients_replace_others(void **state)
+{
+    static test_graph g;
+    test_runner cpu;
+    int with = 0, without = 0;
+
+    (void)state;
+    residuals(&g);
+    test_runner_open(&cpu, &fast__engine_cpu, &g.graph, 4);
+    const fast_cpu_program *program = (const fast_cpu_program *)cpu.program;
+    for (int s = 0; s < program->step_count; s++) {
+        const fast_cpu_step *step = &program->steps[s];
+        if (step->op != &fast__cpu_batch_norm)
+            continue;
+        const bool same = program->values[step->in[0]].grad == program->values[step->out].grad;
+        assert_int_equal(same, !step->add);
+        with += step->add;
+        without += !step->add;
+    }
+    assert_true(with > 0 && without > 0);
+    test_runner_close(&cpu);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fusions_at_every_batch),
         cmocka_unit_test(test_every_instruction_set),
         cmocka_unit_test(test_fusions_happen),
+        cmocka_unit_test(test_norm_gradients_replace_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

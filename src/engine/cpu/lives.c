@@ -10,7 +10,8 @@
  * The first segments are recomputed; the last one never, since its backward pass follows at once. A
  * buffer of a recomputed step lives twice at one address: while the forward pass needs it, and from
  * its recomputation on. A value that a step of another segment reads is stored all the time. Steps
- * of which nothing is needed again are not computed again.
+ * of which nothing is needed again are not computed again. What a step has exchanged with other
+ * shards is stored all the time, and it is computed again from that.
  *
  * Which segments: `sqrt` cuts n steps into ceil(sqrt(n)) segments. For a budget all numbers of
  * segments up to twice that, and of recomputed ones, are compared: the fewest operations whose
@@ -172,6 +173,8 @@ static void set_lives(const recompute_search *r, const recompute_choice *c)
          * which they begin. Gradients and scratch of the backward pass begin after the loss. */
         const int s = r->plain[i].begin;
         if (s >= p->step_count || !p->steps[s].again)
+            continue;
+        if (p->base.graph->nodes[p->steps[s].node].exchange && b->end > p->step_count)
             continue;
         b->again_begin = r->again[s];
         b->again_end = r->plain[i].end > p->step_count ? b->end : r->again[s];

@@ -84,7 +84,7 @@ static fast_err attention_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     FAST_TRY(fast__cpu_saved(compile, step, T * 3 * W * L, &step->buffer[QKV]));
     FAST_TRY(fast__cpu_saved(compile, step, T * W * L, &step->buffer[Z]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, T * W * L, &step->buffer[DZ]));
-    FAST_TRY(fast__cpu_scratch_back(compile, step, T * 3 * W * L, &step->buffer[DQKV]));
+    FAST_TRY(fast__cpu_between(compile, step, T * 3 * W * L, &step->buffer[DQKV]));
     FAST_TRY(fast__cpu_scratch_forward(
         compile, step, 3 * each + panels + FAST_ATTENTION_BLOCK * row, &step->buffer[HEAD]));
     FAST_TRY(fast__cpu_scratch_back(compile, step, 4 * each + 2 * panels + 2 * T * row,
@@ -132,36 +132,74 @@ static void weights_back(fast_cpu_run *run, const fast_cpu_step *step, int gemm,
                                       fast__cpu_memory(run, step->buffer[SUMS]));
 }
 
-/* The output's product, the heads, then the product of q, k and v; weights as soon as possible. */
-static void attention_backward(fast_cpu_run *run, const fast_cpu_step *step)
+/* The output's product. */
+static void out_data(fast_cpu_run *run, const fast_cpu_step *step)
 {
-    const fast_node *node = &run->graph->nodes[step->node];
-    const int64_t T = node->shape[0], C = node->shape[1], L = run->lanes;
-    const int64_t W = fast__attention_width(run->graph, step->node);
-    const float *dy = fast__cpu_out_grad(run, step);
-    float *dz = fast__cpu_memory(run, step->buffer[DZ]);
-    float *dqkv = fast__cpu_memory(run, step->buffer[DQKV]), *dx = fast__cpu_in_grad(run, step, 0);
-
-    fast__cpu_sequence(run, &step->gemm[OUT_DATA], T, dy,
+    fast__cpu_sequence(run, &step->gemm[OUT_DATA], run->graph->nodes[step->node].shape[0],
+                       fast__cpu_out_grad(run, step),
                        fast__cpu_param(run, step->node, FAST_W_WEIGHT2), step->buffer[PACKED_BACK],
-                       NULL, dz);
-    weights_back(run, step, OUT_W, C, fast__cpu_memory(run, step->buffer[Z]), dy,
+                       NULL, fast__cpu_memory(run, step->buffer[DZ]));
+}
+
+/* Gradients of the output projection's weights. */
+static void out_weights(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    weights_back(run, step, OUT_W, run->graph->nodes[step->node].shape[1],
+                 fast__cpu_memory(run, step->buffer[Z]), fast__cpu_out_grad(run, step),
                  fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT2),
                  fast__cpu_param_grad(run, step->node, FAST_W_BIAS2));
     fast__cpu_report(run, step->node, FAST_W_WEIGHT2);
     fast__cpu_report(run, step->node, FAST_W_BIAS2);
-    run->program->attention->backward(T, W, node->heads, L, run->count,
-                                      fast__cpu_memory(run, step->buffer[QKV]), dz, dqkv,
+}
+
+/* The heads, then the product of q, k and v. */
+static void in_data(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_node *node = &run->graph->nodes[step->node];
+    const int64_t T = node->shape[0], W = fast__attention_width(run->graph, step->node);
+    float *dqkv = fast__cpu_memory(run, step->buffer[DQKV]), *dx = fast__cpu_in_grad(run, step, 0);
+
+    run->program->attention->backward(T, W, node->heads, run->lanes, run->count,
+                                      fast__cpu_memory(run, step->buffer[QKV]),
+                                      fast__cpu_memory(run, step->buffer[DZ]), dqkv,
                                       fast__cpu_memory(run, step->buffer[HEAD_BACK]));
     if (dx)
         fast__cpu_sequence(run, &step->gemm[IN_DATA], T, dqkv,
                            fast__cpu_param(run, step->node, FAST_W_WEIGHT),
                            step->buffer[PACKED_BACK], NULL, dx);
-    weights_back(run, step, IN_W, 3 * W, fast__cpu_in(run, step, 0), dqkv,
+}
+
+/* Gradients of the weights of queries, keys and values. */
+static void in_weights(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    weights_back(run, step, IN_W, 3 * fast__attention_width(run->graph, step->node),
+                 fast__cpu_in(run, step, 0), fast__cpu_memory(run, step->buffer[DQKV]),
                  fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT),
                  fast__cpu_param_grad(run, step->node, FAST_W_BIAS));
     fast__cpu_report(run, step->node, FAST_W_WEIGHT);
     fast__cpu_report(run, step->node, FAST_W_BIAS);
+}
+
+/* From the output to the input; weights as soon as possible. */
+static void attention_backward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    out_data(run, step);
+    out_weights(run, step);
+    in_data(run, step);
+    in_weights(run, step);
+}
+
+/* The halves of a divided backward pass. */
+static void attention_inputs(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    out_data(run, step);
+    in_data(run, step);
+}
+
+static void attention_weights(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    out_weights(run, step);
+    in_weights(run, step);
 }
 
 const fast_cpu_op fast__cpu_attention = { .name = "attention",
@@ -169,4 +207,6 @@ const fast_cpu_op fast__cpu_attention = { .name = "attention",
                                           .alias = -1,
                                           .plan = attention_plan,
                                           .forward = attention_forward,
-                                          .backward = attention_backward };
+                                          .backward = attention_backward,
+                                          .inputs = attention_inputs,
+                                          .weights = attention_weights };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Steps that only move or map values: the input into lanes, permutation of an image's rows,
- * activations that stand alone, sums, concatenation, the last position of a sequence.
+ * activations that stand alone, sums, concatenation, the last position of a sequence, parts.
  *
  * Gradients of inputs are written or added as `how` says; a step whose op has an alias may also
  * find its output's gradient in the buffer of that input's, and then leaves it there.
@@ -201,30 +201,41 @@ const fast_cpu_op fast__cpu_concat = {
     .name = "concat", .alias = -1, .forward = concat_forward, .backward = concat_backward
 };
 
-/* Copy the last position. */
+/* Floats of the input before the last position, or a part. */
+static int64_t skipped(const fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_node *node = &run->graph->nodes[step->node];
+
+    return run->lanes * (node->op == FAST_OP_PART
+                             ? node->columns[0]
+                             : run->graph->nodes[step->in_node[0]].count - node->count);
+}
+
+/* Copy the last position, or a part. */
 static void last_forward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t n = run->graph->nodes[step->node].count * run->lanes;
-    const int64_t T = fast__cpu_positions(run->graph, step->in_node[0]);
 
-    memcpy(fast__cpu_out(run, step), fast__cpu_in(run, step, 0) + (T - 1) * n,
+    memcpy(fast__cpu_out(run, step), fast__cpu_in(run, step, 0) + skipped(run, step),
            (size_t)n * sizeof(float));
 }
 
-/* All positions but the last have gradient 0. */
+/* All other elements have gradient 0. */
 static void last_backward(fast_cpu_run *run, const fast_cpu_step *step)
 {
     const int64_t n = run->graph->nodes[step->node].count * run->lanes;
-    const int64_t T = fast__cpu_positions(run->graph, step->in_node[0]);
+    const int64_t all = run->graph->nodes[step->in_node[0]].count * run->lanes;
+    const int64_t skip = skipped(run, step);
     const float *dy = fast__cpu_out_grad(run, step);
     float *dx = fast__cpu_in_grad(run, step, 0);
 
     if (step->how[0] == FAST_CPU_ADD) {
-        run->program->elem->add(n, dy, dx + (T - 1) * n);
+        run->program->elem->add(n, dy, dx + skip);
         return;
     }
-    memset(dx, 0, (size_t)((T - 1) * n) * sizeof *dx);
-    memcpy(dx + (T - 1) * n, dy, (size_t)n * sizeof *dx);
+    memset(dx, 0, (size_t)skip * sizeof *dx);
+    memcpy(dx + skip, dy, (size_t)n * sizeof *dx);
+    memset(dx + skip + n, 0, (size_t)(all - skip - n) * sizeof *dx);
 }
 
 const fast_cpu_op fast__cpu_last = {

@@ -115,28 +115,43 @@ static void conv_forward(fast_cpu_run *run, const fast_cpu_step *step)
         run->program->elem->bias_act(P, O, run->lanes, NULL, step->act, step->slope, io.y);
 }
 
-/* Bias and mask, the method, then the weight norm. */
-static void conv_backward(fast_cpu_run *run, const fast_cpu_step *step)
+/* Mask the gradient of the output by the activation, if `masks`, and sum it for the bias, if
+ * `sums`: one pass for both. */
+static void conv_bias(fast_cpu_run *run, const fast_cpu_step *step, bool masks, bool sums)
 {
     const fast_node *node = &run->graph->nodes[step->node];
-    const int64_t O = node->shape[0], P = node->count / O, L = run->lanes;
-    const bool normed = node->weight[FAST_W_GAIN] >= 0;
-    float *dy = fast__cpu_out_grad(run, step), *dx = fast__cpu_in_grad(run, step, 0);
-    float *dw = fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT);
+    const int64_t O = node->shape[0], P = node->count / O;
+
+    if (step->no_bias)
+        return;
+    run->program->elem->bias_act_back(
+        P, O, run->lanes, fast__cpu_out(run, step), masks ? step->act : FAST_ACT_NONE, step->slope,
+        fast__cpu_out_grad(run, step),
+        sums ? fast__cpu_param_grad(run, step->node, FAST_W_BIAS) : NULL,
+        fast__cpu_memory(run, step->buffer[SUMS]));
+    if (sums)
+        fast__cpu_report(run, step->node, FAST_W_BIAS);
+}
+
+/* Compute dX, dW, or both. */
+static void conv_gradients(fast_cpu_run *run, const fast_cpu_step *step, bool inputs, bool weights)
+{
+    const fast_node *node = &run->graph->nodes[step->node];
+    const int64_t O = node->shape[0], L = run->lanes;
+    const bool normed = node->weight[FAST_W_GAIN] >= 0, adds = step->how[0] == FAST_CPU_ADD;
+    float *dx = inputs ? fast__cpu_in_grad(run, step, 0) : NULL;
+    float *dw = weights ? fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT) : NULL;
     fast_conv_io io = conv_io(run, step, SCRATCH_BACK);
 
-    if (!step->no_bias) {
-        run->program->elem->bias_act_back(P, O, L, fast__cpu_out(run, step), step->act, step->slope,
-                                          dy, fast__cpu_param_grad(run, step->node, FAST_W_BIAS),
-                                          fast__cpu_memory(run, step->buffer[SUMS]));
-        fast__cpu_report(run, step->node, FAST_W_BIAS);
-    }
-    io.dy = dy;
-    io.dx = step->how[0] == FAST_CPU_ADD ? fast__cpu_memory(run, step->buffer[PART]) : dx;
-    io.dw = normed ? fast__cpu_memory(run, step->buffer[WEIGHT_GRAD]) : dw;
-    fast__conv_backward(step->conv, &io);
-    if (step->how[0] == FAST_CPU_ADD)
+    io.dy = fast__cpu_out_grad(run, step);
+    io.dx = dx && adds ? fast__cpu_memory(run, step->buffer[PART]) : dx;
+    io.dw = weights && normed ? fast__cpu_memory(run, step->buffer[WEIGHT_GRAD]) : dw;
+    if (io.dx || io.dw)
+        fast__conv_backward(step->conv, &io);
+    if (dx && adds)
         run->program->elem->add(run->graph->nodes[step->in_node[0]].count * L, io.dx, dx);
+    if (!weights)
+        return;
     if (normed) {
         fast__weight_norm_backward(O, filter_count(run->graph, step->node) / O,
                                    fast__cpu_param(run, step->node, FAST_W_WEIGHT),
@@ -147,6 +162,26 @@ static void conv_backward(fast_cpu_run *run, const fast_cpu_step *step)
     fast__cpu_report(run, step->node, FAST_W_WEIGHT);
 }
 
+/* Bias and mask, the method, then the weight norm. */
+static void conv_backward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    conv_bias(run, step, true, true);
+    conv_gradients(run, step, true, true);
+}
+
+/* The mask, then dX; later the bias and dW. */
+static void conv_inputs(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    conv_bias(run, step, true, false);
+    conv_gradients(run, step, true, false);
+}
+
+static void conv_weights(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    conv_bias(run, step, false, true);
+    conv_gradients(run, step, false, true);
+}
+
 const fast_cpu_op fast__cpu_conv = { .name = "conv",
                                      .reads_input = true,
                                      .reads_output = true,
@@ -154,4 +189,6 @@ const fast_cpu_op fast__cpu_conv = { .name = "conv",
                                      .alias = -1,
                                      .plan = conv_plan,
                                      .forward = conv_forward,
-                                     .backward = conv_backward };
+                                     .backward = conv_backward,
+                                     .inputs = conv_inputs,
+                                     .weights = conv_weights };

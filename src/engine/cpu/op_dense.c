@@ -151,8 +151,8 @@ static const float *transposed(fast_cpu_run *run, const fast_cpu_step *step, con
 }
 
 /* Compute dW slab by slab, reporting each slab if `report`. */
-static void dense_weights(fast_cpu_run *run, const fast_cpu_step *step, const float *x,
-                          const float *dy, float *dw, bool report)
+static void dense_slabs(fast_cpu_run *run, const fast_cpu_step *step, const float *x,
+                        const float *dy, float *dw, bool report)
 {
     const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);
     const int64_t C = shape.inputs, O = shape.outputs, P = shape.rows;
@@ -169,35 +169,76 @@ static void dense_weights(fast_cpu_run *run, const fast_cpu_step *step, const fl
     }
 }
 
-/* Bias and mask, dX, then dW: as factors, or in slabs, or through the weight norm. */
-static void dense_backward(fast_cpu_run *run, const fast_cpu_step *step)
+/* Mask the gradient of the output by the activation, if `masks`, and sum it for the bias, if
+ * `sums`: one pass for both. */
+static void dense_bias(fast_cpu_run *run, const fast_cpu_step *step, bool masks, bool sums)
 {
     const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);
-    const int64_t C = shape.inputs, O = shape.outputs, P = shape.rows, L = run->lanes;
+
+    run->program->elem->bias_act_back(
+        shape.rows, shape.outputs, run->lanes, fast__cpu_out(run, step),
+        masks ? step->act : FAST_ACT_NONE, step->slope, fast__cpu_out_grad(run, step),
+        sums ? fast__cpu_param_grad(run, step->node, FAST_W_BIAS) : NULL,
+        fast__cpu_memory(run, step->buffer[SUMS]));
+    if (sums)
+        fast__cpu_report(run, step->node, FAST_W_BIAS);
+}
+
+/* Compute dX. */
+static void dense_data(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const float *w = weight_normed(run->graph, step)
+                         ? fast__cpu_memory(run, step->buffer[WEIGHT])
+                         : fast__cpu_param(run, step->node, FAST_W_WEIGHT);
+    float *dx = fast__cpu_in_grad(run, step, 0);
+
+    if (dx)
+        fast__cpu_sequence(run, &step->gemm[DATA], fast__dense_shape(run->graph, step->node).rows,
+                           fast__cpu_out_grad(run, step), w, step->buffer[PACKED_BACK], NULL, dx);
+}
+
+/* Compute dW: as factors, or in slabs, or through the weight norm. */
+static void dense_weight(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    const fast_dense_shape shape = fast__dense_shape(run->graph, step->node);
     const bool normed = weight_normed(run->graph, step);
-    const float *v = fast__cpu_param(run, step->node, FAST_W_WEIGHT);
-    const float *w = normed ? fast__cpu_memory(run, step->buffer[WEIGHT]) : v;
-    const float *x = fast__cpu_in(run, step, 0);
-    float *dy = fast__cpu_out_grad(run, step), *dx = fast__cpu_in_grad(run, step, 0);
+    const float *x = fast__cpu_in(run, step, 0), *dy = fast__cpu_out_grad(run, step);
     float *dw = fast__cpu_param_grad(run, step->node, FAST_W_WEIGHT);
 
-    run->program->elem->bias_act_back(P, O, L, fast__cpu_out(run, step), step->act, step->slope, dy,
-                                      fast__cpu_param_grad(run, step->node, FAST_W_BIAS),
-                                      fast__cpu_memory(run, step->buffer[SUMS]));
-    fast__cpu_report(run, step->node, FAST_W_BIAS);
-    if (dx)
-        fast__cpu_sequence(run, &step->gemm[DATA], P, dy, w, step->buffer[PACKED_BACK], NULL, dx);
     if (offer_factors(run, step, x, dy))
         return;
-    dense_weights(run, step, x, dy, normed ? fast__cpu_memory(run, step->buffer[WEIGHT_GRAD]) : dw,
-                  !normed);
+    dense_slabs(run, step, x, dy, normed ? fast__cpu_memory(run, step->buffer[WEIGHT_GRAD]) : dw,
+                !normed);
     if (normed) {
-        fast__weight_norm_backward(O, C, v, fast__cpu_param(run, step->node, FAST_W_GAIN),
+        fast__weight_norm_backward(shape.outputs, shape.inputs,
+                                   fast__cpu_param(run, step->node, FAST_W_WEIGHT),
+                                   fast__cpu_param(run, step->node, FAST_W_GAIN),
                                    fast__cpu_memory(run, step->buffer[WEIGHT_GRAD]), dw,
                                    fast__cpu_param_grad(run, step->node, FAST_W_GAIN));
         fast__cpu_report(run, step->node, FAST_W_WEIGHT);
         fast__cpu_report(run, step->node, FAST_W_GAIN);
     }
+}
+
+/* Bias and mask, dX, then dW. */
+static void dense_backward(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    dense_bias(run, step, true, true);
+    dense_data(run, step);
+    dense_weight(run, step);
+}
+
+/* The mask, then dX; later the bias and dW. */
+static void dense_inputs(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    dense_bias(run, step, true, false);
+    dense_data(run, step);
+}
+
+static void dense_weights(fast_cpu_run *run, const fast_cpu_step *step)
+{
+    dense_bias(run, step, false, true);
+    dense_weight(run, step);
 }
 
 const fast_cpu_op fast__cpu_dense = { .name = "dense",
@@ -206,4 +247,6 @@ const fast_cpu_op fast__cpu_dense = { .name = "dense",
                                       .alias = -1,
                                       .plan = dense_plan,
                                       .forward = dense_forward,
-                                      .backward = dense_backward };
+                                      .backward = dense_backward,
+                                      .inputs = dense_inputs,
+                                      .weights = dense_weights };

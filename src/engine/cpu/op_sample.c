@@ -39,7 +39,7 @@ static void dropout_forward(fast_cpu_run *run, const fast_cpu_step *step)
     }
     for (int64_t i = 0; i < run->count; i++)
         fast__dropout_mask(run->pass, fast__node_number(run->graph, step->node), i, node->a,
-                           node->count, samples + i * node->count);
+                           node->columns[0], node->count, samples + i * node->count);
     fast__cpu_to_lanes(run, step->node, samples, mask);
     run->program->elem->multiply(n, fast__cpu_in(run, step, 0), mask, fast__cpu_out(run, step),
                                  false);
@@ -77,16 +77,18 @@ static fast_err embed_plan(fast_cpu_compile *compile, fast_cpu_step *step)
     return fast__cpu_scratch_back(compile, step, C * 2 * FAST_VEC, &step->buffer[SUMS]);
 }
 
-/* Return the row of the table for a token; clamped to the table. */
+/* Return the row of the table for a token; clamped to the table, and -1 where the node has a part
+ * of the table without it. */
 static int64_t row_of(const fast_cpu_run *run, const fast_cpu_step *step, float token)
 {
     const fast_node *node = &run->graph->nodes[step->node];
-    const int64_t rows =
+    const int64_t own =
         run->graph->params.segments[node->weight[FAST_W_WEIGHT]].count / node->shape[1];
+    const int64_t rows = node->columns[1] > 0 ? node->columns[1] : own;
+    const int64_t row = !(token >= 0.0f) ? 0 : token < (float)rows ? (int64_t)token : rows - 1;
+    const int64_t at = row - node->columns[0];
 
-    if (!(token >= 0.0f))
-        return 0;
-    return token < (float)rows ? (int64_t)token : rows - 1;
+    return at >= 0 && at < own ? at : -1;
 }
 
 /* Per position: gather rows, transpose, add the position's vector. */
@@ -100,8 +102,13 @@ static void embed_forward(fast_cpu_run *run, const fast_cpu_step *step)
     float *rows = fast__cpu_memory(run, step->buffer[ROWS]), *y = fast__cpu_out(run, step);
 
     for (int64_t t = 0; t < T; t++) {
-        for (int64_t i = 0; i < run->count; i++)
-            memcpy(rows + i * C, w + row_of(run, step, x[t * L + i]) * C, (size_t)C * sizeof *rows);
+        for (int64_t i = 0; i < run->count; i++) {
+            const int64_t row = row_of(run, step, x[t * L + i]);
+            if (row < 0)
+                memset(rows + i * C, 0, (size_t)C * sizeof *rows);
+            else
+                memcpy(rows + i * C, w + row * C, (size_t)C * sizeof *rows);
+        }
         run->program->elem->to_lanes(rows, C, run->count, C, L, y + t * C * L, L);
         run->program->elem->bias_act(1, C, L, position ? position + t * C : NULL, FAST_ACT_NONE, 0,
                                      y + t * C * L);
@@ -124,9 +131,9 @@ static void embed_backward(fast_cpu_run *run, const fast_cpu_step *step)
     for (int64_t t = 0; t < T; t++) {
         run->program->elem->from_lanes(dy + t * C * L, L, C, run->count, rows, C);
         for (int64_t i = 0; i < run->count; i++) {
-            float *row = dw + row_of(run, step, x[t * L + i]) * C;
-            for (int64_t c = 0; c < C; c++)
-                row[c] += rows[i * C + c];
+            const int64_t row = row_of(run, step, x[t * L + i]);
+            for (int64_t c = 0; row >= 0 && c < C; c++)
+                dw[row * C + c] += rows[i * C + c];
         }
         run->program->elem->bias_act_back(1, C, L, NULL, FAST_ACT_NONE, 0, dy + t * C * L,
                                           dp ? dp + t * C : NULL,

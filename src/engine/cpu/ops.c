@@ -41,7 +41,20 @@ const fast_cpu_op *fast__cpu_op_find(fast_op op)
         [FAST_OP_SLICE] = &fast__cpu_custom,
         [FAST_OP_REDUCE] = &fast__cpu_custom,
         [FAST_OP_LOG_SOFTMAX] = &fast__cpu_custom,
+        [FAST_OP_HEAD] = &fast__cpu_head,
+        [FAST_OP_DETACH] = &fast__cpu_add, /* a copy; its gradient is never asked for */
+        [FAST_OP_ROUTE] = &fast__cpu_custom,
+        [FAST_OP_DISPATCH] = &fast__cpu_custom,
+        [FAST_OP_COMBINE] = &fast__cpu_custom,
+        [FAST_OP_PART] = &fast__cpu_last,
+        [FAST_OP_EXPERTS] = &fast__cpu_experts,
+        [FAST_OP_LOCAL] = &fast__cpu_local,
+        [FAST_OP_DELAY] = &fast__cpu_custom,
+        [FAST_OP_REPEAT] = &fast__cpu_custom,
         [FAST_OP_CUSTOM] = &fast__cpu_custom,
+        [FAST_OP_CLASS_FIGURES] = &fast__cpu_classes,
+        [FAST_OP_ATTENTION_CORE] = &fast__cpu_attention_core,
+        [FAST_OP_EXCHANGE] = &fast__cpu_exchange,
         [FAST_OP_FLATTEN] = &fast__cpu_permute, /* where it is a step at all */
     };
 

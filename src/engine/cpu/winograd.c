@@ -31,10 +31,8 @@
 #include <string.h>
 
 enum {
-    FORWARD_BYTES = 1 << 18,  /* planes of a forward block: part of the level-2 cache */
-    BACKWARD_BYTES = 1 << 23, /* planes of a backward block: longer sums are worth more memory */
-    POSITIONS_MIN = 4,        /* smallest block: fewer positions make slow products */
-    POSITIONS_MAX = 8         /* largest: with 16, planes of 32 channels left the level-2 cache */
+    POSITIONS = 4, /* of a block: fewer make slow products; planes of more leave the second cache */
+    CACHED = 1 << 18 /* floats of an image of which the second cache has a part */
 };
 
 /* How the positions of one pass are divided into blocks. */
@@ -82,14 +80,11 @@ static bool fits(const fast_conv_shape *s, int variant)
     return s->groups == 1 && s->in_c * s->out_c < INT32_MAX / 256;
 }
 
-/* Choose the size of blocks so that their planes have at most `bytes`. */
-static winograd_blocking make_blocking(const conv_winograd *self, int64_t bytes, bool back)
+/* Divide the positions into blocks. */
+static winograd_blocking make_blocking(const conv_winograd *self, bool back)
 {
     const fast_conv_shape *s = &self->shape;
-    const int64_t each = self->planes * (s->in_c + s->out_c) * FAST_VEC * (int64_t)sizeof(float);
-    int64_t most = bytes / each;
-    most = most < POSITIONS_MIN ? POSITIONS_MIN : most > POSITIONS_MAX ? POSITIONS_MAX : most;
-    winograd_blocking b = { .block = most / self->vectors * self->vectors };
+    winograd_blocking b = { .block = POSITIONS / self->vectors * self->vectors };
     if (b.block > self->positions)
         b.block = self->positions;
     b.in_step = (s->in_c * b.block | 1) * FAST_VEC;
@@ -125,9 +120,9 @@ static fast_err winograd_open(const fast_conv_shape *s, int variant, void **out)
         self->vectors--;
     self->positions = self->tiles_y * self->tiles_x * (s->lanes / FAST_VEC);
     self->weights = ((s->in_c * s->out_c + FAST_VEC - 1) / FAST_VEC | 1) * FAST_VEC;
-    self->forward = make_blocking(self, FORWARD_BYTES, false);
+    self->forward = make_blocking(self, false);
     if (s->train)
-        self->backward = make_blocking(self, BACKWARD_BYTES, true);
+        self->backward = make_blocking(self, true);
     *out = self;
     return FAST_OK;
 }
@@ -235,6 +230,16 @@ static fast_winograd_tile tile_at(const conv_winograd *self, const winograd_bloc
     return t;
 }
 
+/* Tell whether transforms prefetch an image: one that the second-level cache no longer has. What
+ * the forward pass reads was written just before, and comes from the third-level cache in time. */
+static bool prefetches(const conv_winograd *self, bool back, bool input)
+{
+    const fast_conv_shape *s = &self->shape;
+    const int64_t rows = input ? s->in_h * s->in_w * s->in_c : s->out_h * s->out_w * s->out_c;
+
+    return rows * s->lanes > CACHED && (back || !input);
+}
+
 typedef void transform_fn(const fast_winograd_tile *tile);
 
 /* Transform the positions [first, first + count) between an image and planes. */
@@ -242,9 +247,11 @@ static void transform_block(const conv_winograd *self, const winograd_blocking *
                             int64_t count, bool input, const float *image, float *planes,
                             const fast_conv_io *finish, transform_fn *transform)
 {
+    const bool ahead = prefetches(self, b == &self->backward, input);
     for (int64_t p = 0; p < count; p += self->vectors) {
         fast_winograd_tile tile = tile_at(self, b, first + p, input, image);
         tile.plane = planes + p * FAST_VEC;
+        tile.ahead = ahead;
         if (finish) {
             tile.bias = finish->bias;
             tile.relu = finish->relu;

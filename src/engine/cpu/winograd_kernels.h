@@ -21,6 +21,7 @@ typedef struct fast_winograd_tile {
     int first[2], end[2];  /* the part inside the image, y and x, in pixels of the tile */
     int known[2];          /* rows and columns at the start that earlier tiles have written: a
                                 gradient is added there and written elsewhere */
+    bool ahead;            /* prefetch the image, channel by channel */
     float *plane;          /* plane 0, channel 0 */
     int64_t plane_step;    /* floats from plane to plane */
     int64_t plane_channel; /* floats from channel to channel in a plane */

@@ -25,6 +25,18 @@ VEC_INLINE bool is_inside(const fast_winograd_tile *tile, int extent)
            tile->end[1] == extent;
 }
 
+/* Prefetch to the second-level cache what is `floats` after an address, maybe past an array's end:
+ * an integer, since a pointer must not be formed there. */
+VEC_INLINE void prefetch(const float *at, int64_t floats, const bool write)
+{
+    const void *to = (const void *)((uintptr_t)at + (uintptr_t)floats * sizeof *at);
+
+    if (write)
+        __builtin_prefetch(to, 1, 2);
+    else
+        __builtin_prefetch(to, 0, 2);
+}
+
 /* Names and maps of a variant, from M, R and N as winograd_tile.inc finds them. */
 #define JOIN(a, b)      JOIN_(a, b)
 #define JOIN_(a, b)     a##b

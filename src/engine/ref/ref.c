@@ -4,7 +4,7 @@
  * are tested against it, and builds with nothing but a C library use it.
  *
  *     forward    for each node in order: y = f(x)
- *     loss       outputs -> loss and dy of the last node
+ *     loss       outputs -> loss and dy of the last node; heads add theirs as they run
  *     backward   for each node in reverse: dx += dy df/dx, grad = dy df/dw, report grad
  *
  * Every node has its own output, and in training its own gradient, which starts at zero and to
@@ -17,14 +17,21 @@
  *
  * With recomputation the nodes are cut into segments. Nodes that another segment reads have memory
  * of their own; all others have a place in one region, which the segments use in turn, so that
- * before its backward pass a segment is computed again there. The last one is still there.
+ * before its backward pass a segment is computed again there. The last one is still there. What
+ * nodes have exchanged cannot be computed again, so these have memory of their own as well.
  *
  *     workspace   | y, saved, dy of nodes that cross a cut | region: y, saved, dy | scratch |
+ *
+ * In a program whose backward pass is divided, operators that compute both gradients in one go
+ * leave those of their weights in the workspace, from which the second phase copies them:
+ *
+ *     workspace   | y, saved ... | dy ... | scratch | gradients of weights of such nodes |
  */
 #include "engine/ref/ref.h"
 
 #include "base/memory.h"
 #include "engine/loss.h"
+#include "engine/pass_parts.h"
 #include "engine/recompute.h"
 
 #include <math.h>
@@ -65,7 +72,20 @@ static const fast_ref_op *const ops[FAST_OP_COUNT] = {
     [FAST_OP_SLICE] = &fast__ref_custom,
     [FAST_OP_REDUCE] = &fast__ref_custom,
     [FAST_OP_LOG_SOFTMAX] = &fast__ref_custom,
+    [FAST_OP_HEAD] = &fast__ref_head,
+    [FAST_OP_DETACH] = &fast__ref_flatten, /* a copy; its gradient is never asked for */
+    [FAST_OP_ROUTE] = &fast__ref_custom,
+    [FAST_OP_DISPATCH] = &fast__ref_custom,
+    [FAST_OP_COMBINE] = &fast__ref_custom,
+    [FAST_OP_PART] = &fast__ref_last,
+    [FAST_OP_EXPERTS] = &fast__ref_experts,
+    [FAST_OP_LOCAL] = &fast__ref_local,
+    [FAST_OP_DELAY] = &fast__ref_custom,
+    [FAST_OP_REPEAT] = &fast__ref_custom,
     [FAST_OP_CUSTOM] = &fast__ref_custom,
+    [FAST_OP_CLASS_FIGURES] = &fast__ref_classes,
+    [FAST_OP_ATTENTION_CORE] = &fast__ref_attention_core,
+    [FAST_OP_EXCHANGE] = &fast__ref_exchange,
 };
 
 /* Offsets of a node's memory in a workspace, in floats. */
@@ -73,13 +93,16 @@ typedef struct ref_node {
     int64_t y;     /* output; unused for the input node */
     int64_t dy;    /* gradient of the output; -1 if it is not needed */
     int64_t saved; /* from forward to backward */
+    int64_t grad;  /* gradients of its weights, between the phases of a divided pass; else -1 */
     int segment;   /* of the nodes that are recomputed together; 0 without recomputation */
-    bool crosses;  /* its memory is its own, not of the region that segments share */
+    bool crosses;  /* its memory is its own, not of the region that segments share: it is read
+                      across a cut, or exchanges */
 } ref_node;
 
 typedef struct ref_program {
     fast_program base; /* first, so that the contract's pointers convert */
     bool train;        /* the backward pass is compiled */
+    bool divided;      /* it may run in two phases */
     ref_node *nodes;   /* per node */
     bool *needs;       /* per node, from fast__graph_needs() */
     int64_t scratch;   /* offset of the memory that all operators share */
@@ -148,6 +171,37 @@ static fast_err plan_memory(ref_program *program, const fast_graph *graph, int64
     return FAST_OK;
 }
 
+/* Is a gradient of an input of a node needed? */
+static bool asks_inputs(const ref_program *program, const fast_graph *graph, int i)
+{
+    for (int k = 0; k < graph->nodes[i].input_count; k++)
+        if (program->needs[graph->nodes[i].inputs[k]])
+            return true;
+    return false;
+}
+
+/* Reserve memory for the gradients of weights that a divided pass has too early, and count the
+ * operations of those that it computes late. */
+static fast_err plan_divided(ref_program *program, const fast_graph *graph)
+{
+    for (int i = 0; i < graph->node_count; i++) {
+        const fast_ref_op *op = ops[graph->nodes[i].op];
+        int64_t offset, count;
+
+        program->nodes[i].grad = -1;
+        if (!program->divided || !program->needs[i] ||
+            !fast__node_params(graph, i, &offset, &count))
+            continue;
+        if (op->weights)
+            program->base.flops_weights += fast__node_flops_weights(graph, i);
+        else if (asks_inputs(program, graph, i))
+            FAST_TRY(reserve(&program->count, count, &program->nodes[i].grad));
+        else
+            program->base.flops_weights += fast__node_flops_backward(graph, i, false);
+    }
+    return FAST_OK;
+}
+
 /* Floats that a node stores: output, saved values, gradient. */
 static int64_t stored_by(const ref_program *program, const fast_graph *graph, int i, int64_t batch)
 {
@@ -177,7 +231,7 @@ static fast_err cut(ref_program *program, const fast_graph *graph, int64_t batch
         fast__recompute_cut(n, size, size + n, segments, segment);
     for (int i = 0; i < n && !err; i++) {
         program->nodes[i].segment = segment[i];
-        program->nodes[i].crosses = i == 0 || i == n - 1;
+        program->nodes[i].crosses = i == 0 || i == n - 1 || graph->nodes[i].exchange;
         for (int k = 0; k < graph->nodes[i].input_count; k++) {
             ref_node *in = &program->nodes[graph->nodes[i].inputs[k]];
 
@@ -218,6 +272,8 @@ static fast_err plan_segments(ref_program *program, const fast_graph *graph, int
     int64_t used = 0, scratch = 0, end;
 
     FAST_TRY(cut(program, graph, batch, segments));
+    if (program->segments == 1) /* a graph too small to be cut */
+        return plan_memory(program, graph, batch);
     for (int i = 0; i < graph->node_count; i++)
         if (program->nodes[i].crosses)
             FAST_TRY(reserve_node(program, graph, i, batch, &used, &scratch));
@@ -289,6 +345,7 @@ static fast_err ref_compile(const fast_graph *graph, const fast_engine_options *
 {
     FAST_ASSERT(options->batch >= 1);
     FAST_ASSERT(out != NULL);
+    FAST_ASSERT(!options->divide || !options->recompute);
     ref_program *program = NULL;
     FAST_TRY(fast__graph_check(graph));
     if (options->method)
@@ -306,8 +363,11 @@ static fast_err ref_compile(const fast_graph *graph, const fast_engine_options *
         goto undo_program;
     fast__graph_needs(graph, program->needs);
     program->train = options->train;
+    program->divided = options->train && options->divide;
     int64_t least = 0;
     err = plan_options(program, graph, options, &least);
+    if (!err)
+        err = plan_divided(program, graph);
     if (err)
         goto undo_program;
     const double again = sum_again(program, graph, fast__node_flops_forward);
@@ -322,6 +382,7 @@ static fast_err ref_compile(const fast_graph *graph, const fast_engine_options *
         .memory_least = least,
         .flops_again = again,
         .segments = program->segments > 1 ? program->segments : 0,
+        .flops_weights = program->base.flops_weights,
     };
     FAST_ASSERT(program->count >= program->dy_end);
     *out = &program->base;
@@ -380,6 +441,7 @@ static fast_ref_call call_of(const ref_program *program, const ref_workspace *wo
                            .index = index,
                            .pass = pass,
                            .n = pass->batch->count,
+                           .grad = pass->grad,
                            .y = output_of(program, workspace, pass, index),
                            .saved = workspace->memory + program->nodes[index].saved,
                            .scratch = workspace->memory + program->scratch };
@@ -450,20 +512,89 @@ static void compute_again(const ref_program *program, const ref_workspace *works
     clear_gradients(program, workspace, false, segment);
 }
 
-/* Run the backward pass over all nodes that need it. */
-static void run_backward(const ref_program *program, const ref_workspace *workspace,
-                         const fast_pass *pass)
+/* Run the backward pass over all nodes that need it; false: another part of it follows. */
+static bool run_backward(const ref_program *program, const ref_workspace *workspace,
+                         fast_pass *pass)
 {
-    for (int i = program->base.graph->node_count - 1; i > 0; i--) {
-        if (program->segments > 1 && i + 1 < program->base.graph->node_count &&
+    const fast_graph *graph = program->base.graph;
+    int64_t met = 0;
+
+    for (int i = graph->node_count - 1; i > 0; i--) {
+        const fast_part_role role = fast__part_role(pass, graph->nodes[i].exchange, &met);
+        if (role == FAST_PART_SKIP)
+            continue;
+        if (program->segments > 1 && i + 1 < graph->node_count && role != FAST_PART_RESUME &&
             program->nodes[i + 1].segment != program->nodes[i].segment)
             compute_again(program, workspace, pass, i);
+        fast_ref_call call = call_of(program, workspace, pass, i);
+        if (role == FAST_PART_STOP && program->needs[i])
+            ops[call.node->op]->offer(&call, true, &pass->due);
+        if (role == FAST_PART_STOP)
+            return false;
         if (!program->needs[i])
             continue;
-        fast_ref_call call = call_of(program, workspace, pass, i);
         if (pass->need_again)
-            announce(pass, program->base.graph, i);
+            announce(pass, graph, i);
         ops[call.node->op]->backward(&call);
+        if (ops[call.node->op]->weights)
+            ops[call.node->op]->weights(&call);
+        report_node(&call);
+    }
+    return true;
+}
+
+/* Run the first half of a divided backward pass: gradients of values. Those of weights that an
+ * operator computes with them stay in the workspace. Nodes that have weights and no gradient of an
+ * input to compute are left to the second half. */
+static bool run_inputs(const ref_program *program, const ref_workspace *workspace, fast_pass *pass)
+{
+    const fast_graph *graph = program->base.graph;
+    int64_t count, met = 0;
+
+    for (int i = graph->node_count - 1; i > 0; i--) {
+        const fast_part_role role = fast__part_role(pass, graph->nodes[i].exchange, &met);
+        fast_ref_call call = call_of(program, workspace, pass, i);
+        const bool weighs = fast__node_params(graph, i, &call.grad_first, &count);
+        const bool late = weighs && !asks_inputs(program, graph, i) && !ops[call.node->op]->weights;
+        const bool runs = program->needs[i] && !late;
+
+        if (program->nodes[i].grad >= 0)
+            call.grad = workspace->memory + program->nodes[i].grad;
+        if (role == FAST_PART_STOP && runs)
+            ops[call.node->op]->offer(&call, true, &pass->due);
+        if (role == FAST_PART_STOP)
+            return false;
+        if (role != FAST_PART_SKIP && runs)
+            ops[call.node->op]->backward(&call);
+    }
+    return true;
+}
+
+/* Run the second half: gradients of weights, in the order in which one backward pass would report
+ * them. */
+static void run_weights(const ref_program *program, const ref_workspace *workspace, fast_pass *pass)
+{
+    const fast_graph *graph = program->base.graph;
+    int64_t offset, count, met = 0;
+
+    for (int i = graph->node_count - 1; i > 0; i--) {
+        const fast_part_role role = fast__part_role(pass, graph->nodes[i].exchange, &met);
+        fast_ref_call call = call_of(program, workspace, pass, i);
+        const bool runs = program->needs[i] && fast__node_params(graph, i, &offset, &count);
+
+        if (role == FAST_PART_STOP && runs && program->nodes[i].grad < 0)
+            ops[call.node->op]->offer(&call, true, &pass->due);
+        if (role == FAST_PART_STOP)
+            return;
+        if (role == FAST_PART_SKIP || !runs)
+            continue;
+        if (ops[call.node->op]->weights)
+            ops[call.node->op]->weights(&call);
+        else if (program->nodes[i].grad >= 0)
+            memcpy(pass->grad + offset, workspace->memory + program->nodes[i].grad,
+                   (size_t)count * sizeof(float));
+        else
+            ops[call.node->op]->backward(&call);
         report_node(&call);
     }
 }
@@ -473,10 +604,20 @@ static void run_backward(const ref_program *program, const ref_workspace *worksp
 static void run_forward(const ref_program *program, const ref_workspace *workspace, fast_pass *pass)
 {
     const fast_graph *graph = program->base.graph;
+    double heads = 0;
+    int64_t met = 0;
     for (int i = 1; i < graph->node_count; i++) {
+        const fast_part_role role = fast__part_role(pass, graph->nodes[i].exchange, &met);
+        if (role == FAST_PART_SKIP)
+            continue;
         fast_ref_call call = call_of(program, workspace, pass, i);
+        if (role == FAST_PART_STOP) {
+            ops[call.node->op]->offer(&call, false, &pass->due);
+            return;
+        }
         announce(pass, graph, i);
         ops[call.node->op]->forward(&call);
+        heads += call.loss;
     }
     const int last = graph->node_count - 1;
     const float *y = output_of(program, workspace, pass, last);
@@ -489,27 +630,30 @@ static void run_forward(const ref_program *program, const ref_workspace *workspa
             clear_gradients(program, workspace, true, 0);
             clear_gradients(program, workspace, false, program->nodes[last].segment);
         }
-        if (program->nodes[last].dy >= 0 && answers && !pass->outputs_grad)
+        if (program->nodes[last].dy >= 0 && answers && !pass->outputs_grad &&
+            fast__loss_trains(graph, pass))
             dy = workspace->memory + program->nodes[last].dy;
     }
     fast__loss_run(graph, pass, y, dy);
+    pass->loss += heads;
+    pass->head_loss = heads;
     if (pass->outputs)
         memcpy(pass->outputs, y,
                (size_t)(pass->batch->count * graph->nodes[last].count) * sizeof(float));
 }
 
 /* The backward pass between gradients that come from and go to elsewhere. */
-static void run_back(const ref_program *program, const ref_workspace *workspace,
-                     const fast_pass *pass)
+static void run_back(const ref_program *program, const ref_workspace *workspace, fast_pass *pass)
 {
     const fast_graph *graph = program->base.graph;
     const int last = graph->node_count - 1;
     const size_t n = (size_t)pass->batch->count * sizeof(float);
-    if (pass->outputs_grad && program->nodes[last].dy >= 0)
+    if (pass->outputs_grad && program->nodes[last].dy >= 0 && pass->part == 0)
         memcpy(workspace->memory + program->nodes[last].dy, pass->outputs_grad,
                n * (size_t)graph->nodes[last].count);
-    run_backward(program, workspace, pass);
-    if (pass->inputs_grad)
+    const bool over = pass->phase == FAST_PASS_INPUTS ? run_inputs(program, workspace, pass)
+                                                      : run_backward(program, workspace, pass);
+    if (over && pass->inputs_grad)
         memcpy(pass->inputs_grad, workspace->memory + program->nodes[0].dy,
                n * (size_t)graph->nodes[0].count);
 }
@@ -522,9 +666,13 @@ static fast_err ref_run(const fast_program *base, fast_workspace *memory, fast_p
     FAST_ASSERT(memory->program == base);
     FAST_ASSERT(pass->state != NULL || base->graph->state.count == 0);
     FAST_TRY(fast__pass_check(base->graph, program->base.batch, program->train, pass));
-    if (pass->phase != FAST_PASS_BACKWARD)
+    FAST_ASSERT(program->divided || pass->phase < FAST_PASS_INPUTS);
+    pass->due.node = 0;
+    if (pass->phase == FAST_PASS_WHOLE || pass->phase == FAST_PASS_FORWARD)
         run_forward(program, workspace, pass);
-    if (pass->grad)
+    if (pass->phase == FAST_PASS_WEIGHTS)
+        run_weights(program, workspace, pass);
+    else if (pass->grad || pass->phase == FAST_PASS_INPUTS)
         run_back(program, workspace, pass);
     return FAST_OK;
 }

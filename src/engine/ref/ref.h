@@ -25,7 +25,10 @@ typedef struct fast_ref_call {
     float *dx[FAST_INPUTS_MAX];      /* gradients of the inputs, added to; NULL if not needed */
     float *saved;                    /* the node's memory from forward to backward */
     float *scratch;                  /* nothing in it survives a call */
+    float *grad;                     /* gradients of weights, from segment offset `grad_first` on */
+    int64_t grad_first;              /* 0: those of the pass */
     bool again;                      /* it is recomputed: statistics have followed already */
+    double loss;                     /* out: of a head, weighted; added to that of the pass */
     bool factored; /* out: the weight's gradient left as factors and is not in `grad` */
 } fast_ref_call;
 
@@ -41,8 +44,14 @@ typedef struct fast_ref_op {
     fast_ref_need (*need)(const fast_graph *graph, int node, int64_t batch);
     /* Compute y = f(x), and save values if pass->train. */
     void (*forward)(fast_ref_call *call);
-    /* Add dy df/dx to dx, and set grad = dy df/dw for each weight. */
+    /* Add dy df/dx to dx, and set grad = dy df/dw for each weight, unless `weights` does. */
     void (*backward)(fast_ref_call *call);
+    /* Set grad = dy df/dw for each weight, behind `backward` and perhaps after other nodes; `saved`
+     * is what that has left. NULL: `backward` does both. */
+    void (*weights)(fast_ref_call *call);
+    /* Of nodes that exchange: the first half, before `forward`, or with `back` before `backward`.
+     * Sets *due, unless nothing is due; gradients of weights may be set here. */
+    void (*offer)(fast_ref_call *call, bool back, fast_pass_due *due);
 } fast_ref_op;
 
 /* The operators; ref.c has the table. */
@@ -52,7 +61,9 @@ extern const fast_ref_op fast__ref_relu, fast__ref_leaky_relu, fast__ref_tanh, f
 extern const fast_ref_op fast__ref_gelu, fast__ref_softmax, fast__ref_batch_norm;
 extern const fast_ref_op fast__ref_layer_norm, fast__ref_recurrent, fast__ref_attention;
 extern const fast_ref_op fast__ref_add, fast__ref_concat, fast__ref_last, fast__ref_flatten;
-extern const fast_ref_op fast__ref_custom;
+extern const fast_ref_op fast__ref_custom, fast__ref_head, fast__ref_experts;
+extern const fast_ref_op fast__ref_classes, fast__ref_attention_core, fast__ref_local;
+extern const fast_ref_op fast__ref_exchange;
 
 /* Return a weight of the node (FAST_W_...), or NULL if the node lacks it. */
 static inline const float *fast__ref_weight(const fast_ref_call *call, int which)
@@ -65,7 +76,7 @@ static inline const float *fast__ref_weight(const fast_ref_call *call, int which
 static inline float *fast__ref_grad(const fast_ref_call *call, int which)
 {
     const int64_t s = call->node->weight[which];
-    return s < 0 ? NULL : call->pass->grad + call->graph->params.segments[s].offset;
+    return s < 0 ? NULL : call->grad + (call->graph->params.segments[s].offset - call->grad_first);
 }
 
 /* Return the number of elements of a weight; 0 if the node lacks it. */

@@ -109,7 +109,7 @@ static void dropout_forward(fast_ref_call *call)
     }
     for (int64_t s = 0; s < call->n; s++)
         fast__dropout_mask(call->pass, fast__node_number(call->graph, call->index), s,
-                           call->node->a, count, call->saved + s * count);
+                           call->node->a, call->node->columns[0], count, call->saved + s * count);
     for (int64_t i = 0; i < elements(call); i++)
         call->y[i] = call->x[0][i] * call->saved[i];
 }

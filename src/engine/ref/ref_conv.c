@@ -48,12 +48,12 @@ static ref_conv_shape shape_of(const fast_graph *graph, int index)
     return s;
 }
 
-/* Scratch: U and dU; saved: the effective weight of a weight norm. */
+/* Scratch: U or dU; saved: the effective weight of a weight norm. */
 static fast_ref_need conv_need(const fast_graph *graph, int index, int64_t batch)
 {
     (void)batch;
     const ref_conv_shape s = shape_of(graph, index);
-    fast_ref_need need = { 0, 2 * s.taps * s.pixels };
+    fast_ref_need need = { 0, s.taps * s.pixels };
     if (graph->nodes[index].weight[FAST_W_GAIN] >= 0)
         need.saved = fast__ref_weight_count(graph, &graph->nodes[index], FAST_W_WEIGHT);
     return need;
@@ -126,42 +126,43 @@ static void conv_forward(fast_ref_call *call)
     }
 }
 
-/* One sample and group: dw += dy U', and dx += fold(W' dy) if dx is not NULL. */
-static void back_one(const ref_conv_shape *s, const float *x, const float *w, const float *dy,
-                     float *scratch, float *dw, float *dx)
-{
-    float *u = scratch;
-    float *du = u + s->taps * s->pixels;
-    unfold(s, false, (float *)(uintptr_t)x, u);
-    fast__ref_product(s->out_c, s->taps, s->pixels, (fast_ref_view){ dy, s->pixels, 1 },
-                      (fast_ref_view){ u, 1, s->pixels }, dw, s->taps);
-    if (!dx)
-        return;
-    memset(du, 0, (size_t)(s->taps * s->pixels) * sizeof(float));
-    fast__ref_product(s->taps, s->pixels, s->out_c, (fast_ref_view){ w, 1, s->taps },
-                      (fast_ref_view){ dy, s->pixels, 1 }, du, s->pixels);
-    unfold(s, true, dx, du);
-}
-
-/* Per sample and group; the weight norm comes last. */
+/* Per sample and group: dx += fold(W' dy). */
 static void conv_backward(fast_ref_call *call)
 {
     const ref_conv_shape s = shape_of(call->graph, call->index);
+    const int64_t groups = call->node->groups, count = s.taps * s.pixels;
+    const bool normed = fast__ref_weight(call, FAST_W_GAIN) != NULL;
+    const float *w = normed ? call->saved : fast__ref_weight(call, FAST_W_WEIGHT);
+    float *du = call->scratch;
+    for (int64_t i = 0; call->dx[0] && i < call->n * groups; i++) {
+        memset(du, 0, (size_t)count * sizeof(float));
+        fast__ref_product(s.taps, s.pixels, s.out_c,
+                          (fast_ref_view){ w + i % groups * s.out_c * s.taps, 1, s.taps },
+                          (fast_ref_view){ call->dy + i * s.out_c * s.pixels, s.pixels, 1 }, du,
+                          s.pixels);
+        unfold(&s, true, call->dx[0] + i * s.in_c * s.in_h * s.in_w, du);
+    }
+}
+
+/* Per sample and group: dw += dy U', db += sums of dy; the weight norm comes last. */
+static void conv_weights(fast_ref_call *call)
+{
+    const ref_conv_shape s = shape_of(call->graph, call->index);
     const int64_t groups = call->node->groups;
-    const float *v = fast__ref_weight(call, FAST_W_WEIGHT);
     const float *gain = fast__ref_weight(call, FAST_W_GAIN);
-    const float *w = gain ? call->saved : v;
     float *dw = fast__ref_grad(call, FAST_W_WEIGHT);
     float *db = fast__ref_grad(call, FAST_W_BIAS);
+    float *u = call->scratch;
     memset(dw, 0, (size_t)(groups * s.out_c * s.taps) * sizeof(float));
     if (db)
         memset(db, 0, (size_t)(groups * s.out_c) * sizeof(float));
     for (int64_t i = 0; i < call->n * groups; i++) {
         const int64_t g = i % groups;
-        const int64_t x_at = i * s.in_c * s.in_h * s.in_w;
         const float *dy = call->dy + i * s.out_c * s.pixels;
-        back_one(&s, call->x[0] + x_at, w + g * s.out_c * s.taps, dy, call->scratch,
-                 dw + g * s.out_c * s.taps, call->dx[0] ? call->dx[0] + x_at : NULL);
+        /* unfold() only reads x if it does not fold. */
+        unfold(&s, false, (float *)(uintptr_t)(call->x[0] + i * s.in_c * s.in_h * s.in_w), u);
+        fast__ref_product(s.out_c, s.taps, s.pixels, (fast_ref_view){ dy, s.pixels, 1 },
+                          (fast_ref_view){ u, 1, s.pixels }, dw + g * s.out_c * s.taps, s.taps);
         for (int64_t o = 0; db && o < s.out_c; o++) {
             double sum = 0;
             for (int64_t p = 0; p < s.pixels; p++)
@@ -170,8 +171,10 @@ static void conv_backward(fast_ref_call *call)
         }
     }
     if (gain)
-        fast__weight_norm_backward(groups * s.out_c, s.taps, v, gain, dw, dw,
-                                   fast__ref_grad(call, FAST_W_GAIN));
+        fast__weight_norm_backward(groups * s.out_c, s.taps, fast__ref_weight(call, FAST_W_WEIGHT),
+                                   gain, dw, dw, fast__ref_grad(call, FAST_W_GAIN));
 }
 
-const fast_ref_op fast__ref_conv = { conv_need, conv_forward, conv_backward };
+const fast_ref_op fast__ref_conv = {
+    .need = conv_need, .forward = conv_forward, .backward = conv_backward, .weights = conv_weights
+};

@@ -68,24 +68,33 @@ static bool dense_offer(const fast_ref_call *call, const fast_dense_shape *s)
     return call->pass->factor(call->pass->ctx, &factors);
 }
 
-/* dx before dW: after a report the weights must not be read. */
+/* dx alone: after a report of dW the weights must not be read. */
 static void dense_backward(fast_ref_call *call)
 {
     const fast_dense_shape s = fast__dense_shape(call->graph, call->index);
+    const float *gain = fast__ref_weight(call, FAST_W_GAIN);
+    if (call->dx[0])
+        fast__ref_linear_dx(call->n * s.rows, s.inputs, s.outputs, call->dy,
+                            gain ? call->saved : fast__ref_weight(call, FAST_W_WEIGHT),
+                            call->dx[0]);
+}
+
+static void dense_weights(fast_ref_call *call)
+{
+    const fast_dense_shape s = fast__dense_shape(call->graph, call->index);
     const int64_t rows = call->n * s.rows;
-    const float *w = fast__ref_weight(call, FAST_W_WEIGHT);
     const float *gain = fast__ref_weight(call, FAST_W_GAIN);
     float *dw = fast__ref_grad(call, FAST_W_WEIGHT);
-    if (call->dx[0])
-        fast__ref_linear_dx(rows, s.inputs, s.outputs, call->dy, gain ? call->saved : w,
-                            call->dx[0]);
     if (call->pass->factor && !gain)
         call->factored = dense_offer(call, &s);
     fast__ref_linear_dw(rows, s.inputs, s.outputs, call->dy, call->x[0], call->factored ? NULL : dw,
                         fast__ref_grad(call, FAST_W_BIAS));
     if (gain)
-        fast__weight_norm_backward(s.outputs, s.inputs, w, gain, dw, dw,
-                                   fast__ref_grad(call, FAST_W_GAIN));
+        fast__weight_norm_backward(s.outputs, s.inputs, fast__ref_weight(call, FAST_W_WEIGHT), gain,
+                                   dw, dw, fast__ref_grad(call, FAST_W_GAIN));
 }
 
-const fast_ref_op fast__ref_dense = { dense_need, dense_forward, dense_backward };
+const fast_ref_op fast__ref_dense = { .need = dense_need,
+                                      .forward = dense_forward,
+                                      .backward = dense_backward,
+                                      .weights = dense_weights };

@@ -9,14 +9,15 @@
 
 #include <string.h>
 
-/* Return the row of the table for a token; clamped to the table. The comparison is written so that
- * NaN becomes row 0. */
+/* Return the row of the table for a token; clamped to the table, and -1 where the node has a part
+ * of the table without it. The comparison is written so that NaN becomes row 0. */
 static int64_t row_of(const fast_ref_call *call, float token, int64_t C)
 {
-    const int64_t rows = fast__ref_weight_count(call->graph, call->node, FAST_W_WEIGHT) / C;
-    if (!(token >= 0.0F))
-        return 0;
-    return token < (float)rows ? (int64_t)token : rows - 1;
+    const int64_t own = fast__ref_weight_count(call->graph, call->node, FAST_W_WEIGHT) / C;
+    const int64_t rows = call->node->columns[1] > 0 ? call->node->columns[1] : own;
+    const int64_t row = !(token >= 0.0F) ? 0 : token < (float)rows ? (int64_t)token : rows - 1;
+    const int64_t at = row - call->node->columns[0];
+    return at >= 0 && at < own ? at : -1;
 }
 
 /* Copy the row of each token, plus the row of its position. */
@@ -27,9 +28,9 @@ static void embed_forward(fast_ref_call *call)
     const float *w = fast__ref_weight(call, FAST_W_WEIGHT);
     const float *p = fast__ref_weight(call, FAST_W_BIAS);
     for (int64_t i = 0; i < call->n * T; i++) {
-        const float *row = w + row_of(call, call->x[0][i], C) * C;
+        const int64_t row = row_of(call, call->x[0][i], C);
         for (int64_t c = 0; c < C; c++)
-            call->y[i * C + c] = row[c] + (p ? p[i % T * C + c] : 0.0F);
+            call->y[i * C + c] = (row < 0 ? 0.0F : w[row * C + c]) + (p ? p[i % T * C + c] : 0.0F);
     }
 }
 
@@ -45,9 +46,9 @@ static void embed_backward(fast_ref_call *call)
     if (dp)
         memset(dp, 0, (size_t)(T * C) * sizeof(float));
     for (int64_t i = 0; i < call->n * T; i++) {
-        float *row = dw + row_of(call, call->x[0][i], C) * C;
-        for (int64_t c = 0; c < C; c++)
-            row[c] += call->dy[i * C + c];
+        const int64_t row = row_of(call, call->x[0][i], C);
+        for (int64_t c = 0; row >= 0 && c < C; c++)
+            dw[row * C + c] += call->dy[i * C + c];
         for (int64_t c = 0; dp && c < C; c++)
             dp[i % T * C + c] += call->dy[i * C + c];
     }

@@ -10,8 +10,11 @@
  * unbiased estimate, as PyTorch does: r = (1 - momentum) r + momentum s. Ghost batches (Hoffer et
  * al., NIPS 2017) take statistics over `ghost` consecutive samples at a time (the last group may
  * be smaller); the groups update the running statistics one after the other. Evaluation uses the
- * running statistics. Layer norm (Ba et al., 2016) takes its own over the last dimension of a row.
+ * running statistics. Of a part of the rows or samples in a split network they are those of all
+ * shards (engine/pass_parts.h). Layer norm (Ba et al., 2016) takes its own over the last dimension
+ * of a row.
  */
+#include "engine/pass_parts.h"
 #include "engine/ref/ref.h"
 
 #include <math.h>
@@ -38,12 +41,15 @@ static ref_norm_shape shape_of(const fast_node *node, int64_t batch)
     return s;
 }
 
-/* Saved per group and channel: mean, 1 / sqrt(var + eps). */
+/* Saved per group and channel: mean, 1 / sqrt(var + eps); over shards then the number of elements.
+ * Scratch: the block of the shard, and those of all. */
 static fast_ref_need batch_need(const fast_graph *graph, int index, int64_t batch)
 {
+    const fast_reshard *how = graph->nodes[index].exchange;
     const ref_norm_shape s = shape_of(&graph->nodes[index], batch);
     const int64_t groups = (batch + s.ghost - 1) / s.ghost;
-    return (fast_ref_need){ groups * 2 * s.channels, 0 };
+    return (fast_ref_need){ groups * 2 * s.channels + (how ? 1 : 0),
+                            how ? (how->dim + 1) * fast__moments_block(s.channels) : 0 };
 }
 
 /* Loop over the positions `at` of channel c in samples [first, end). */
@@ -83,9 +89,111 @@ static void apply(const ref_norm_shape *s, int64_t c, int64_t first, int64_t end
         y[i] = (x[i] - mean) * inverse * w + b;
 }
 
+/* Sum dy and dy x^ of one channel. */
+static void back_sums(const ref_norm_shape *s, int64_t c, int64_t first, int64_t end,
+                      const fast_ref_call *call, const float *saved, double *sum_out,
+                      double *dot_out)
+{
+    double sum = 0;
+    double dot = 0;
+    FOR_RUNS (s, c, first, end, i) {
+        sum += (double)call->dy[i];
+        dot += (double)call->dy[i] * (double)((call->x[0][i] - saved[0]) * saved[1]);
+    }
+    *sum_out = sum;
+    *dot_out = dot;
+}
+
+/* Add dx of one channel, from the means of dy and of dy x^. */
+static void back_apply(const ref_norm_shape *s, int64_t c, int64_t first, int64_t end,
+                       const fast_ref_call *call, const float *saved, float sum_mean,
+                       float dot_mean)
+{
+    const float *w = fast__ref_weight(call, FAST_W_WEIGHT);
+    const float *x = call->x[0];
+    const float scale = saved[1] * (w ? w[c] : 1.0F);
+    FOR_RUNS (s, c, first, end, i)
+        call->dx[0][i] +=
+            scale * (call->dy[i] - sum_mean - (x[i] - saved[0]) * saved[1] * dot_mean);
+}
+
+/* Over shards, first half: the moments of the own elements, or the sums of their gradients. */
+static void batch_offer(fast_ref_call *call, bool back, fast_pass_due *due)
+{
+    const ref_norm_shape s = shape_of(call->node, call->n);
+    const int64_t C = s.channels;
+    const double m = (double)(call->n * s.outer * s.inner);
+    float *own = call->scratch;
+    float *dw = back ? fast__ref_grad(call, FAST_W_WEIGHT) : NULL;
+    float *db = back ? fast__ref_grad(call, FAST_W_BIAS) : NULL;
+    for (int64_t c = 0; c < C; c++) {
+        double first, second;
+        if (back) {
+            back_sums(&s, c, 0, call->n, call, call->saved + 2 * c, &first, &second);
+        } else {
+            moments(&s, c, 0, call->n, call->x[0], &first, &second);
+            second *= m;
+        }
+        own[c] = (float)first;
+        own[C + c] = (float)second;
+        if (db)
+            db[c] = (float)first;
+        if (dw)
+            dw[c] = (float)second;
+    }
+    own[2 * C] = (float)m;
+    if (!back || call->dx[0])
+        *due = (fast_pass_due){ call->index, own, own + fast__moments_block(C) };
+}
+
+/* Over shards, second half: the moments of all. Computed again they are those that were saved. */
+static void shared_forward(const fast_ref_call *call)
+{
+    const fast_node *node = call->node;
+    const ref_norm_shape s = shape_of(node, call->n);
+    const int64_t C = s.channels;
+    const float *w = fast__ref_weight(call, FAST_W_WEIGHT);
+    const float *b = fast__ref_weight(call, FAST_W_BIAS);
+    const float *all = call->scratch + fast__moments_block(C);
+    const fast_segment *state = call->graph->state.segments;
+    for (int64_t c = 0; c < C; c++) {
+        float *saved = call->saved + 2 * c;
+        double mean, squares;
+        if (!call->again) {
+            const double m = fast__moments_join(node->exchange, C, c, all, &mean, &squares);
+            follow(call->pass->state + state[node->state[0]].offset + c, mean, node->b);
+            follow(call->pass->state + state[node->state[1]].offset + c,
+                   squares / (m > 1 ? m - 1 : m), node->b);
+            saved[0] = (float)mean;
+            saved[1] = (float)(1.0 / sqrt(squares / m + (double)node->a));
+            call->saved[2 * C] = (float)m;
+        }
+        apply(&s, c, 0, call->n, call->x[0], saved[0], saved[1], w ? w[c] : 1.0F, b ? b[c] : 0.0F,
+              call->y);
+    }
+}
+
+static void shared_backward(const fast_ref_call *call)
+{
+    const ref_norm_shape s = shape_of(call->node, call->n);
+    const int64_t C = s.channels;
+    const float *all = call->scratch + fast__moments_block(C);
+    const double m = (double)call->saved[2 * C];
+    for (int64_t c = 0; call->dx[0] && c < C; c++) {
+        const double sum = fast__moments_sum(call->node->exchange, C, c, all);
+        const double dot = fast__moments_sum(call->node->exchange, C, C + c, all);
+        back_apply(&s, c, 0, call->n, call, call->saved + 2 * c, (float)(sum / m),
+                   (float)(dot / m));
+    }
+}
+
 /* Group by group, channel by channel. */
 static void batch_forward(fast_ref_call *call)
 {
+    if (call->node->exchange) {
+        shared_forward(call);
+        return;
+    }
     const fast_node *node = call->node;
     const ref_norm_shape s = shape_of(node, call->n);
     const float *w = fast__ref_weight(call, FAST_W_WEIGHT);
@@ -122,36 +230,27 @@ static void batch_forward(fast_ref_call *call)
 /* Channel by channel, group by group: dw and db sum over all groups. */
 static void batch_backward(fast_ref_call *call)
 {
+    if (call->node->exchange) {
+        shared_backward(call);
+        return;
+    }
     const ref_norm_shape s = shape_of(call->node, call->n);
-    const float *w = fast__ref_weight(call, FAST_W_WEIGHT);
     float *dw = fast__ref_grad(call, FAST_W_WEIGHT);
     float *db = fast__ref_grad(call, FAST_W_BIAS);
-    const float *x = call->x[0];
-    const float *dy = call->dy;
     for (int64_t c = 0; c < s.channels; c++) {
         const float *saved = call->saved + 2 * c;
         double dw_sum = 0;
         double db_sum = 0;
         for (int64_t first = 0; first < call->n; first += s.ghost, saved += 2 * s.channels) {
             const int64_t end = first + s.ghost < call->n ? first + s.ghost : call->n;
-            const float mean = saved[0];
-            const float inverse = saved[1];
-            double sum = 0;
-            double dot = 0;
-            FOR_RUNS (&s, c, first, end, i) {
-                sum += (double)dy[i];
-                dot += (double)dy[i] * (double)((x[i] - mean) * inverse);
-            }
+            double sum, dot;
+            back_sums(&s, c, first, end, call, saved, &sum, &dot);
             dw_sum += dot;
             db_sum += sum;
             if (!call->dx[0])
                 continue;
             const double m = (double)((end - first) * s.outer * s.inner);
-            const float sum_mean = (float)(sum / m);
-            const float dot_mean = (float)(dot / m);
-            const float scale = inverse * (w ? w[c] : 1.0F);
-            FOR_RUNS (&s, c, first, end, i)
-                call->dx[0][i] += scale * (dy[i] - sum_mean - (x[i] - mean) * inverse * dot_mean);
+            back_apply(&s, c, first, end, call, saved, (float)(sum / m), (float)(dot / m));
         }
         if (dw)
             dw[c] = (float)dw_sum;
@@ -160,7 +259,9 @@ static void batch_backward(fast_ref_call *call)
     }
 }
 
-const fast_ref_op fast__ref_batch_norm = { batch_need, batch_forward, batch_backward };
+const fast_ref_op fast__ref_batch_norm = {
+    .need = batch_need, .forward = batch_forward, .backward = batch_backward, .offer = batch_offer
+};
 
 /* Saved per row: mean, 1 / sqrt(var + eps). */
 static fast_ref_need layer_need(const fast_graph *graph, int index, int64_t batch)

@@ -6,6 +6,7 @@
  *     add       y = sum of x[k]             dx[k] += dy
  *     concat    y = x[0] | x[1] | ...       dx[k] += its columns of dy
  *     last      y = x[T - 1]                dx[T - 1] += dy
+ *     part      y = x[a .. a + n)           dx[a .. a + n) += dy
  *     flatten   y = x                       dx += dy
  */
 #include "engine/ref/ref.h"
@@ -76,20 +77,27 @@ static void concat_backward(fast_ref_call *call)
 
 const fast_ref_op fast__ref_concat = { NULL, concat_forward, concat_backward };
 
-/* y = the last C floats of each sample. */
+/* Elements of a sample before those that are copied. */
+static int64_t skipped(const fast_ref_call *call)
+{
+    return call->node->op == FAST_OP_PART ? call->node->columns[0]
+                                          : call->in->count - call->node->count;
+}
+
+/* y = the last C floats of each sample, or a part of them. */
 static void last_forward(fast_ref_call *call)
 {
     const int64_t C = call->node->count;
-    const int64_t skip = call->in->count - C;
+    const int64_t skip = skipped(call);
     for (int64_t i = 0; i < call->n; i++)
         memcpy(call->y + i * C, call->x[0] + i * call->in->count + skip, (size_t)C * sizeof(float));
 }
 
-/* Earlier positions get nothing. */
+/* Other elements get nothing. */
 static void last_backward(fast_ref_call *call)
 {
     const int64_t C = call->node->count;
-    const int64_t skip = call->in->count - C;
+    const int64_t skip = skipped(call);
     for (int64_t i = 0; call->dx[0] && i < call->n; i++)
         fast__vector_add(C, call->dy + i * C, call->dx[0] + i * call->in->count + skip);
 }

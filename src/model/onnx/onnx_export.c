@@ -296,12 +296,16 @@ static fast_err write_bytes(void *ctx, void *stream)
     return fast__file_put(stream, model->data, model->size);
 }
 
-/* Recurrent layers and the caller's operators are the only ones without a translation. */
+/* Recurrent and locally connected layers, delays, experts and the caller's operators are the only
+ * ones without a translation. */
 fast_err fast__onnx_check(const fast_graph *graph)
 {
     for (int i = 0; i < graph->node_count; i++) {
         const fast_op op = graph->nodes[i].op;
-        if (op == FAST_OP_RNN || op == FAST_OP_LSTM || op == FAST_OP_GRU || op == FAST_OP_CUSTOM)
+        if (op == FAST_OP_RNN || op == FAST_OP_LSTM || op == FAST_OP_GRU || op == FAST_OP_CUSTOM ||
+            op == FAST_OP_ROUTE || op == FAST_OP_DISPATCH || op == FAST_OP_COMBINE ||
+            op == FAST_OP_EXPERTS || op == FAST_OP_PART || op == FAST_OP_LOCAL ||
+            op == FAST_OP_DELAY || op == FAST_OP_REPEAT)
             return fast__fail(FAST_ENOTSUP,
                               "a network with a layer %s cannot be saved as ONNX; save it as "
                               "safetensors",

@@ -268,7 +268,8 @@ static void put_simple(onnx_export *ex, const fast_node *node, onnx_name x, onnx
         [FAST_OP_RELU] = "Relu",        [FAST_OP_LEAKY_RELU] = "LeakyRelu",
         [FAST_OP_TANH] = "Tanh",        [FAST_OP_SIGMOID] = "Sigmoid",
         [FAST_OP_SOFTMAX] = "Softmax",  [FAST_OP_DROPOUT] = "Identity",
-        [FAST_OP_FLATTEN] = "Flatten",
+        [FAST_OP_FLATTEN] = "Flatten",  [FAST_OP_HEAD] = "Identity",
+        [FAST_OP_DETACH] = "Identity",
     };
 
     if (node->op == FAST_OP_MAX_POOL || node->op == FAST_OP_AVG_POOL)

@@ -45,6 +45,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "run/checkpoint/moved.h"
 #include "run/run.h"
 #include "run/team.h"
 #include "tensor/safetensors.h"
@@ -68,16 +69,18 @@ static const char *const matching[] = {
 /* Those of them that say how workers cooperate: a run with others continues with the model, and
  * the state of actors is dropped. */
 static const char *const cooperation[] = { "workers", "strategy", "topology", "then",
-                                           "mesh",    "pipeline", NULL };
+                                           "mesh",    "layout",   "pipeline", NULL };
 
 /* Those that may be others in a branch of a run; of the optimizer its options. */
 static const char *const branching[] = { "lr", "schedule", "optimizer", NULL };
 
 /* Later options that must be the same, and later keys: written where they are not the default, so
  * that files without them keep their hash. */
-static const char *const matching_later[] = { "validation",    "monitor",   "best",
-                                              "class_weights", "codec_sum", "tied",
-                                              "mesh",          "pipeline",  NULL };
+static const char *const matching_later[] = { "validation",    "monitor",     "best",
+                                              "class_weights", "codec_sum",   "tied",
+                                              "mesh",          "layout",      "pipeline",
+                                              "vertical_sync", "pipe_delay",  "pipe_extrapolate",
+                                              "pipe_lr_steps", "pipe_active", NULL };
 static const char VALIDATION_KEY[] = "validation";
 
 /* Key of the last evaluation. */
@@ -329,6 +332,7 @@ static fast_err list_all(fast_run *run, fast_weights *weights)
 static fast_err save_described(fast_run *run, const char *path, meta *m)
 {
     fast_weights weights;
+    FAST_TRY(fast__split_model_complete(run->team));
     FAST_TRY(list_all(run, &weights));
     uint64_t hash = hash_meta(get_described, m);
     for (int64_t i = 0; i < weights.count; i++)
@@ -653,21 +657,6 @@ static void note_changes(fast_run *run, const fast_tensors *tensors, const saved
                  "not to the bit where faults change the model");
 }
 
-/* Return the replicas of the model that the file's run had; 0: its options are damaged. */
-static int64_t replicas_of(const fast_tensors *tensors)
-{
-    const char *mesh = get_saved(tensors, "option.mesh");
-    int64_t workers = 0;
-    fast_mesh split;
-
-    if (sscanf(get_saved(tensors, "option.workers"), "%" SCNd64, &workers) != 1 || workers < 1 ||
-        workers > INT32_MAX)
-        return 0;
-    if (!mesh[0])
-        return workers;
-    return fast__mesh_parse(mesh, workers, &split) == FAST_OK ? split.data : 0;
-}
-
 /* Does the option have one of two values in the file's run and in this one? NULL: any, but the same
  * one. */
 static bool is_alike(const fast_run *run, const fast_tensors *tensors, const char *name,
@@ -691,20 +680,10 @@ static bool is_alike(const fast_run *run, const fast_tensors *tensors, const cha
  * many, its updates are synchronous, and its actors had no state of their own. */
 static bool is_split_otherwise(const fast_run *run, const fast_tensors *tensors)
 {
-    return replicas_of(tensors) == run->config.replicas && state_count(tensors) == 0 &&
+    return fast__moved_replicas(tensors) == run->config.replicas && state_count(tensors) == 0 &&
            is_alike(run, tensors, "strategy", "auto", "allreduce") &&
-           is_alike(run, tensors, "pipeline", "1f1b", "gpipe") &&
-           is_alike(run, tensors, "topology", NULL, NULL) &&
+           fast__moved_flushed(run, tensors) && is_alike(run, tensors, "topology", NULL, NULL) &&
            is_alike(run, tensors, "phases", NULL, NULL);
-}
-
-/* The step of this run at which as many samples were seen as in `step` steps of the file's: with
- * more workers it is an earlier one. */
-static int64_t step_of(const fast_run *run, const fast_tensors *tensors, int64_t step)
-{
-    const int64_t theirs = replicas_of(tensors);
-
-    return theirs < 1 ? step : step * theirs / run->config.replicas;
 }
 
 /* Take over the values of a file whose metadata, options and tensors all fit. Before that only
@@ -720,7 +699,7 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
     if (others.text[0] && is_split_otherwise(run, tensors))
         others.text[0] = '\0';
     const bool changed = others.text[0] != 0;
-    run->step = changed ? step_of(run, tensors, s.step) : s.step;
+    run->step = changed ? fast__moved_step(run, tensors, s.step) : s.step;
     FAST_TRY(fast__phase_find(run->team));
     FAST_TRY(check_tensors(run, path, tensors, changed));
     FAST_TRY(check_content(path, tensors));
@@ -747,7 +726,7 @@ static fast_err load_checked(fast_run *run, const char *path, const fast_tensors
     run->result.best_step = s.best_step;
     run->evaluation.best.value = s.best;
     run->evaluation.best.waited = s.waited;
-    run->progress.sums = changed ? (fast_run_sums){ 0 } : s.sums;
+    run->progress.sums = changed ? (fast_run_sums){ 0 } : fast__moved_sums(run, tensors, s.sums);
     run->progress.step_evaluated = changed ? -1 : s.step_evaluated;
     run->result.test_loss = s.test_loss;
     run->result.test_accuracy = s.test_accuracy;

@@ -57,7 +57,7 @@ static fast_err send_state(fast_team_actor *self, int64_t step)
     msg->words[0] = step;
     msg->words[1] = (int64_t)saved->size;
     fast_msg_add(msg, &buffer);
-    return fast_send(t->actor, t->worker_ids[0], &msg);
+    return fast_send(t->actor, team->ids[0], &msg);
 }
 
 /* Worker 0 receives the state of actor i; nothing if that is gone. */
@@ -199,7 +199,7 @@ fast_err fast__collect_due(fast_team_actor *self, int64_t step)
         if (!admitted)
             FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + 1000000));
     }
-    if (!team->place.alone && t->rank == 0)
+    if (!team->place.alone && self->number == 0)
         FAST_TRY(take_remote(self, step));
     fast__team_lock(self);
     if (team->saved.votes)
@@ -228,8 +228,7 @@ static bool is_asked(const fast_team_actor *self)
 {
     const fast_team *team = self->team;
 
-    return !team->place.alone && !team->place.first &&
-           self->context.trainer.rank < team->saved.servers;
+    return !team->place.alone && !team->place.first && self->number < team->saved.servers;
 }
 
 /* In the server's waits. */
@@ -239,7 +238,7 @@ static fast_err answer(fast_actor *actor, fast_task *task, bool *done)
     fast_msg *msg;
 
     *done = false;
-    while ((msg = fast__take(actor, self->context.trainer.worker_ids[0], TAG_ASK)) != NULL) {
+    while ((msg = fast__take(actor, self->team->ids[0], TAG_ASK)) != NULL) {
         const int64_t step = msg->words[0];
 
         fast_msg_free(msg);
@@ -270,7 +269,7 @@ fast_err fast__collect_served(fast_team_actor *self, fast_err err)
     FAST_TRY(err);
     FAST_TRY(self->asked.err);
     while (heard == FAST_ETIMEDOUT)
-        heard = fast_receive(actor, self->context.trainer.worker_ids[0], TAG_END, FAST_SOON, &msg);
+        heard = fast_receive(actor, self->team->ids[0], TAG_END, FAST_SOON, &msg);
     if (heard == FAST_EPEER)
         return FAST_OK;
     FAST_TRY(heard);

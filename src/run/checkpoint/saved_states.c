@@ -85,7 +85,9 @@ bool fast__saved_states_can(const fast_team *team)
 /* Have the codecs of any worker's sums residuals? Found by making such a sum. */
 static fast_err find_residuals(const fast_team *team, bool *out)
 {
-    for (int64_t i = 0; i < team->workers && team->workers > 1 && !*out; i++) {
+    const int64_t members = fast__codec_members(team->run);
+
+    for (int64_t i = 0; i < members && members > 1 && !*out; i++) {
         fast_coded *coded = NULL;
 
         FAST_TRY(fast__codec_sum_new(team->run, i, &coded));
@@ -124,7 +126,8 @@ fast_err fast__saved_states_open(fast_team *team)
     else
         o->on = team->strategy->resumable;
     const bool differ = o->on && !team->strategy->identical;
-    const int64_t servers = differ ? team->phases.list[team->phases.current].servers : 0;
+    const int64_t servers =
+        differ ? team->phases.list[team->phases.current].servers * fast__split_parts(team) : 0;
     FAST_TRY(fast__alloc("saved states", team->workers + servers, sizeof *o->states, &o->states));
     o->servers = servers;
     for (int64_t i = 0; i < team->workers + servers; i++)
@@ -227,8 +230,8 @@ fast_err fast__saved_states_arrive(fast_team_actor *self, int64_t step, bool *la
 
     FAST_ASSERT(o->step == step);
     *last_out = false;
-    FAST_TRY(fast__saved_states_pack(team, self->context.trainer.rank, step));
-    if (self->context.trainer.rank == 0)
+    FAST_TRY(fast__saved_states_pack(team, self->number, step));
+    if (self->number == 0)
         o->sums = team->run->progress.sums;
     if (++o->arrived < team->progress.workers_up)
         return FAST_OK;
@@ -255,7 +258,8 @@ fast_err fast__saved_states_take(fast_team *team, int64_t i, int64_t step, const
 {
     fast_saved_states *o = &team->saved;
     fast_saved *saved = &o->states[i];
-    const fast_learner *learner = team->run->learner;
+    const fast_team_part part =
+        fast__split_part(team, i < team->workers ? fast__split_part_of(team, i) : 0);
     fast_pack_record w, s;
 
     FAST_TRY(fast__saved_reserve(saved, size));
@@ -265,10 +269,10 @@ fast_err fast__saved_states_take(fast_team *team, int64_t i, int64_t step, const
     if (i < team->workers && o->votes && o->step == step && o->whole != step &&
         (team->strategy->synchronous || team->cut.voting) &&
         find_record(saved, FAST_SAVED_WEIGHTS, &w) && find_record(saved, FAST_SAVED_STATE, &s) &&
-        w.size == (size_t)learner->params.count * sizeof(float) &&
-        s.size == (size_t)learner->state.count * sizeof(float))
+        w.size == (size_t)part.params->count * sizeof(float) &&
+        s.size == (size_t)part.state->count * sizeof(float))
         fast__vote_cast(team, &o->vote,
-                        &(fast_voter){ .rank = i, .w = w.data, .s = s.data, .loss = 0 });
+                        &(fast_voter){ .worker = i, .w = w.data, .s = s.data, .loss = 0 });
     return FAST_OK;
 }
 
@@ -440,7 +444,7 @@ static const fast_saved *loaded(const fast_team *team, int64_t i, int64_t step)
 fast_err fast__saved_states_begin(fast_team_actor *self)
 {
     const fast_team *team = self->team;
-    const int64_t i = self->context.trainer.rank + (self->context.learner ? 0 : team->workers);
+    const int64_t i = self->number + (self->context.learner ? 0 : team->workers);
     const fast_saved *saved = loaded(team, i, self->context.step_begun);
     fast_pack_record record;
 
@@ -495,6 +499,7 @@ fast_err fast_run_checkpoint(fast_run *run, const char *path)
     FAST_ASSERT(run != NULL);
     char own[FAST_PATH_MAX];
     FAST_TRY(fast__team_can_resume(run->team, "checkpoint"));
+    FAST_TRY(fast__split_can_resume(run->team, NULL));
     if (run->team->actors[0] && run->team->actors[0]->context.sharded.parted)
         return fast__fail(FAST_EINVAL,
                           "strategy %s: each worker has a part of the optimizer's state, "

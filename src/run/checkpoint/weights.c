@@ -23,6 +23,7 @@
 #include "run/model_meta.h"
 #include "run/representative.h"
 #include "run/run.h"
+#include "run/team.h"
 #include "tensor/safetensors.h"
 #include "tensor/vector.h"
 
@@ -259,10 +260,14 @@ fast_err fast__weights_save(const fast_run *run, const char *path)
 {
     fast_model_meta meta;
     fast_weights weights;
-    if (fast__onnx_path(path))
+    if (fast__onnx_path(path)) {
+        FAST_TRY(fast__split_model_complete(run->team));
         return save_onnx(run, path);
+    }
     FAST_TRY(fast__model_meta_init(run, &meta));
-    fast_err err = fast__weights_list(run, 0, &weights);
+    fast_err err = fast__split_model_complete(run->team);
+    if (!err)
+        err = fast__weights_list(run, 0, &weights);
     if (!err) {
         err = save_tensors(run, &weights, &meta, path);
         fast__weights_fini(&weights);

@@ -68,7 +68,7 @@ static fast_err predict(fast_run *run, const fast_batch *batch)
                            .seed = (uint64_t)run->config.seed,
                            .outputs = r->outputs };
 
-        FAST_TRY(run->engine->run(run->program, run->workspace, &pass));
+        FAST_TRY(run->program->engine->run(run->program, run->workspace, &pass));
         for (int64_t i = 0; i < rows && classes; i++)
             add_softmax(graph->outputs, r->outputs + i * graph->outputs,
                         r->mean + i * graph->outputs);

@@ -20,6 +20,7 @@
 #include "run/team.h"
 
 #include "base/memory.h"
+#include "tensor/device_file.h"
 
 #include <errno.h>
 #include <math.h>
@@ -74,14 +75,19 @@ fast_err fast__run_evaluation_open(fast_run *run)
     if (run->config.best != 1)
         return FAST_OK;
     count = run->learner->params.count + run->learner->state.count;
-    return fast__alloc("the best model", count, sizeof(float), &e->best.model);
+    if (!run->evaluation.file)
+        return fast__alloc("the best model", count, sizeof(float), &e->best.model);
+    FAST_TRY(fast__vector_new(run->evaluation.file, "the best model", count, &e->best.model));
+    return run->team->place.first
+               ? fast__device_file_reserve(run->evaluation.file, e->best.model, count)
+               : FAST_OK;
 }
 
 void fast__run_evaluation_close(fast_run *run)
 {
     fast__figures_free(run->evaluation.test);
     fast__figures_free(run->evaluation.validation);
-    fast__free(run->evaluation.best.model);
+    fast__vector_free(run->evaluation.best.model);
 }
 
 /* Append a JSON line to the file of --log. */

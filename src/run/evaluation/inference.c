@@ -11,11 +11,12 @@
  * stands for the run predicts with all its members.
  *
  * The call uses the run's own workspace and predict_x: one call at a time, and not while the run
- * trains. It allocates nothing. FAST_ENOTSUP for a learner of the caller's, which has no graph
- * here.
+ * trains. It allocates nothing, but where processes have parts of the model: there the first call
+ * makes the workspace. FAST_ENOTSUP for a learner of the caller's, which has no graph here.
  */
 #include "run/representative.h"
 #include "run/run.h"
+#include "run/team.h"
 
 /* Normalise samples as the training set was normalised. */
 static void normalize(const fast_data *data, int64_t count, const float *x, float *out)
@@ -35,6 +36,10 @@ fast_err fast_run_predict(fast_run *run, int64_t count, const float *x, float *o
                           run->foreign->name);
     const int64_t inputs = fast_run_inputs(run);
     const int64_t each = fast_run_outputs(run);
+    if (run->evaluation.file)
+        FAST_TRY(fast__split_model_complete(run->team));
+    if (!run->workspace)
+        FAST_TRY(run->program->engine->workspace_new(run->program, &run->workspace));
     for (int64_t done = 0; done < count;) {
         const int64_t left = count - done;
         const fast_batch batch = { .count = left < run->config.batch ? left : run->config.batch,
@@ -48,7 +53,7 @@ fast_err fast_run_predict(fast_run *run, int64_t count, const float *x, float *o
                            .outputs = outputs + done * each };
         const fast_err err = fast__members_stand(run)
                                  ? fast__members_predict(run, &batch, pass.outputs)
-                                 : run->engine->run(run->program, run->workspace, &pass);
+                                 : run->program->engine->run(run->program, run->workspace, &pass);
         fast__unmap(model->s, model->state.count, FAST_ACCESS_READ);
         fast__unmap(model->w, model->params.count, FAST_ACCESS_READ);
         FAST_TRY(err);

@@ -133,7 +133,7 @@ fast_err fast__representative_open(fast_team *team)
 {
     fast_representative *r = &team->representative;
     const fast_graph *graph = team->run->graph;
-    const int64_t batch = team->run->config.batch;
+    const int64_t batch = team->run->config.batch, replicas = team->run->config.replicas;
     bool mixes = false, stands = false; /* consensus, ensemble: in any phase */
 
     for (int64_t i = 0; i < team->phases.count; i++) {
@@ -143,16 +143,16 @@ fast_err fast__representative_open(fast_team *team)
         mixes = mixes || (!strategy->identical && r->policy == FAST_POLICY_CONSENSUS);
         stands = stands || (!strategy->identical && r->policy == FAST_POLICY_ENSEMBLE);
     }
-    if (r->policy == FAST_POLICY_WORKER && r->rank >= team->workers)
+    if (r->policy == FAST_POLICY_WORKER && r->rank >= replicas)
         return fast__fail(FAST_EINVAL,
                           "representative worker:rank=%lld: there are %lld workers, from 0",
-                          (long long)r->rank, (long long)team->workers);
+                          (long long)r->rank, (long long)replicas);
     if (mixes)
-        FAST_TRY(fast__alloc("weights of mixing", team->workers, sizeof *r->weights, &r->weights));
+        FAST_TRY(fast__alloc("weights of mixing", replicas, sizeof *r->weights, &r->weights));
     if (stands) {
         const int64_t each = graph->positions * graph->outputs;
 
-        FAST_TRY(fast__alloc("an ensemble's models", team->workers * replica_count(team),
+        FAST_TRY(fast__alloc("an ensemble's models", replicas * replica_count(team),
                              sizeof *r->members, &r->members));
         FAST_TRY(fast__alloc("predictions", batch * each, sizeof *r->outputs, &r->outputs));
         FAST_TRY(fast__alloc("mean predictions", batch * each, sizeof *r->mean, &r->mean));
@@ -164,13 +164,15 @@ fast_err fast__representative_open(fast_team *team)
 static void mix_back(const fast_team *team, int64_t step, const double *v, double *next,
                      int64_t *ranks, double *weights)
 {
-    memset(next, 0, (size_t)team->workers * sizeof *next);
-    for (int64_t i = 0; i < team->workers; i++) {
-        double self = 1 / (double)team->workers;
+    const int64_t replicas = team->run->config.replicas;
+
+    memset(next, 0, (size_t)replicas * sizeof *next);
+    for (int64_t i = 0; i < replicas; i++) {
+        double self = 1 / (double)replicas;
         int64_t count;
 
         if (!team->topology) { /* the full graph: an equal share of everyone */
-            for (int64_t j = 0; j < team->workers; j++)
+            for (int64_t j = 0; j < replicas; j++)
                 next[j] += v[i] * self;
             continue;
         }
@@ -185,6 +187,7 @@ fast_err fast__representative_begin(fast_team *team)
 {
     fast_representative *r = &team->representative;
     const int64_t degree = team->topology ? fast_topology_degree_max(team->topology) : 0;
+    const int64_t replicas = team->run->config.replicas;
     double *next = NULL, *weights = NULL;
     int64_t *ranks = NULL;
     fast_err err;
@@ -193,16 +196,16 @@ fast_err fast__representative_begin(fast_team *team)
     FAST_TRY(choose(team, team->strategy));
     if (!r->weights)
         return FAST_OK;
-    memset(r->weights, 0, (size_t)team->workers * sizeof *r->weights);
+    memset(r->weights, 0, (size_t)replicas * sizeof *r->weights);
     r->weights[0] = 1;
-    err = fast__alloc("weights of a round", team->workers, sizeof *next, &next);
+    err = fast__alloc("weights of a round", replicas, sizeof *next, &next);
     if (!err)
         err = fast__alloc("weights of neighbours", degree, sizeof *weights, &weights);
     if (!err)
         err = fast__alloc("neighbours", degree, sizeof *ranks, &ranks);
     for (int64_t round = r->rounds; !err && round > 0; round--) {
         mix_back(team, round - 1, r->weights, next, ranks, weights);
-        memcpy(r->weights, next, (size_t)team->workers * sizeof *next);
+        memcpy(r->weights, next, (size_t)replicas * sizeof *next);
     }
     fast__free(next);
     fast__free(weights);
@@ -220,208 +223,281 @@ void fast__representative_fini(fast_representative *represent)
 
 /* Votes. */
 
+/* Allocate the memory of a vote on one part. */
+static fast_err new_part(const fast_team *team, int64_t index, fast_vote_part *part)
+{
+    const fast_team_part of = fast__split_part(team, index);
+    const int64_t count = of.params->count + of.state->count;
+
+    part->params = of.params->count;
+    part->state = of.state->count;
+    FAST_TRY(fast__alloc("the mean of replicas", count, sizeof *part->sum, &part->sum));
+    FAST_TRY(fast__alloc("a replica", count, sizeof *part->first, &part->first));
+    FAST_TRY(fast__alloc("a centre", count, sizeof *part->middle, &part->middle));
+    if (team->representative.weights)
+        FAST_TRY(fast__alloc("mixed replicas", count, sizeof *part->mixed, &part->mixed));
+    if (team->representative.members)
+        FAST_TRY(fast__alloc("an ensemble's models", team->run->config.replicas * count,
+                             sizeof *part->members, &part->members));
+    return FAST_OK;
+}
+
 fast_err fast__vote_new(const fast_team *team, fast_vote *vote)
 {
-    const int64_t count = replica_count(team);
+    const int64_t parts = fast__split_parts(team);
 
     vote->step = -1;
     FAST_TRY(fast__alloc("who voted", team->workers, sizeof *vote->came, &vote->came));
-    FAST_TRY(fast__alloc("the mean of replicas", count, sizeof *vote->sum, &vote->sum));
-    FAST_TRY(fast__alloc("a replica", count, sizeof *vote->first, &vote->first));
-    FAST_TRY(fast__alloc("a centre", count, sizeof *vote->middle, &vote->middle));
-    if (team->representative.weights)
-        FAST_TRY(fast__alloc("mixed replicas", count, sizeof *vote->mixed, &vote->mixed));
-    if (team->representative.members)
-        FAST_TRY(fast__alloc("an ensemble's models", team->workers * count, sizeof *vote->members,
-                             &vote->members));
+    FAST_TRY(fast__alloc("votes on parts", parts, sizeof *vote->parts, &vote->parts));
+    vote->part_count = parts;
+    for (int64_t i = 0; i < parts; i++)
+        FAST_TRY(new_part(team, i, &vote->parts[i]));
     return FAST_OK;
 }
 
 void fast__vote_free(const fast_vote *vote)
 {
+    for (int64_t i = 0; i < vote->part_count; i++) {
+        fast__free(vote->parts[i].sum);
+        fast__free(vote->parts[i].first);
+        fast__free(vote->parts[i].middle);
+        fast__free(vote->parts[i].mixed);
+        fast__free(vote->parts[i].members);
+    }
+    fast__free(vote->parts);
     fast__free(vote->came);
-    fast__free(vote->sum);
-    fast__free(vote->first);
-    fast__free(vote->middle);
-    fast__free(vote->mixed);
-    fast__free(vote->members);
 }
 
 void fast__vote_clear(const fast_team *team, fast_vote *vote, int64_t step)
 {
-    const int64_t count = replica_count(team);
-
     memset(vote->came, 0, (size_t)team->workers * sizeof *vote->came);
-    memset(vote->sum, 0, (size_t)count * sizeof *vote->sum);
-    if (vote->mixed)
-        memset(vote->mixed, 0, (size_t)count * sizeof *vote->mixed);
+    for (int64_t i = 0; i < vote->part_count; i++) {
+        fast_vote_part *part = &vote->parts[i];
+        const size_t count = (size_t)(part->params + part->state);
+
+        memset(part->sum, 0, count * sizeof *part->sum);
+        if (part->mixed)
+            memset(part->mixed, 0, count * sizeof *part->mixed);
+        part->count = 0;
+        part->spread = 0;
+        part->saturated = false;
+        part->same = true;
+        part->centre = -1;
+        part->chosen = -1;
+    }
     vote->step = step;
     vote->count = 0;
     vote->local = 0;
-    vote->spread = 0;
-    vote->limit = LIMIT / (double)team->workers;
-    vote->saturated = false;
-    vote->same = true;
-    vote->centre = -1;
-    vote->chosen = -1;
+    vote->limit = LIMIT / (double)team->run->config.replicas;
 }
 
-/* Add a part of a replica to the sums. */
-static void add_part(fast_vote *vote, double weight, const float *x, int64_t offset, int64_t count)
+/* Add the parameters of a replica, or its state, to the sums. */
+static void add_values(fast_vote_part *part, double limit, double weight, const float *x,
+                       int64_t offset, int64_t count)
 {
-    if (vote->count == 0)
-        fast__vector_copy(count, x, vote->first + offset);
-    else if (vote->same)
-        vote->same = fast__vector_equal(count, vote->first + offset, x);
+    if (part->count == 0)
+        fast__vector_copy(count, x, part->first + offset);
+    else if (part->same)
+        part->same = fast__vector_equal(count, part->first + offset, x);
     for (int64_t i = 0; i < count; i++) {
         const double value = (double)x[i];
-        const double distance = value - (double)vote->first[offset + i];
+        const double distance = value - (double)part->first[offset + i];
 
         if (offset == 0) /* state that is not trained does not count */
-            vote->spread += distance * distance;
+            part->spread += distance * distance;
 
-        if (!(fabs(value) < vote->limit))
-            vote->saturated = true;
+        if (!(fabs(value) < limit))
+            part->saturated = true;
         else
-            vote->sum[offset + i] += llrint(value * FIXED);
+            part->sum[offset + i] += llrint(value * FIXED);
     }
-    for (int64_t i = 0; vote->mixed && i < count; i++)
-        if (fabs((double)x[i]) < vote->limit)
-            vote->mixed[offset + i] += llrint(weight * (double)x[i] * FIXED);
+    for (int64_t i = 0; part->mixed && i < count; i++)
+        if (fabs((double)x[i]) < limit)
+            part->mixed[offset + i] += llrint(weight * (double)x[i] * FIXED);
 }
 
 /* Is this replica to be chosen before the one that was? Of equal ones the smaller rank, so that the
  * order in which they come does not matter. */
-static bool is_better(const fast_team *team, const fast_vote *vote, const fast_voter *replica)
+static bool is_better(const fast_team *team, const fast_vote_part *part, int64_t rank, double loss)
 {
     const fast_representative *r = &team->representative;
-    const int64_t workers = team->workers;
-    const double before = isnan(vote->loss) ? INFINITY : vote->loss;
-    const double loss = isnan(replica->loss) ? INFINITY : replica->loss;
+    const int64_t replicas = team->run->config.replicas;
+    const double before = isnan(part->loss) ? INFINITY : part->loss;
+    const double now = isnan(loss) ? INFINITY : loss;
 
-    if (vote->chosen < 0)
+    if (part->chosen < 0)
         return true;
     if (r->policy == FAST_POLICY_WORKER)
-        return (replica->rank - r->rank + workers) % workers <
-               (vote->chosen - r->rank + workers) % workers;
-    return loss < before || (!(before < loss) && replica->rank < vote->chosen);
+        return (rank - r->rank + replicas) % replicas <
+               (part->chosen - r->rank + replicas) % replicas;
+    return now < before || (!(before < now) && rank < part->chosen);
 }
 
 /* Keep a replica that may be taken as it is. */
-static void retain(const fast_team *team, fast_vote *vote, const fast_voter *replica)
+static void retain(const fast_team *team, fast_vote_part *part, int64_t rank,
+                   const fast_voter *replica)
 {
-    const int64_t params = team->run->learner->params.count;
-    const int64_t count = replica_count(team);
     const fast_representative *r = &team->representative;
 
-    if (is_better(team, vote, replica)) {
-        vote->chosen = replica->rank;
-        vote->loss = replica->loss;
-        fast__vector_copy(params, replica->w, vote->middle);
-        fast__vector_copy(count - params, replica->s, vote->middle + params);
+    if (is_better(team, part, rank, replica->loss)) {
+        part->chosen = rank;
+        part->loss = replica->loss;
+        fast__vector_copy(part->params, replica->w, part->middle);
+        fast__vector_copy(part->state, replica->s, part->middle + part->params);
     }
     if (r->policy == FAST_POLICY_ENSEMBLE) {
-        fast__vector_copy(params, replica->w, vote->members + replica->rank * count);
-        fast__vector_copy(count - params, replica->s,
-                          vote->members + replica->rank * count + params);
+        float *member = part->members + rank * (part->params + part->state);
+
+        fast__vector_copy(part->params, replica->w, member);
+        fast__vector_copy(part->state, replica->s, member + part->params);
     }
 }
 
 void fast__vote_cast(const fast_team *team, fast_vote *vote, const fast_voter *replica)
 {
-    const fast_learner *learner = team->run->learner;
     const fast_representative *r = &team->representative;
-    const double weight = r->weights ? r->weights[replica->rank] : 1;
+    const int64_t rank = fast__split_rank(team, replica->worker);
+    const double weight = r->weights ? r->weights[rank] : 1;
 
-    FAST_ASSERT(replica->rank >= 0 && replica->rank < team->workers);
-    FAST_ASSERT(!vote->came[replica->rank]);
+    FAST_ASSERT(replica->worker >= 0 && replica->worker < team->workers);
+    FAST_ASSERT(!vote->came[replica->worker]);
+    fast_vote_part *part = &vote->parts[fast__split_part_of(team, replica->worker)];
     if (r->policy == FAST_POLICY_AUTO && replica->centre &&
-        replica->centre_version > vote->centre) {
-        fast__vector_copy(learner->params.count, replica->centre, vote->middle);
-        vote->centre = replica->centre_version;
+        replica->centre_version > part->centre) {
+        fast__vector_copy(part->params, replica->centre, part->middle);
+        part->centre = replica->centre_version;
     }
     if (r->policy == FAST_POLICY_BEST || r->policy == FAST_POLICY_WORKER ||
         r->policy == FAST_POLICY_ENSEMBLE)
-        retain(team, vote, replica);
-    const int64_t count = learner->params.count, state = learner->state.count;
-    add_part(vote, weight, fast__map(replica->w, count, FAST_ACCESS_READ), 0, count);
-    add_part(vote, weight, fast__map(replica->s, state, FAST_ACCESS_READ), count, state);
+        retain(team, part, rank, replica);
+    const int64_t count = part->params, state = part->state;
+    add_values(part, vote->limit, weight, fast__map(replica->w, count, FAST_ACCESS_READ), 0, count);
+    add_values(part, vote->limit, weight, fast__map(replica->s, state, FAST_ACCESS_READ), count,
+               state);
     fast__unmap(replica->s, state, FAST_ACCESS_READ);
     fast__unmap(replica->w, count, FAST_ACCESS_READ);
-    vote->came[replica->rank] = true;
+    vote->came[replica->worker] = true;
     vote->count++;
+    part->count++;
 }
 
 /* sum_i |w_i - m|^2 = sum_i |w_i - f|^2 - n |m - f|^2, where f, the first of the n replicas, is as
- * close as the others are, so that little cancels. */
-static double divergence(const fast_team *team, const fast_vote *vote)
+ * close as the others are, so that little cancels. Distances of parts add up; layers that all
+ * shards have count at each. */
+static double divergence(const fast_vote *vote)
 {
-    const double unit = 1 / (FIXED * (double)vote->count);
-    double distance = 0;
+    double all = 0;
 
-    if (vote->same || vote->saturated)
-        return vote->same ? 0 : NAN;
-    for (int64_t i = 0; i < team->run->learner->params.count; i++) {
-        const double d = (double)vote->sum[i] * unit - (double)vote->first[i];
+    for (int64_t p = 0; p < vote->part_count; p++) {
+        const fast_vote_part *part = &vote->parts[p];
+        const double unit = 1 / (FIXED * (double)part->count);
+        double distance = 0;
 
-        distance += d * d;
+        if (part->same || part->count == 0)
+            continue;
+        if (part->saturated)
+            return NAN;
+        for (int64_t i = 0; i < part->params; i++) {
+            const double d = (double)part->sum[i] * unit - (double)part->first[i];
+
+            distance += d * d;
+        }
+        all += fmax(0, part->spread / (double)part->count - distance);
     }
-    return sqrt(fmax(0, vote->spread / (double)vote->count - distance));
+    return sqrt(all);
 }
 
-/* The weights of all who came, in the order of ranks. */
-static double weight_sum(const fast_team *team, const fast_vote *vote)
+/* The weights of all who came with a part, in the order of ranks. */
+static double weight_sum(const fast_team *team, const fast_vote *vote, int64_t part)
 {
     double sum = 0;
 
     for (int64_t j = 0; j < team->workers; j++)
-        sum += vote->came[j] ? team->representative.weights[j] : 0;
+        if (vote->came[j] && fast__split_part_of(team, j) == part)
+            sum += team->representative.weights[fast__split_rank(team, j)];
     return sum;
 }
 
-/* The members of the vote stand from now on, packed. The memory of both is exchanged. */
-static void take_members(fast_team *team, fast_vote *vote)
+/* Copy a part of a replica, w and then s, to its place in those of the whole model. */
+static void put_part(const fast_team *team, int64_t index, const float *from, float *w, float *s)
+{
+    const fast_team_part part = fast__split_part(team, index);
+    const float *state = from + part.params->count;
+
+    if (part.map) {
+        fast__split_map_gather(part.map, from, w);
+        fast__split_map_gather(part.state_map, state, s);
+    } else {
+        memcpy(w, from, (size_t)part.params->count * sizeof *w);
+        memcpy(s, state, (size_t)part.state->count * sizeof *s);
+    }
+}
+
+/* The members of the vote that came with all their parts stand from now on, packed. */
+static void take_members(fast_team *team, const fast_vote *vote)
 {
     fast_representative *r = &team->representative;
     const int64_t count = replica_count(team);
-    float *old = r->members;
 
     r->member_count = 0;
-    for (int64_t j = 0; j < team->workers; j++)
-        if (vote->came[j])
-            memmove(vote->members + r->member_count++ * count, vote->members + j * count,
-                    (size_t)count * sizeof(float));
-    r->members = vote->members;
-    vote->members = old;
+    for (int64_t rank = 0; rank < team->run->config.replicas; rank++) {
+        float *member = r->members + r->member_count * count;
+        int64_t came = 0;
+
+        for (int64_t j = 0; j < team->workers; j++)
+            came += vote->came[j] && fast__split_rank(team, j) == rank;
+        if (came < vote->part_count)
+            continue;
+        for (int64_t p = 0; p < vote->part_count; p++)
+            put_part(team, p,
+                     vote->parts[p].members + rank * (vote->parts[p].params + vote->parts[p].state),
+                     member, member + team->run->learner->params.count);
+        r->member_count++;
+    }
+}
+
+/* Put the elected values of a part into its memory of the first replica. */
+static void elect(const fast_team *team, const fast_vote *vote, int64_t index)
+{
+    fast_vote_part *part = &vote->parts[index];
+    const double mass = part->mixed ? weight_sum(team, vote, index) : 0;
+    /* Nobody came whom the mixing reaches: their mean says more than nothing. */
+    const int64_t *sum = mass > 0 ? part->mixed : part->sum;
+    const double unit = 1 / (FIXED * (mass > 0 ? mass : (double)part->count));
+    const float *exact = part->same ? part->first : part->chosen >= 0 ? part->middle : NULL;
+    float *out = part->first;
+
+    for (int64_t i = 0; i < part->params + part->state; i++)
+        out[i] = i < part->params && part->centre >= 0 ? part->middle[i]
+                 : exact                               ? exact[i]
+                                                       : (float)((double)sum[i] * unit);
+    /* A replica too large for a vote has diverged, so a mean has no meaning: the run's
+     * model becomes one that is not a number. */
+    if (part->saturated && !exact && part->centre < 0)
+        out[0] = NAN;
 }
 
 void fast__vote_count(fast_team *team, fast_vote *vote)
 {
     fast_learner *learner = team->run->learner;
     const int64_t count = learner->params.count;
-    const double mass = vote->mixed ? weight_sum(team, vote) : 0;
-    /* Nobody came whom the mixing reaches: their mean says more than nothing. */
-    const int64_t *sum = mass > 0 ? vote->mixed : vote->sum;
-    const double unit = 1 / (FIXED * (mass > 0 ? mass : (double)vote->count));
-    const float *exact = vote->same ? vote->first : vote->chosen >= 0 ? vote->middle : NULL;
+    bool same = true;
 
     FAST_ASSERT(vote->count > 0);
-    team->measures.divergence = divergence(team, vote);
-    float *w = fast__map(learner->w, count, FAST_ACCESS_WRITE);
-    float *s = fast__map(learner->s, learner->state.count, FAST_ACCESS_WRITE);
-    for (int64_t i = 0; i < count; i++)
-        w[i] = vote->centre >= 0 ? vote->middle[i]
-               : exact           ? exact[i]
-                                 : (float)((double)sum[i] * unit);
-    for (int64_t i = 0; i < learner->state.count; i++)
-        s[i] = exact ? exact[count + i] : (float)((double)sum[count + i] * unit);
-    /* A replica too large for a vote has diverged, so a mean has no meaning: the run's
-     * model becomes one that is not a number. */
-    if (vote->saturated && !exact && vote->centre < 0)
-        w[0] = NAN;
-    fast__unmap(learner->s, learner->state.count, FAST_ACCESS_WRITE);
-    fast__unmap(learner->w, count, FAST_ACCESS_WRITE);
+    team->measures.divergence = divergence(vote);
+    float *w = fast__map(learner->w, count, FAST_ACCESS_UPDATE);
+    float *s = fast__map(learner->s, learner->state.count, FAST_ACCESS_UPDATE);
+    for (int64_t p = 0; p < vote->part_count; p++) {
+        same = same && vote->parts[p].same;
+        if (vote->parts[p].count == 0) /* all who had it are lost: the last one stands */
+            continue;
+        elect(team, vote, p);
+        put_part(team, p, vote->parts[p].first, w, s);
+    }
+    fast__unmap(learner->s, learner->state.count, FAST_ACCESS_UPDATE);
+    fast__unmap(learner->w, count, FAST_ACCESS_UPDATE);
+    team->run->evaluation.partial = false;
     team->representative.member_count = 0;
-    if (team->representative.policy == FAST_POLICY_ENSEMBLE && !vote->same) /* several, not one */
+    if (team->representative.policy == FAST_POLICY_ENSEMBLE && !same) /* several, not one */
         take_members(team, vote);
 }

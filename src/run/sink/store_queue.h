@@ -29,6 +29,7 @@ enum {
     FAST_STORE_SINK_QUEUE = 1024,                      /* items */
     FAST_STORE_SINK_TEXT = 400,                        /* bytes of an event's text */
     FAST_STORE_SINK_ACTORS_MAX = 4096,                 /* actors whose counters are stored */
+    FAST_STORE_SINK_PASSES_MAX = 4096,                 /* passes of one look */
     FAST_STORE_SINK_SPANS_MAX = 4096,                  /* newest spans of a run that are stored */
     FAST_STORE_SINK_SEEN_MAX = 2 * FAST_SNAPSHOT_SPANS /* spans of one look */
 };
@@ -61,6 +62,12 @@ typedef struct fast_store_bins {
     const uint16_t *parts; /* [count][FAST_ACTIVITY_KINDS] thousandths */
 } fast_store_bins;
 
+/* A pass of a worker. */
+typedef struct fast_store_pass {
+    int64_t worker;        /* rank */
+    fast_pipe_entry entry; /* as its worker wrote it down */
+} fast_store_pass;
+
 /* Counters of all actors, read about once a second. */
 typedef struct fast_store_look {
     fast_stored_worker *workers;               /* [actors] */
@@ -74,6 +81,11 @@ typedef struct fast_store_look {
     fast_snapshot_span *spans; /* [FAST_STORE_SINK_SEEN_MAX] */
     int64_t span_count;        /* length of spans */
     double span_s;             /* when the actors' clock was 0 */
+    fast_stored_place *places; /* [place_count] of a split model; else NULL */
+    int64_t place_count;       /* length of places: workers */
+    char (*layers)[64];        /* [actors] texts of places */
+    fast_store_pass *passes;   /* [FAST_STORE_SINK_PASSES_MAX] of a split model; else NULL */
+    int64_t pass_count;        /* length of passes: those since the look before */
 } fast_store_look;
 
 /* Written before the writer starts. */
@@ -103,6 +115,7 @@ typedef struct fast_store_feed {
     fast_snapshot_traffic *links_before; /* like fast_store_look.links, of worlds that are closed */
     int64_t world;                       /* number of the current world */
     int64_t looks;                       /* taken so far */
+    int64_t *passes;                     /* [actors] entries of their logs that were looked at */
     bool saying;                         /* a note is being told: it is no reason for another */
     bool said;                           /* the user knows that the run cannot be stored */
     int64_t step_last;                   /* of the last metric */
@@ -139,6 +152,7 @@ typedef struct fast_store_writer {
     bool hopeless;       /* no use to try again */
     int64_t retry_ns;    /* not before */
     int64_t span_seq;    /* of the next span */
+    int64_t pass_seq;    /* of the next pass */
     int64_t usage_seq;   /* of the next row of usage */
     int64_t usage_ns;    /* when usage was read last; 0: never */
     fast_usage usage;    /* counters at that time */

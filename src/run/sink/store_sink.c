@@ -266,6 +266,28 @@ static void look_at_activity(const fast_run *run, fast_store_sink *sink, bool la
     }
 }
 
+/* Copy the passes that workers of a split model have made since the look before. */
+static void look_at_passes(const fast_run *run, fast_store_sink *sink)
+{
+    fast_store_look *look = &sink->queue.look;
+    fast_pipe_entry entries[FAST_PIPE_LOG_MIN];
+    int64_t count = 0, n;
+
+    for (int64_t i = 0; look->passes && i < run->team->workers; i++) {
+        const fast_team_actor *self = run->team->actors[i];
+
+        while (self && (n = fast__pipe_log_read(&self->context.pipe.log, sink->feed.passes[i],
+                                                FAST_PIPE_LOG_MIN, entries)) > 0) {
+            if (count + n > FAST_STORE_SINK_PASSES_MAX)
+                break;
+            for (int64_t k = 0; k < n; k++)
+                look->passes[count++] = (fast_store_pass){ i, entries[k] };
+            sink->feed.passes[i] += n;
+        }
+    }
+    look->pass_count = count;
+}
+
 /* Copy the counters of all actors, if the writer is done with the last copy. The team's mutex is
  * held, or nothing runs; `base` as above; `last`: of this world. */
 static void take_look(fast_run *run, int64_t base, bool last)
@@ -291,6 +313,7 @@ static void take_look(fast_run *run, int64_t base, bool last)
     memcpy(look->staleness, team->measures.staleness.counts, sizeof look->staleness);
     look_at_links(run, sink);
     look_at_activity(run, sink, last);
+    look_at_passes(run, sink);
     look->span_count = 0;
     look->span_s = (double)base * 1e-9;
     fast_snapshot *snapshot = snapshot_of(run);
@@ -423,6 +446,33 @@ void fast__store_sink_world(fast_run *run, int64_t time_ns)
     sink->feed.world_over = true;
 }
 
+/* The memory of looks at a split model, and its places. */
+static fast_err open_places(const fast_run *run, fast_store_sink *sink)
+{
+    fast_store_look *look = &sink->queue.look;
+    const int64_t workers = run->team->workers;
+
+    if (!fast__split_is(run->team) || look->actors < workers)
+        return FAST_OK;
+    FAST_TRY(fast__alloc("places to store", workers, sizeof *look->places, &look->places));
+    FAST_TRY(fast__alloc("places to store", workers, sizeof *look->layers, &look->layers));
+    FAST_TRY(fast__alloc("passes to store", FAST_STORE_SINK_PASSES_MAX, sizeof *look->passes,
+                         &look->passes));
+    look->place_count = workers;
+    for (int64_t i = 0; i < workers; i++) {
+        const fast_mesh_place at = fast__mesh_place(&run->team->split.mesh, i);
+
+        look->places[i] = (fast_stored_place){ .worker = i,
+                                               .replica = at.data,
+                                               .stage = at.pipe,
+                                               .shard = at.tensor,
+                                               .layers = look->layers[i] };
+        look->places[i].params =
+            fast__split_describe(run->team, i, look->layers[i], sizeof look->layers[i]);
+    }
+    return fast__alloc("passes to store", workers, sizeof *sink->feed.passes, &sink->feed.passes);
+}
+
 /* The memory of looks at a team. */
 static fast_err open_look(fast_run *run, fast_store_sink *sink)
 {
@@ -446,6 +496,7 @@ static fast_err open_look(fast_run *run, fast_store_sink *sink)
     FAST_TRY(fast__alloc("timelines to store", look->actors, sizeof *look->bins, &look->bins));
     FAST_TRY(fast__alloc("timelines to store", look->actors * fast__snapshot_bins_of(actors),
                          FAST_ACTIVITY_KINDS * sizeof *look->parts, &look->parts));
+    FAST_TRY(open_places(run, sink));
     if (actors > FAST_SNAPSHOT_LINKED_MAX)
         return FAST_OK;
     FAST_TRY(fast__alloc("links to store", actors * actors, sizeof *look->links, &look->links));
@@ -494,7 +545,11 @@ static void free_sink(fast_store_sink *sink)
     fast__free(sink->queue.look.links);
     fast__free(sink->queue.look.bins);
     fast__free(sink->queue.look.parts);
+    fast__free(sink->queue.look.places);
+    fast__free(sink->queue.look.layers);
+    fast__free(sink->queue.look.passes);
     fast__free(sink->feed.links_before);
+    fast__free(sink->feed.passes);
     fast__free(sink->start.options);
     fast__free(sink->start.machine);
     fast__free(sink->end.result);

@@ -135,6 +135,54 @@ static void stored_as_it_was(void **state)
     assert_int_equal(rows(f->store, "SELECT count(*) FROM spans WHERE end_s<start_s"), 0);
 }
 
+/* A split model: which part each worker has, and its passes, one after the other; later batches of
+ * a pipeline without flush have stale gradients. */
+static void passes_of_a_split_run(void **state)
+{
+    fixture *f = *state;
+    static const char *const ways[][6] = {
+        { "mesh=pipe=2", "pipeline=gpipe", "accumulate=3", "steps=4", NULL },
+        { "mesh=pipe=2", "pipeline=pipedream", "steps=6", NULL },
+    };
+
+    for (int i = 0; i < 2; i++) {
+        char option[160];
+        const char *options[16] = { "engine=ref", "model=mlp:hidden=8x8",
+                                    "plan=no",    "data=digits:train=64,test=16",
+                                    "batch=4",    "transport=sim",
+                                    option };
+        fast_run *run = NULL;
+
+        snprintf(option, sizeof option, "store=%s", f->path);
+        for (int k = 0; ways[i][k]; k++)
+            options[7 + k] = ways[i][k];
+        assert_ok(fast_run_open(options, &run));
+        assert_ok(fast_run_train(run));
+        fast_run_close(run);
+    }
+    assert_int_equal(rows(f->store, "SELECT count(*) FROM places WHERE run=1 AND stage=worker"), 2);
+    assert_int_equal(rows(f->store, "SELECT count(*) FROM places WHERE run=1 AND worker=0 AND"
+                                    " layers LIKE 'dense1%'"),
+                     1);
+    assert_int_equal(rows(f->store, "SELECT sum(params) FROM places WHERE run=1"), 6442);
+    for (int i = 0; i < 2; i++) {
+        char sql[160];
+
+        snprintf(sql, sizeof sql,
+                 "SELECT count(*) FROM passes WHERE run=1 AND kind='%s' AND worker=%d",
+                 i ? "backward" : "forward", i);
+        assert_int_equal(rows(f->store, sql), 12);
+    }
+    assert_int_equal(rows(f->store, "SELECT count(*) FROM passes a, passes b USING (run, worker)"
+                                    " WHERE a.seq<b.seq AND a.end_s>b.start_s"),
+                     0);
+    assert_int_equal(rows(f->store, "SELECT max(staleness) FROM passes WHERE run=1"), 0);
+    assert_int_equal(rows(f->store, "SELECT max(staleness) FROM passes WHERE run=2 AND worker=0"),
+                     1);
+    assert_int_equal(rows(f->store, "SELECT max(staleness) FROM passes WHERE run=2 AND worker=1"),
+                     0);
+}
+
 /* Virtual time, faults, changes of strategy, a checkpoint: all are events of the run. */
 static void events_of_a_simulated_run(void **state)
 {
@@ -430,6 +478,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(killed, setup, teardown),
         cmocka_unit_test_setup_teardown(full_disk, setup, teardown),
         cmocka_unit_test_setup_teardown(stored_as_it_was, setup, teardown),
+        cmocka_unit_test_setup_teardown(passes_of_a_split_run, setup, teardown),
         cmocka_unit_test_setup_teardown(events_of_a_simulated_run, setup, teardown),
         cmocka_unit_test_setup_teardown(curves_are_of_intervals, setup, teardown),
         cmocka_unit_test_setup_teardown(cancel_and_continue, setup, teardown),

@@ -169,6 +169,32 @@ static fast_err write_spans(fast_store_sink *sink)
                                              : FAST_OK;
 }
 
+/* Write the places of a split model's workers, once, and their passes since the look before. */
+static fast_err write_passes(fast_store_sink *sink)
+{
+    const fast_store_look *look = &sink->queue.look;
+    const int64_t id = atomic_load(&sink->queue.id);
+
+    for (int64_t i = 0; i < look->place_count && sink->writer.pass_seq == 0; i++)
+        FAST_TRY(fast__store_put(sink->writer.store, FAST_STORE_PLACES, id, &look->places[i]));
+    for (int64_t i = 0; i < look->pass_count; i++) {
+        const fast_pipe_entry *e = &look->passes[i].entry;
+        const fast_stored_pass row = {
+            .seq = sink->writer.pass_seq + i,
+            .worker = look->passes[i].worker,
+            .kind = fast__pipe_kind_name(e->kind),
+            .number = e->number,
+            .step = e->step,
+            .staleness = e->staleness,
+            .start_s = look->span_s + (double)e->begin * 1e-9,
+            .end_s = look->span_s + (double)e->end * 1e-9,
+            .chunk = e->chunk,
+        };
+        FAST_TRY(fast__store_put(sink->writer.store, FAST_STORE_PASSES, id, &row));
+    }
+    return FAST_OK;
+}
+
 /* Write the whole timeline of an actor: a row that is replaced at each look. */
 static fast_err write_bins(fast_store_sink *sink, int64_t actor)
 {
@@ -238,6 +264,7 @@ static fast_err write_look(fast_store_sink *sink)
     for (int64_t i = 0; i < look->actors; i++)
         FAST_TRY(write_bins(sink, i));
     FAST_TRY(write_links(sink));
+    FAST_TRY(write_passes(sink));
     return write_spans(sink);
 }
 
@@ -278,6 +305,7 @@ static fast_err write_round(fast_store_sink *sink, bool closing)
     atomic_store_explicit(&sink->queue.taken, put, memory_order_release);
     if (looked) {
         sink->writer.span_seq += sink->queue.look.span_count;
+        sink->writer.pass_seq += sink->queue.look.pass_count;
         atomic_store_explicit(&sink->queue.looked, false, memory_order_release);
     }
     return FAST_OK;

@@ -6,6 +6,10 @@
  * messages at rank 0, once a run.
  *
  * Plain messages rather than a collective of MPI: rank 0 knows which rank is missing and names it.
+ * A rank that cannot join, as it failed to open what the actors need, sends its hello with the
+ * error; rank 0 sends its verdict then:
+ *
+ *     rank 2    hello: no room for the model --> rank 0    verdict: rank 2 declined --> all ranks
  */
 #include "transport/mpi/join.h"
 
@@ -13,6 +17,7 @@
 #include "base/memory.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <time.h>
 
 enum {
@@ -27,8 +32,10 @@ enum { GRACE_NS = 1000 * 1000 * 1000 };
 typedef struct join_message {
     int64_t world; /* number of the world in this process: older ones are late */
     uint64_t hash; /* of the version, seed and roles of the rank */
-    int64_t err;   /* verdict: FAST_OK, FAST_ETIMEDOUT or FAST_EINVAL */
+    int64_t err;   /* hello: FAST_EPEER of a rank that declines. Verdict: FAST_OK, FAST_ETIMEDOUT,
+                      FAST_EINVAL or FAST_EPEER */
     int64_t rank;  /* verdict: the rank that caused the error */
+    char why[256]; /* FAST_EPEER: what that rank says */
 } join_message;
 
 /* Worlds opened so far; equal on all ranks. */
@@ -47,6 +54,9 @@ static fast_err verdict_error(const fast_mpi_process *process, const join_messag
             "mpi: rank %lld runs other actors, another seed or another build than "
             "rank 0 (on %s); start the same program with the same options on every rank",
             (long long)verdict->rank, host);
+    if (verdict->err == FAST_EPEER)
+        return fast__fail(FAST_EPEER, "mpi: rank %lld (on %s) cannot take part: %s",
+                          (long long)verdict->rank, host, verdict->why);
     return fast__fail(
         FAST_ETIMEDOUT,
         "mpi: rank %lld did not come (on %s); every rank must run the actors, at about "
@@ -77,6 +87,10 @@ static fast_err hellos_await(const fast_mpi_process *process, const join_message
             continue;
         }
         const bool same = hellos[rank].world == mine->world && hellos[rank].hash == mine->hash;
+        if (!err && hellos[rank].world == mine->world && hellos[rank].err) {
+            *verdict = hellos[rank];
+            return FAST_OK; /* nobody waits for the others */
+        }
         if (verdict->err == FAST_OK && (err || !same)) {
             verdict->err = err ? FAST_ETIMEDOUT : FAST_EINVAL;
             verdict->rank = rank;
@@ -158,4 +172,17 @@ fast_err fast__mpi_join(const fast_mpi_process *process, uint64_t hash, int64_t 
     FAST_TRY(fast__mpi_await(&request, until, "joining"));
     *comm_out = comm;
     return FAST_OK;
+}
+
+void fast__mpi_decline(const fast_mpi_process *process, const char *why)
+{
+    join_message mine = { .world = atomic_fetch_add(&worlds, 1) + 1,
+                          .err = FAST_EPEER,
+                          .rank = process->rank };
+
+    snprintf(mine.why, sizeof mine.why, "%s", why);
+    if (process->rank > 0)
+        MPI_Send(&mine, sizeof mine, MPI_BYTE, 0, TAG_HELLO, process->base);
+    for (int rank = 1; rank < process->ranks && process->rank == 0; rank++)
+        MPI_Send(&mine, sizeof mine, MPI_BYTE, rank, TAG_VERDICT, process->base);
 }

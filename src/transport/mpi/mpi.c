@@ -607,10 +607,20 @@ static fast_err mpi_open(const fast_actors_config *config, const fast_role *role
     return FAST_OK;
 }
 
+/* transport->decline: MPI has begun, since the process joined a world before this one. */
+static void mpi_decline(const char *why)
+{
+    const fast_mpi_process *process = NULL;
+
+    if (fast__mpi_begin(START_NS, &process) == FAST_OK)
+        fast__mpi_decline(process, why);
+}
+
 const fast_transport fast__transport_mpi = {
     .name = "mpi",
     .summary = "an actor is a thread of a rank: existing clusters, started by mpirun or srun",
     .open = mpi_open,
+    .decline = mpi_decline,
     .close = mpi_close,
     .run = mpi_run,
     .send = mpi_send,

@@ -15,8 +15,8 @@
  *
  * Options, all optional, with the values of cluster_value.c: nodes (0: one for each actor of the
  * largest role), cores, speed, memory, speed_jitter, latency, bandwidth, stream, overhead, eager,
- * packet, jitter, contention, loss, duplicate, reorder, retry, detection (until a silent actor is
- * suspected).
+ * packet, jitter, contention, loss, duplicate, reorder, retry, capacity (of a worker's memory),
+ * detection (until a silent actor is suspected).
  */
 #include "transport/sim/cluster.h"
 
@@ -25,6 +25,8 @@
 #include "transport/sim/fault.h"
 
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -126,6 +128,7 @@ typedef struct cluster_options {
     char duplicate[VALUE_MAX];    /* of links */
     char reorder[VALUE_MAX];      /* of links */
     char retry[VALUE_MAX];        /* of links */
+    char capacity[VALUE_MAX];     /* memory of a worker */
     char detection[VALUE_MAX];    /* of silent actors */
 } cluster_options;
 
@@ -148,6 +151,7 @@ static const fast_option options_table[] = {
     OPTION(duplicate, "probability that a message arrives twice"),
     OPTION(reorder, "probability that a message is delayed"),
     OPTION(retry, "time until a lost transmission is repeated, like 5ms"),
+    OPTION(capacity, "memory that a worker may take, like 64MB, for fast plan; 0: no limit"),
     OPTION(detection, "time until a silent actor is suspected, like 500ms"),
     FAST_OPT_END,
 };
@@ -175,7 +179,8 @@ static fast_err apply_one(cluster_preset *p, const char *name, const char *text)
 {
     if (strcmp(name, "speed_jitter") == 0)
         return fast__node_set(&p->node, "jitter", text);
-    if (strcmp(name, "cores") == 0 || strcmp(name, "speed") == 0 || strcmp(name, "memory") == 0)
+    if (strcmp(name, "cores") == 0 || strcmp(name, "speed") == 0 || strcmp(name, "memory") == 0 ||
+        strcmp(name, "capacity") == 0)
         return fast__node_set(&p->node, name, text);
     return fast__link_set(&p->link, name, text);
 }
@@ -226,6 +231,53 @@ static fast_err preset_make(const cluster_preset *p, fast_cluster **out)
     cluster->local = p->node_count == 1 ? cluster->link : fast__link_make(&local);
     cluster->detection_ns = p->detection_ns;
     *out = cluster;
+    return FAST_OK;
+}
+
+/* Parse a row of a placement: a node, or a range of nodes; *at moves behind it. */
+static fast_err row_of(const char *list, const char **at, fast_place_spec *row)
+{
+    char *end = NULL;
+
+    row->first = row->last = strtoll(*at, &end, 10);
+    if (end != *at && *end == '-') {
+        const char *next = end + 1;
+
+        row->last = strtoll(next, &end, 10);
+        end = end == next ? (char *)(uintptr_t)*at : end;
+    }
+    if (end == *at || (*end && *end != ',') || row->first < 0 || row->last < row->first ||
+        row->last >= FAST_CLUSTER_NODES_MAX)
+        return fast__fail(FAST_EINVAL, "placement=%.100s: write nodes like 3,0,1-2", list);
+    *at = *end ? end + 1 : end;
+    return FAST_OK;
+}
+
+fast_err fast__cluster_place(fast_cluster *cluster, const char *role, const char *list)
+{
+    int64_t rows = 1, count = 0;
+    fast_place_spec *places = NULL;
+
+    FAST_ASSERT(strlen(role) < FAST_ZONE_MAX);
+    for (const char *c = list; *c; c++)
+        rows += *c == ',';
+    FAST_TRY(fast__alloc("placement", cluster->place_count + rows, sizeof *places, &places));
+    for (int64_t i = 0; i < cluster->place_count; i++)
+        if (strcmp(cluster->places[i].role, role) != 0)
+            places[count++] = cluster->places[i];
+    for (const char *at = list; rows > 0; rows--) {
+        fast_place_spec *row = &places[count++];
+        const fast_err err = row_of(list, &at, row);
+
+        if (err) {
+            fast__free(places);
+            return err;
+        }
+        snprintf(row->role, sizeof row->role, "%s", role);
+    }
+    fast__free(cluster->places);
+    cluster->places = places;
+    cluster->place_count = count;
     return FAST_OK;
 }
 

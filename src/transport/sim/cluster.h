@@ -37,11 +37,12 @@ typedef struct fast_sim_link {
 
 /* The description of a node. */
 typedef struct fast_node_spec {
-    double speed;  /* arithmetic operations per second of one core */
-    double memory; /* bytes per second */
-    double jitter; /* each charge takes up to (1 + jitter) as long */
-    int64_t cores; /* charges at a time; 0: no limit */
-    int zone;      /* number of its zone */
+    double speed;    /* arithmetic operations per second of one core */
+    double memory;   /* bytes per second */
+    double jitter;   /* each charge takes up to (1 + jitter) as long */
+    int64_t cores;   /* charges at a time; 0: no limit */
+    double capacity; /* bytes that a worker may take, for planning; 0: no limit */
+    int zone;        /* number of its zone */
 } fast_node_spec;
 
 /* An override of links: from one node or zone to another, in both directions or one. */
@@ -100,6 +101,10 @@ fast_err fast__node_set(fast_node_spec *node, const char *key, const char *text)
  * FAST_EINVAL, FAST_ENOENT, FAST_EFORMAT, FAST_ENOTSUP for a file without libfyaml, FAST_ENOMEM. */
 fast_err fast__cluster_open(const char *text, fast_cluster **out);
 void fast__cluster_free(fast_cluster *cluster); /* NULL is allowed */
+
+/* Place the actors of a role, in their order, on the nodes of a list like "3,0,1-2", instead of
+ * where the cluster says. FAST_EINVAL, FAST_ENOMEM. */
+fast_err fast__cluster_place(fast_cluster *cluster, const char *role, const char *list);
 
 /* Parse a file's text; `where` names it in errors. */
 fast_err fast__cluster_parse(const char *where, const char *text, size_t size, fast_cluster **out);

@@ -207,6 +207,37 @@ static void test_wrong_files(void **state)
 
 #endif
 
+/* The nodes of the first rows of a placement; -1 behind the last one. */
+static void test_workers_are_placed(void **state)
+{
+    static const struct {
+        const char *list;   /* as it is typed */
+        int64_t rows[3][2]; /* first and last node of each row */
+    } right[] = {
+        { "2", { { 2, 2 }, { -1, -1 }, { -1, -1 } } },
+        { "3,0,1-2", { { 3, 3 }, { 0, 0 }, { 1, 2 } } },
+    };
+    static const char *const wrong[] = { "", "x", "1,", "1-", "-1", "2-1", "1;2", "70000" };
+    fast_cluster *cluster = NULL;
+
+    (void)state;
+    assert_int_equal(fast__cluster_open("ethernet-1g:nodes=4,capacity=64MB", &cluster), FAST_OK);
+    assert_true(cluster->nodes[0].capacity == 64e6);
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+        assert_int_equal(fast__cluster_place(cluster, "worker", right[i].list), FAST_OK);
+        for (int64_t k = 0; k < 3 && right[i].rows[k][0] >= 0; k++) {
+            assert_true(k < cluster->place_count);
+            assert_int_equal(cluster->places[k].first, right[i].rows[k][0]);
+            assert_int_equal(cluster->places[k].last, right[i].rows[k][1]);
+        }
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(fast__cluster_place(cluster, "worker", wrong[i]), FAST_EINVAL);
+        assert_int_equal(cluster->place_count, 3);
+    }
+    fast__cluster_free(cluster);
+}
+
 static void test_out_of_memory(void **state)
 {
     (void)state;
@@ -236,10 +267,10 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_presets_open),        cmocka_unit_test(test_options_change_presets),
-        cmocka_unit_test(test_wrong_names),
+        cmocka_unit_test(test_workers_are_placed),     cmocka_unit_test(test_presets_open),
+        cmocka_unit_test(test_options_change_presets), cmocka_unit_test(test_wrong_names),
 #ifdef FAST_HAVE_YAML
-        cmocka_unit_test(test_file_sets_every_key), cmocka_unit_test(test_wrong_files),
+        cmocka_unit_test(test_file_sets_every_key),    cmocka_unit_test(test_wrong_files),
 #endif
         cmocka_unit_test(test_out_of_memory),
     };

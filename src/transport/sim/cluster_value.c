@@ -22,6 +22,8 @@
  *     memory     rate: bytes per second; 0: moving bytes is free
  *     jitter     fraction                each charge takes up to this fraction longer
  *     cores      integer                 charges at a time; 0: no limit
+ *     capacity   size                    memory that a worker may take; `fast plan` limits it, the
+ *                                        simulator does not; 0: no limit
  */
 #include "transport/sim/cluster.h"
 #include "transport/sim/fault.h"
@@ -67,6 +69,7 @@ static const value_key node_keys[] = {
     { "memory", RATE, offsetof(fast_node_spec, memory), 1e24 },
     { "jitter", FRACTION, offsetof(fast_node_spec, jitter), 1000 },
     { "cores", WHOLE, offsetof(fast_node_spec, cores), 65536 },
+    { "capacity", SIZE, offsetof(fast_node_spec, capacity), 1e15 },
 };
 
 enum {
@@ -81,12 +84,25 @@ typedef struct value_unit {
 } value_unit;
 
 static const value_unit units[] = {
-    { RATE, "B/s", 1 },         { RATE, "kB/s", 1e3 },     { RATE, "MB/s", 1e6 },
-    { RATE, "GB/s", 1e9 },      { RATE, "kbit/s", 125 },   { RATE, "Mbit/s", 125e3 },
-    { RATE, "Gbit/s", 125e6 },  { SPEED, "MFLOP/s", 1e6 }, { SPEED, "GFLOP/s", 1e9 },
-    { SPEED, "TFLOP/s", 1e12 }, { FRACTION, "%", 0.01 },   { PROBABILITY, "%", 0.01 },
-    { SIZE, "B", 1 },           { SIZE, "kB", 1e3 },       { SIZE, "MB", 1e6 },
-    { SIZE, "KiB", 1024 },      { SIZE, "MiB", 1048576 },
+    { RATE, "B/s", 1 },
+    { RATE, "kB/s", 1e3 },
+    { RATE, "MB/s", 1e6 },
+    { RATE, "GB/s", 1e9 },
+    { RATE, "kbit/s", 125 },
+    { RATE, "Mbit/s", 125e3 },
+    { RATE, "Gbit/s", 125e6 },
+    { SPEED, "MFLOP/s", 1e6 },
+    { SPEED, "GFLOP/s", 1e9 },
+    { SPEED, "TFLOP/s", 1e12 },
+    { FRACTION, "%", 0.01 },
+    { PROBABILITY, "%", 0.01 },
+    { SIZE, "B", 1 },
+    { SIZE, "kB", 1e3 },
+    { SIZE, "MB", 1e6 },
+    { SIZE, "GB", 1e9 },
+    { SIZE, "KiB", 1024 },
+    { SIZE, "MiB", 1048576 },
+    { SIZE, "GiB", 1073741824 },
 };
 
 /* Parse a number with an optional unit. */

@@ -5,7 +5,7 @@
  *
  *     nodes:
  *       count: 8              # default: one for each actor of the largest role
- *       speed: 20GFLOP/s      # speed, memory, jitter, cores, zone: of every node
+ *       speed: 20GFLOP/s      # speed, memory, jitter, cores, capacity, zone: of every node
  *       zone: west
  *       overrides:            # nodes that differ; needs `count`
  *         - nodes: 4-7        # a node, a range, or a list [0, 2, 4-7]
@@ -199,7 +199,7 @@ static fast_err node_value(cluster_reader *r, fast_node_spec *node, const char *
 static fast_err nodes_key(cluster_reader *r, void *ctx, const char *key, struct fy_node *value)
 {
     static const char *const names[] = { "count",  "overrides", "speed", "memory",
-                                         "jitter", "cores",     "zone" };
+                                         "jitter", "cores",     "zone",  "capacity" };
     enum { COUNT = sizeof names / sizeof names[0] };
     char text[TEXT_MAX];
 
@@ -228,7 +228,8 @@ typedef struct node_override {
 static fast_err node_override_key(cluster_reader *r, void *ctx, const char *key,
                                   struct fy_node *value)
 {
-    static const char *const names[] = { "nodes", "speed", "memory", "jitter", "cores", "zone" };
+    static const char *const names[] = { "nodes", "speed", "memory",  "jitter",
+                                         "cores", "zone",  "capacity" };
     enum { COUNT = sizeof names / sizeof names[0] };
     node_override *o = ctx;
 

@@ -3,9 +3,9 @@
  * A simulated world: made from its cluster, and the effects of faults while it runs.
  *
  * Placement: the actors of a role live round-robin on the nodes of the cluster, so that servers
- * share nodes with workers; a cluster file may give a role its own nodes, and so does a strategy
- * whose servers are dedicated. A cluster without a count of nodes has as many as its largest role,
- * and those of dedicated servers.
+ * share nodes with workers; a cluster file may give a role its own nodes, and so do the option
+ * placement, for workers, and a strategy whose servers are dedicated. A cluster without a count of
+ * nodes has as many as its largest role, and those of dedicated servers.
  */
 #include "base/memory.h"
 #include "transport/sim/sim.h"
@@ -35,18 +35,44 @@ static int64_t place_of(const fast_sim *sim, int64_t r, int64_t index)
     }
 }
 
+/* Return the number of nodes: the cluster's, or as many as its placement and the roles need. */
+static int64_t count_nodes(const fast_sim *sim)
+{
+    const fast_cluster *cluster = sim->cluster;
+    int64_t count = cluster->node_count;
+
+    for (int64_t i = 0; i < cluster->place_count && cluster->node_count == 0; i++)
+        if (cluster->places[i].last >= count)
+            count = cluster->places[i].last + 1;
+    for (int64_t i = 0; i < sim->base.role_count && cluster->node_count == 0; i++) {
+        const int64_t end = fast__world_first_node(&sim->base, i) + sim->base.roles[i].count;
+
+        count = end > count ? end : count;
+    }
+    return count;
+}
+
+/* Refuse a placement by the option on nodes that do not exist. */
+static fast_err check_placement(const fast_sim *sim, int64_t count)
+{
+    const char *placement = sim->base.config.placement;
+
+    for (int64_t i = 0; placement[0] && i < sim->cluster->place_count; i++)
+        if (strcmp(sim->cluster->places[i].role, "worker") == 0 &&
+            sim->cluster->places[i].last >= count)
+            return fast__fail(
+                FAST_EINVAL, "placement=%.100s: node %lld, but the cluster has nodes 0 to %lld",
+                placement, (long long)sim->cluster->places[i].last, (long long)(count - 1));
+    return FAST_OK;
+}
+
 /* Make the nodes of the cluster. */
 static fast_err nodes_open(fast_sim *sim)
 {
     const fast_cluster *cluster = sim->cluster;
+    const int64_t count = count_nodes(sim);
 
-    sim->node_count = cluster->node_count;
-    for (int64_t i = 0; i < sim->base.role_count && cluster->node_count == 0; i++) {
-        const int64_t end = fast__world_first_node(&sim->base, i) + sim->base.roles[i].count;
-
-        sim->node_count = end > sim->node_count ? end : sim->node_count;
-    }
-    const int64_t count = sim->node_count;
+    FAST_TRY(check_placement(sim, count));
     for (int64_t i = 0; i < cluster->link_count; i++) {
         const fast_sim_link_spec *link = &cluster->links[i];
         if (!link->zones && (link->from >= count || link->to >= count))
@@ -54,7 +80,6 @@ static fast_err nodes_open(fast_sim *sim)
                               "the cluster has a link from node %lld to %lld, but %lld nodes",
                               (long long)link->from, (long long)link->to, (long long)count);
     }
-    sim->node_count = 0; /* so that close() sees none if the allocation fails */
     FAST_TRY(fast__alloc("simulated nodes", count, sizeof *sim->nodes, &sim->nodes));
     sim->node_count = count;
     for (int64_t i = 0; i < sim->node_count; i++) {
@@ -102,6 +127,8 @@ static fast_err fill(fast_sim *sim, const fast_actors_config *config, const fast
 {
     FAST_TRY(fast__world_init(&sim->base, &fast__transport_sim, config, roles, role_count));
     FAST_TRY(fast__cluster_open(config->cluster, &sim->cluster));
+    if (config->placement[0])
+        FAST_TRY(fast__cluster_place(sim->cluster, "worker", config->placement));
     FAST_TRY(nodes_open(sim));
     FAST_TRY(actors_open(sim));
     FAST_TRY(fast__sim_network_open(sim));
