@@ -94,6 +94,29 @@ export interface StalenessBucket {
     updates: number;
 }
 
+/* The part of a split model that a worker has. */
+export interface StoredPlace {
+    worker: number;
+    replica: number; /* along `data` of the mesh */
+    stage: number; /* along `pipe` */
+    shard: number; /* along `tensor` */
+    layers: string; /* with parameters, "conv1 to dense2" */
+    params: number;
+}
+
+/* A pass of a micro-batch through the part of a worker; the first ones of a run are stored. */
+export interface Pass {
+    seq: number;
+    worker: number;
+    kind: string; /* forward, backward, weights, ... */
+    number: number; /* of the micro-batch, over the run */
+    step: number; /* of the worker */
+    staleness: number | null; /* backward: updates since its weights were read */
+    start_s: number;
+    end_s: number;
+    chunk: number | null; /* of the worker's stages; null: a run of an earlier version */
+}
+
 export type Values = Record<string, unknown>;
 
 export interface RunDetail {
@@ -106,6 +129,8 @@ export interface RunDetail {
     links: Link[];
     staleness: StalenessBucket[];
     tags: string[];
+    places: StoredPlace[]; /* empty: the model is whole on each worker */
+    passes: Pass[];
     usage: Usage;
 }
 

@@ -7,7 +7,7 @@ import type { Event, Metrics } from "./api.ts";
 import { appendMetrics, emptyMetrics, isMeasured, over, placeOf } from "./axis.ts";
 import { differing, labels } from "./differing.ts";
 import { layout } from "./graph.ts";
-import { niceStep } from "./gantt.ts";
+import { niceStep } from "./timeview.ts";
 import { spread } from "./spread.ts";
 
 test("rows that came before are not added again", () => {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each worker did when: a row each, on a canvas. The whole run is in bins, which the program makes
    while it trains: the parts of a bin are stacked. Zoomed in, the newest spans replace the bins that
-   they cover. Faults, joins and evaluations are marks; a row that is empty says why. Dragging moves,
-   the wheel zooms while the canvas has the focus or Ctrl is down, and the keys + - 0 and arrows do the
-   same. */
+   they cover. Faults, joins and evaluations are marks; a row that is empty says why. */
 import { ACTIVITY_KINDS, SPAN_KINDS, type Activity, type SpanKind, type Spans } from "./api.ts";
 import { SIGNS } from "./chart.ts";
 import { h, refill } from "./dom.ts";
-import { seconds, tick } from "./format.ts";
+import { seconds } from "./format.ts";
 import { absencesOf, reasonsOf, type Absence, type Moment } from "./moments.ts";
 import { color } from "./theme.ts";
+import { FOOT, LABEL, TimeView, type Scale } from "./timeview.ts";
 
 interface Span {
     kind: SpanKind;
@@ -24,42 +23,29 @@ interface Row {
     away: Absence[];
 }
 
-const LABEL = 84; /* pixels for the names */
 const HEAD = 18; /* pixels for the signs of marks */
-const FOOT = 22; /* pixels for the time axis */
 const BIN_WIDE = 7; /* pixels of a bin from which spans are shown instead */
 const MARK_GAP = 9; /* pixels between the signs of two evaluations, at least */
 const KINDS = ACTIVITY_KINDS.length;
 
 export class Gantt {
     readonly element: HTMLElement;
-    private readonly canvas = h("canvas", {
-        tabindex: 0, role: "img",
-        "aria-label": "Timeline of the workers; plus and minus zoom, arrows move, 0 shows all",
-    });
-    private readonly readout = h("span", { class: "readout" });
+    private readonly time: TimeView;
     private readonly reasons = h("ul", { class: "reasons dim", "aria-label": "Marks and empty rows" });
     private rows: Row[] = [];
     private moments: Moment[] = [];
-    private all: [number, number] = [0, 1];
-    private view: [number, number] | null = null; /* null: all, also while it grows */
 
     constructor(signal: AbortSignal) {
-        const button = (text: string, label: string, press: () => void) =>
-            h("button", { class: "icon", "aria-label": label, title: label, onclick: press }, text);
+        this.time = new TimeView("Timeline of the workers", {
+            paint: (ctx, x, width, height) => this.paint(ctx, x, width, height),
+            tell: (at, y, near, part) => this.tell(at, y, near, part),
+        }, signal);
         this.element = h("figure", { class: "chart gantt" },
             h("figcaption", null, h("h3", null, "Activities of workers"),
                 ...ACTIVITY_KINDS.map((kind) =>
                     h("span", { class: "key" }, h("i", { style: { background: `var(--${kind})` } }), kind)),
-                this.readout, h("span", { class: "grow" }),
-                button("+", "Zoom in", () => this.zoom(0.5)), button("−", "Zoom out", () => this.zoom(2)),
-                button("⟲", "Show all", () => this.set(null))),
-            this.canvas, this.reasons);
-        const observer = new ResizeObserver(() => this.paint());
-        observer.observe(this.canvas);
-        signal.addEventListener("abort", () => observer.disconnect());
-        document.addEventListener("theme", () => this.paint(), { signal });
-        this.listen();
+                this.time.readout, h("span", { class: "grow" }), this.time.buttons()),
+            this.time.canvas, this.reasons);
     }
 
     /* `known` are the actors whose counters are stored: others are in other processes. */
@@ -73,95 +59,30 @@ export class Gantt {
         }
         for (const { start_s, bin_s, bins } of activity)
             high = Math.max(high, start_s + (bin_s * bins.length) / KINDS);
-        this.all = high > low ? [low, high] : [0, 1];
+        this.time.all = high > low ? [low, high] : [0, 1];
         this.moments = moments;
         this.rows = names.map((name, i) => ({
-            name, away: absencesOf(name, moments, this.all[1]), activity: activity.filter(({ actor }) => actor === i),
+            name, away: absencesOf(name, moments, this.time.all[1]), activity: activity.filter(({ actor }) => actor === i),
             spans: spans.filter(([actor]) => actor === i).map(([, kind, start, end]) => ({ kind, start, end }))
                 .sort((a, b) => a.start - b.start),
         }));
-        this.canvas.style.height = `${HEAD + this.rows.length * this.rowHeight + FOOT}px`;
+        this.time.canvas.style.height = `${HEAD + this.rows.length * this.rowHeight + FOOT}px`;
         const marked = [...new Set(moments.map(({ kind }) => kind))].filter((kind) => SIGNS[kind]);
         refill(this.reasons, marked.length > 0 && h("li", null, marked.map((kind) => `${SIGNS[kind]} ${kind}`).join("  ")),
-            ...reasonsOf(names, known, activity, spans, moments, this.all[1]).slice(0, 12).map((text) => h("li", null, text)));
-        this.paint();
+            ...reasonsOf(names, known, activity, spans, moments, this.time.all[1]).slice(0, 12).map((text) => h("li", null, text)));
+        this.time.paint();
     }
 
     private get rowHeight(): number {
         return Math.max(3, Math.min(24, 560 / Math.max(1, this.rows.length)));
     }
 
-    private get bounds(): [number, number] {
-        return this.view ?? this.all;
-    }
-
-    private set(view: [number, number] | null): void {
-        if (view) {
-            const span = Math.max(1e-9, Math.min(view[1] - view[0], this.all[1] - this.all[0]));
-            const start = Math.max(this.all[0], Math.min(view[0], this.all[1] - span));
-            view = span >= this.all[1] - this.all[0] ? null : [start, start + span];
-        }
-        this.view = view;
-        this.paint();
-    }
-
-    private zoom(by: number, at = 0.5): void {
-        const [a, b] = this.bounds;
-        const centre = a + (b - a) * at;
-        this.set([centre - (centre - a) * by, centre + (b - centre) * by]);
-    }
-
-    private move(part: number): void {
-        const [a, b] = this.bounds;
-        this.set([a + (b - a) * part, b + (b - a) * part]);
-    }
-
-    private listen(): void {
-        const part = (event: MouseEvent) => (event.offsetX - LABEL) / Math.max(1, this.canvas.clientWidth - LABEL);
-        this.canvas.addEventListener("wheel", (event) => {
-            if (!event.ctrlKey && document.activeElement !== this.canvas)
-                return;
-            event.preventDefault();
-            this.zoom(event.deltaY > 0 ? 1.25 : 0.8, Math.max(0, part(event)));
-        }, { passive: false });
-        let from: number | null = null;
-        this.canvas.addEventListener("pointerdown", (event) => {
-            from = part(event);
-            this.canvas.setPointerCapture(event.pointerId);
-        });
-        this.canvas.addEventListener("pointerup", () => { from = null; });
-        this.canvas.addEventListener("pointermove", (event) => {
-            if (from !== null) {
-                const to = part(event);
-                this.move(from - to);
-                from = to;
-            }
-            this.tell(part(event), Math.floor((event.offsetY - HEAD) / this.rowHeight));
-        });
-        this.canvas.addEventListener("pointerleave", () => this.readout.replaceChildren());
-        this.canvas.addEventListener("dblclick", () => this.set(null));
-        this.canvas.addEventListener("keydown", (event) => {
-            const keys: Record<string, () => void> = {
-                "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), "0": () => this.set(null),
-                ArrowLeft: () => this.move(-0.2), ArrowRight: () => this.move(0.2),
-            };
-            const press = keys[event.key];
-            if (press) {
-                event.preventDefault();
-                event.stopPropagation();
-                press();
-            }
-        });
-    }
-
     /* What is under the pointer: a mark, a reason, a span, or the parts of a bin. */
-    private tell(part: number, index: number): void {
-        const [a, b] = this.bounds;
-        const at = a + (b - a) * part;
-        const near = ((b - a) * 5) / Math.max(1, this.canvas.clientWidth - LABEL);
+    private tell(at: number, y: number, near: number, part: number): string {
+        const index = Math.floor((y - HEAD) / this.rowHeight);
         const mark = this.moments.find(({ time }) => Math.abs(time - at) < near);
         const row = part >= 0 ? this.rows[index] : undefined;
-        this.readout.textContent = mark && (!row || index < 0) ? `${mark.kind}: ${mark.text}`
+        return mark && (!row || index < 0) ? `${mark.kind}: ${mark.text}`
             : row ? `${row.name} · ${this.under(row, at)}${mark ? ` · ${mark.kind}: ${mark.text}` : ""}` : "";
     }
 
@@ -179,31 +100,15 @@ export class Gantt {
     }
 
     private wide(bin: number): boolean {
-        const [a, b] = this.bounds;
-        return (bin / (b - a)) * (this.canvas.clientWidth - LABEL) >= BIN_WIDE;
+        return this.time.pixels(bin) >= BIN_WIDE;
     }
 
-    private paint(): void {
-        const { canvas } = this;
-        const width = canvas.clientWidth;
-        const height = canvas.clientHeight;
-        if (!width || !height)
-            return;
-        canvas.width = width * devicePixelRatio;
-        canvas.height = height * devicePixelRatio;
-        const ctx = canvas.getContext("2d")!;
-        ctx.scale(devicePixelRatio, devicePixelRatio);
-        ctx.font = "12px system-ui, sans-serif";
-        ctx.textBaseline = "middle";
-        const [a, b] = this.bounds;
-        const x = (time: number) => LABEL + ((time - a) / (b - a)) * (width - LABEL);
+    private paint(ctx: CanvasRenderingContext2D, x: Scale, width: number, height: number): void {
+        const [a, b] = this.time.bounds;
         const row = this.rowHeight;
         const bar = row > 8 ? row - 5 : row - 1;
         const colors = Object.fromEntries(SPAN_KINDS.map((kind) => [kind, color(kind)])) as Record<SpanKind, string>;
-        ctx.save();
-        ctx.beginPath();
-        ctx.rect(LABEL, 0, width - LABEL, height);
-        ctx.clip();
+        this.time.clip(ctx, width, height);
         this.rows.forEach((one, i) => {
             const top = HEAD + i * row + (row - bar) / 2;
             for (const activity of one.activity)
@@ -218,7 +123,7 @@ export class Gantt {
         ctx.fillStyle = color("dim");
         if (row >= 12)
             this.rows.forEach(({ name }, i) => ctx.fillText(name, 0, HEAD + i * row + row / 2 + 0.5, LABEL - 8));
-        this.paintAxis(ctx, x, width, HEAD + this.rows.length * row);
+        this.time.axis(ctx, x, width, HEAD + this.rows.length * row);
     }
 
     /* A line through the rows that a moment concerns, and its sign above. Evaluations have a short
@@ -243,24 +148,8 @@ export class Gantt {
         ctx.setLineDash([]);
         ctx.textAlign = "left";
     }
-
-    private paintAxis(ctx: CanvasRenderingContext2D, x: (time: number) => number, width: number, top: number): void {
-        const [a, b] = this.bounds;
-        const step = niceStep((b - a) / Math.max(2, (width - LABEL) / 110));
-        ctx.fillStyle = ctx.strokeStyle = color("dim");
-        ctx.textAlign = "center";
-        ctx.globalAlpha = 0.9;
-        for (let time = Math.ceil(a / step) * step; time <= b; time += step) {
-            ctx.fillRect(x(time), top, 1, 4);
-            const text = tick(seconds(Math.abs(time) < step / 1e6 ? 0 : time));
-            const half = ctx.measureText(text).width / 2;
-            ctx.fillText(text, Math.max(LABEL + half, Math.min(width - half, x(time))), top + 13);
-        }
-        ctx.textAlign = "left";
-    }
 }
 
-type Scale = (time: number) => number;
 type Colors = Record<SpanKind, string>;
 
 /* Each bin is a column whose parts are stacked from below. */
@@ -332,11 +221,4 @@ function firstEnding(spans: Span[], time: number): number {
         spans[middle]!.end < time ? low = middle + 1 : high = middle;
     }
     return Math.max(0, low - 1);
-}
-
-/* 1, 2 or 5 times a power of ten, at least this large. */
-export function niceStep(least: number): number {
-    const power = 10 ** Math.floor(Math.log10(least));
-    const factor = least / power;
-    return (factor <= 1 ? 1 : factor <= 2 ? 2 : factor <= 5 ? 5 : 10) * power;
 }

@@ -18,7 +18,7 @@ const SIM = ["--workers", "4", "--transport", "sim", "--cluster", "hetero", "--e
 /* Each page, and a part of it that is there when it is whole. */
 const PAGES = {
     runs: ["#/runs", "tbody a"], groups: ["#/runs?group=options", ".groups .link"], columns: ["#/runs?columns=name,seed,note,model", "tbody a"],
-    run: ["#/run/1", ".waits td"], crash: ["#/run/2", ".error"], compare: ["#/compare/1,3", ".plot"],
+    run: ["#/run/1", ".waits td"], crash: ["#/run/2", ".error"], split: ["#/run/4", ".schedule canvas"], compare: ["#/compare/1,3", ".plot"],
     verdict: ["#/compare/batch:study", ".plot"], ask: ["#/ask", ".card"], systems: ["#/systems", ".taxonomy"],
     system: ["#/systems/ssp", ".detail h2"], simulator: ["#/simulator", ".card"], nowhere: ["#/nowhere", ".notice"],
 };
@@ -30,6 +30,7 @@ before(async () => {
     await stage.train(...SIM, "--system", "ssp", "--faults", "pause 1 at 1ms for 5ms", "--name", "a run with a pause and a rather long name");
     await stage.train(...SIM, "--system", "bsp", "--faults", "crash 3 at 2ms").catch(() => { /* it is to fail */ });
     await stage.train("--workers", "2", "--epochs", "1");
+    await stage.train("--mesh", "data=2,pipe=4", "--model", "gpt:depth=4,width=16", "--data", "copy", "--batch", "4", "--accumulate", "8", "--steps", "5", "--evaluate", "no", "--transport", "sim");
     await promisify(execFile)(stage.program, ["compare", "--quiet", "--store", stage.store, "--name", "study", "--system", "bsp,easgd,ssp", "--seeds", "2",
         "--tune", "lr=0.1,0.2", "--budget", "6000samples", "--target", "0.2", ...JOB], { env: stage.environment });
     await stage.browse();

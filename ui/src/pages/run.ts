@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One run, live: what the store holds is asked for once, then a stream of events brings what is new.
    The page repaints four times a second at most, however much comes. */
-import { ask, listen, type Event, type Link, type Metrics, type Run, type RunDetail, type Spans,
-         type StalenessBucket, type Usage, type Worker } from "../api.ts";
+import { ask, listen, type Event, type Link, type Metrics, type Pass, type Run, type RunDetail, type Spans,
+         type StalenessBucket, type StoredPlace, type Usage, type Worker } from "../api.ts";
 import { appendMetrics, emptyMetrics } from "../axis.ts";
 import { showSplit, showStaleness } from "../bars.ts";
 import { Curves } from "../curves.ts";
@@ -17,6 +17,7 @@ import { useKeys } from "../keys.ts";
 import { momentsOf } from "../moments.ts";
 import { NoteBox } from "../note.ts";
 import { setTitle, type Page } from "../page.ts";
+import { Split } from "../placement.ts";
 import { RunHead } from "../runhead.ts";
 import { isWhole, progressOf } from "../status.ts";
 import { UsageCharts } from "../usage.ts";
@@ -64,6 +65,8 @@ function follow(detail: RunDetail, metrics: Metrics, view: View, signal: AbortSi
         staleness: take((buckets: StalenessBucket[]) => { detail.staleness = buckets; }),
         workers: take((workers: Worker[]) => { detail.workers = workers; }),
         links: take((links: Link[]) => { detail.links = links; }),
+        places: take((places: StoredPlace[]) => { detail.places = places; }),
+        passes: take((passes: Pass[]) => { detail.passes = passes; }),
         usage: take((usage: Usage) => { detail.usage = usage; }),
         spans: (spans: Spans) => view.showSpans(spans),
         end: () => {
@@ -97,6 +100,7 @@ class View {
     private readonly curves: Curves;
     private readonly gantt: Gantt;
     private readonly timeline = h("section", { class: "panel" });
+    private readonly parts: Split;
     private readonly graph = new Graph();
     private readonly staleness = h("section", { class: "panel" });
     private readonly split = h("section", { class: "panel" });
@@ -112,10 +116,11 @@ class View {
         this.head = new RunHead(detail);
         this.curves = new Curves(run.transport === "sim", signal);
         this.gantt = new Gantt(signal);
+        this.parts = new Split(signal);
         this.note = new NoteBox(run);
         this.usage = new UsageCharts(signal);
         this.element = h("div", { class: "stack" }, this.head.element, this.note.element, this.progress, this.banner, this.figures,
-            this.forecast, this.curves.element, this.evaluation, this.timeline,
+            this.forecast, this.curves.element, this.evaluation, this.parts.element, this.timeline,
             h("div", { class: "two" }, this.graph.element, h("div", { class: "stack" }, this.split, this.waits, this.staleness)),
             h("div", { class: "two" }, this.workers, this.events), this.usage.element,
             h("section", { class: "panel" }, h("h2", null, "Repeat it"), command(run.command), traceHint(run)),
@@ -139,6 +144,7 @@ class View {
         this.graph.show(names, links);
         showWaits(this.waits, names, links);
         this.usage.draw(this.detail.usage);
+        this.parts.show(this.detail);
         showStaleness(this.staleness, staleness, run.staleness_mean);
         showSplit(this.split, workers);
         showWorkers(this.workers, workers);
