@@ -13,6 +13,10 @@ fresh seeds, on the test set. Arms that train alike share trials and rate (repre
 The digits are drawn anew for each seed, so no choice has seen a test set. A claim holds if all seeds say
 so, leans if most do. Time is virtual: the simulator's, hence the same on every machine.
 Results are JSON lines in a file; a run that is there is not repeated.
+
+Three claims (completeness, state-momentum, state-adam) were questions first: seeds 101 to 105 were read before they had
+statements. So they were measured anew with the seeds below, and other digits; the tables of the others have the seed of
+their runs in their command.
 """
 import argparse
 import concurrent.futures
@@ -27,8 +31,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 import results as tables  # noqa: E402
 
 RATES = ["0.0125", "0.025", "0.05", "0.1", "0.2", "0.4", "0.8"]
-TUNING_SEED = 1000
-SEEDS = [101, 102, 103, 104, 105]
+TUNING_SEED = 2000
+SEEDS = [201, 202, 203, 204, 205]
 POINT = 1.0  # of accuracy, by which runs that are called alike may differ
 JOB = ["--data", "digits:train=12000,test=2000", "--model", "lenet", "--optimizer", "sgd",
        "--schedule", "constant", "--transport", "sim", "--batch", "16"]

@@ -21,8 +21,13 @@ The protocol, the same for all presets and written before any run on the test se
 - Then the same job with that rate and each of the seeds 201 to 205, and one look at the test set.
 - Verdict: *within* if the mean over the seeds of the difference to bsp with the same seed is at least -1.5 points; else
   *degrades* if the literature says that the system loses accuracy (DEGRADE), else *below*.
+- Presets with a model of their own train that one, also bsp beside them; those with data of their own, which are
+  drawn anew for each seed, train on them.
+- Presets that are new or have changed since are measured in a later round: --round N shuffles the images with another
+  seed, and has the trial seeds 1000 N to 1000 N + 9 and the fresh seeds 200 N + 1 to 200 N + 5. bsp runs in every
+  round, and a preset is compared with bsp of its own round.
 
-A run that is in the output file is not repeated.
+A run that is in the output file is not repeated; rows of presets that are not in it stay as they are in the table.
 """
 import argparse
 import concurrent.futures
@@ -43,8 +48,9 @@ HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WITHIN = 1.5  # points of accuracy
 WORKERS = 8
 FACTORS = [1 / 4, 1 / 2, 1, 2, 4, 8]
-TRIAL_SEEDS, SEEDS = range(1000, 1010), range(201, 206)
 MODEL, EPOCHS = os.path.join("examples", "networks", "small.net"), 4
+SMALL = {"gpt": "depth=2,width=32", "alexnet": "width=4,hidden=64", "cots": "filters=2x4x4"}  # for a job of seconds: models of presets
+SPLIT_SEED = 20261116  # of round 1
 SETS = {"train": 40000, "validation": 20000, "test": 10000}
 FOLDER = os.path.join("build", "learn")
 SOURCE = "/usr/share/datasets/fashion-mnist"
@@ -77,6 +83,10 @@ LITERATURE = {
         "downpour": "has unbounded staleness, and fetches every fifth step",
         "reject-late": "uses gradients of weights that are up to 4 updates old, and drops older ones",
         "rudra": "uses stale gradients, at a rate that is divided by their staleness",
+        "pipedream": "has gradients of weights that are an update old in its first stage",
+        **dict.fromkeys(["pipedream-2bw", "stale-pipeline", "pipelined-backprop", "spectrain", "pipemare", "ampnet"],
+                        "has gradients of older weights in its first stage"),
+        "ako": "adds parts of gradients that waited for several steps",
     },
     # "the potential loss in training quality or convergence speed when workers perform training on a stale DL model"
     "Mayer and Jacobsen 2020, section 3.3.2": {
@@ -86,6 +96,8 @@ LITERATURE = {
         "dynamic-tree": "forwards updates of 4 steps along a tree",
         "corrected-gossip": "broadcasts updates of 4 steps in rounds",
         "statement-1": "sends a quarter of its updates at a time, at a constant learning rate",
+        "parameter-server": "lets workers be up to 8 rounds ahead",
+        "bosen": "lets workers be up to 30 rounds ahead",
     },
     # "over time, the workers diverge and eventually arrive at incompatible models"
     "Langer et al. 2020, section 3.2.2": {
@@ -143,6 +155,14 @@ class Output:
             return [row for row in self.rows if all(row[key] == str(value) for key, value in wanted.items())]
 
 
+def trial_seeds(args):
+    return range(1000 * args.round, 1000 * args.round + 10)
+
+
+def fresh_seeds(args):
+    return range(200 * args.round + 1, 200 * args.round + 6)
+
+
 def systems_of(args):
     lines = subprocess.run([args.fast, "systems", "--json"], capture_output=True, text=True, check=True).stdout
     return [s for s in map(json.loads, lines.splitlines()) if re.search(args.only, s["name"])]
@@ -166,7 +186,7 @@ def split(args):
     images = read_idx("train-images-idx3-ubyte.gz", 16) + read_idx("t10k-images-idx3-ubyte.gz", 16)
     labels = read_idx("train-labels-idx1-ubyte.gz", 8) + read_idx("t10k-labels-idx1-ubyte.gz", 8)
     order = list(range(len(labels)))
-    random.Random(20261116).shuffle(order)
+    random.Random(SPLIT_SEED + args.round - 1).shuffle(order)
     os.makedirs(args.sets, exist_ok=True)
     for name, count in SETS.items():
         chosen, order = order[:count], order[count:]
@@ -185,12 +205,42 @@ def data_of(folder, train, test):
 
 # ---- runs -----------------------------------------------------------------------------------------
 
+def flag(system, name):
+    """The value of one of a preset's flags, or ""."""
+    found = re.search(rf"(?:^| ){name}=(\S+)", system["flags"])
+    return found[1] if found else ""
+
+
+def model_of(system):
+    """The model that a preset trains."""
+    own = flag(system, "model")
+    small = SMALL.get(own.partition(":")[0])
+    return own + (f"{',' if ':' in own else ':'}{small}" if small else "") or f"file:{MODEL}"
+
+
+def base_name(system):
+    """The name of bsp with the model of a preset."""
+    return "bsp" if not flag(system, "model") else f"bsp on {model_of(system)}"
+
+
+def bases_of(systems):
+    """bsp with each of the models that presets have of their own."""
+    bases = {base_name(s): s for s in systems if flag(s, "model")}
+    data = {name: flag(s, "data") for name, s in bases.items()}
+    return [{"name": name, "system": "bsp", "alias_of": None,
+             "flags": f"strategy=allreduce lr=0.1 model={model_of(s)}" + (f" data={data[name]}" if data[name] else "")}
+            for name, s in bases.items()]
+
+
 def train(args, system, data, rate, seed):
     """(accuracy in percent, seconds) of a run; 0 where it failed or diverged."""
-    command = [args.fast, "train", "--json", "--store", "none", "--system", system["name"], "--model", f"file:{MODEL}", "--data", data,
-               "--epochs", str(EPOCHS), "--workers", str(WORKERS), "--transport", "sim", "--evaluate", "end", "--lr", rate,
-               "--seed", str(seed)]
-    if "batch=" not in system["flags"]:
+    command = [args.fast, "train", "--json", "--store", "none", "--system", system.get("system", system["name"]),
+               "--model", model_of(system), "--data", flag(system, "data") or data, "--epochs", str(EPOCHS),
+               "--workers", str(WORKERS), "--transport", "sim", "--evaluate", "end", "--lr", rate, "--seed", str(seed)]
+    mesh = flag(system, "mesh")
+    if "data=" in mesh:  # as many replicas as there are workers for
+        command += ["--mesh", ",".join(part for part in mesh.split(",") if not part.startswith("data="))]
+    if not flag(system, "batch"):
         command += ["--batch", "16"]
     if "strategy=hogwild" in system["flags"]:
         command += ["--cluster", "laptop"]  # shared memory is that of one machine
@@ -221,7 +271,8 @@ def smallest_first(system):
 
 
 def presets_of(args):
-    return sorted((s for s in systems_of(args) if not s["alias_of"]), key=smallest_first)
+    systems = [s for s in systems_of(args) if not s["alias_of"]]
+    return sorted(systems + bases_of(systems), key=smallest_first)
 
 
 def rate_of(args, system, known={}):
@@ -240,7 +291,7 @@ def rate_of(args, system, known={}):
 
 def choose(args):
     out = Output(args.choices, FIELDS["choose"])
-    data = data_of(args.sets, "train", "validation")
+    data, seeds = data_of(args.sets, "train", "validation"), trial_seeds(args)
 
     def accuracy_of(system, rate, seed):
         found = out.find(system=system["name"], lr=rate, seed=seed)
@@ -256,9 +307,9 @@ def choose(args):
             while True:
                 rate = best_of({rate: accuracy for rate, (accuracy, tried) in worst.items()})
                 accuracy, tried = worst[rate]
-                if tried == len(TRIAL_SEEDS):
+                if tried == len(seeds):
                     return
-                worst[rate] = [min(accuracy, accuracy_of(system, rate, TRIAL_SEEDS[tried])), tried + 1]
+                worst[rate] = [min(accuracy, accuracy_of(system, rate, seeds[tried])), tried + 1]
         return work
 
     each(args, [piece(s) for s in presets_of(args)])
@@ -283,7 +334,7 @@ def chosen_of(args):
     trials = trials_of(args)
     best = {name: best_of({rate: min(values) for rate, values in rates.items()})
             for name, rates in trials.items() if len(rates) == len(FACTORS)}
-    return {name: rate for name, rate in best.items() if len(trials[name][rate]) == len(TRIAL_SEEDS)}
+    return {name: rate for name, rate in best.items() if len(trials[name][rate]) == len(trial_seeds(args))}
 
 
 def test(args):
@@ -298,7 +349,7 @@ def test(args):
                 out.add(system=name, lr=chosen[name], seed=seed, accuracy=f"{accuracy:.2f}", seconds=f"{seconds:.1f}")
         return work
 
-    each(args, [piece(s, seed) for s in presets_of(args) for seed in SEEDS if s["name"] in chosen])
+    each(args, [piece(s, seed) for s in presets_of(args) for seed in fresh_seeds(args) if s["name"] in chosen])
     return 0
 
 
@@ -327,12 +378,20 @@ def trial_note(args):
 
 def table(args):
     out, rows, counts, verdicts = Output(args.out, FIELDS["test"]), [], {}, {}
-    base = {row["seed"]: float(row["accuracy"]) for row in out.find(system="bsp")}
+    old = results.read_table(os.path.join(HERE, "results", "learning.csv"))
+    stored = {row[0]: row for row in old.rows}
+    bases = {name: {row["seed"]: float(row["accuracy"]) for row in out.find(system=name)}
+             for name in dict.fromkeys(row["system"] for row in out.rows) if name.split(" ")[0] == "bsp"}
     for system in systems_of(args):
         name = system["alias_of"] or system["name"]
+        base = bases.get(base_name(system), {})
         got = {row["seed"]: row for row in out.find(system=name) if row["seed"] in base}
-        if len(got) < len(SEEDS):
-            rows.append([system["name"], "", "", "", "", "not measured"])
+        if len(got) < len(fresh_seeds(args)) or (name == "bsp" and args.round > 1):
+            row = stored.get(system["name"], [system["name"], "", "", "", "", "not measured", ""])
+            rows.append(row)
+            if row[2] and not system["alias_of"]:
+                verdicts[name] = row[5]
+                counts[row[5]] = counts.get(row[5], 0) + 1
             continue
         accuracies = [float(row["accuracy"]) for row in got.values()]
         differences = [float(row["accuracy"]) - base[seed] for seed, row in got.items()]
@@ -341,20 +400,26 @@ def table(args):
             counts[verdict] = counts.get(verdict, 0) + 1
         rows.append([system["name"], next(iter(got.values()))["lr"], f"{sum(accuracies) / len(accuracies):.2f}",
                      f"{max(accuracies) - min(accuracies):.2f}", f"{sum(differences) / len(differences):+.2f}",
-                     f"as `{system['alias_of']}`" if system["alias_of"] else verdict])
+                     f"as `{system['alias_of']}`" if system["alias_of"] else verdict, str(args.round)])
+    said = f"Round {args.round}:"
     notes = ["Presets with flags of their own: " + ", ".join(f"{n} {what}" for what, n in counts.items()) + ".",
              f"The job is {EPOCHS} epochs of a small convolutional network on {SETS['train']:,} images of Fashion-MNIST, with "
              f"{WORKERS} workers in the simulator, and batches of 16 samples a worker where the preset has none of its own.",
              "The rule was written before the runs, in `tools/learn.py`: three sets, six rates with ten seeds each on the "
              "validation set for every preset, of which the one with the best worst seed is taken, "
-             f"{len(SEEDS)} fresh seeds, one look at the test set. Accuracy is the mean over the seeds, spread the "
-             "largest less the smallest, and the difference the mean of those to `bsp` with the same seed.",
-             trial_note(args), *args.note]
+             f"{len(fresh_seeds(args))} fresh seeds, one look at the test set. Accuracy is the mean over the seeds, spread the "
+             "largest less the smallest, and the difference the mean of those to `bsp` with the same seed. Presets that are new or "
+             "have changed are in a later round, with other sets and seeds and a `bsp` of its own.",
+             *(note for note in old.head.get("note", []) if re.match(r"Round [0-9]+[:,]", note) and not note.startswith(said)),
+             f"{said} {args.machine or results.machine()}, {args.date or results.today()}. {trial_note(args)}"
+             + "".join(f" `{name}` has {sum(base.values()) / len(base):.2f}% in this round."
+                       for name, base in bases.items()),
+             *(f"Round {args.round}, besides: {note}" for note in args.note)]
     notes += [f"`{name}` degrades: it {why}." for name, why in DEGRADE.items() if verdicts.get(name) == "degrades"]
-    head = {**results.read_table(os.path.join(HERE, "results", "learning.csv")).head,
-            "machine": args.machine or results.machine(), "date": args.date or results.today(), "note": notes,
+    head = {**old.head,
+            "machine": "that of each round, see below", "date": "that of each round", "note": notes,
             "command": [f"tools/learn.py {step}" for step in ("split", "choose", "test", "table")]}
-    fields = ["system", "learning rate", "test accuracy, %", "spread", "difference to bsp", "verdict"]
+    fields = ["system", "learning rate", "test accuracy, %", "spread", "difference to bsp", "verdict", "round"]
     results.publish([("learning", head, fields, rows)])
     for name, verdict in verdicts.items():
         if verdict in ("below", "failed"):
@@ -369,6 +434,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at once [all cores]")
     parser.add_argument("--build", default=os.path.join(HERE, "build", "release"), help="folder of the program")
     parser.add_argument("--only", default="", help="systems whose names match; bsp is needed for a table")
+    parser.add_argument("--round", type=int, default=1, help="of the presets that --only names [%(default)s]")
     parser.add_argument("--sets", default=FOLDER, help="folder of the three sets [%(default)s]")
     parser.add_argument("--choices", default="choices.csv", help="what choose writes [%(default)s]")
     parser.add_argument("--out", default="learn.csv", help="what test writes [%(default)s]")

@@ -62,6 +62,7 @@ SYSTEM_ALLOWED = {
     "src/engine/cpu/cpu.c": "chooses among methods by measurement",
     "src/engine/cpu/conv_choose.c": "chooses among methods by measurement",
     "src/engine/cpu/gemm.c": "tells a library once how many threads to use",
+    "src/run/pass_trial.c": "measures passes for choices of sizes and stages",
     "src/run/run_clock.c": "says how long a run took",
     "src/run/result.c": "says how much memory a run took",
     "src/run/sink/tensorboard.c": "says when events were",
