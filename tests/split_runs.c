@@ -42,7 +42,7 @@ static void join(const char *const *small, const char *const *more,
     int used = 0;
     for (int i = 0; small[i]; i++)
         options[used++] = small[i];
-    for (int i = 0; more[i]; i++)
+    for (int i = 0; more && more[i]; i++)
         options[used++] = more[i];
     FAST_ASSERT(used < OPTIONS_MAX);
     options[used] = NULL;

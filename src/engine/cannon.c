@@ -16,10 +16,9 @@
  * whole at each shard, which has the part of its gradient that is of its block of y.
  */
 #include "engine/round_op.h"
+#include "engine/row.h"
 
 #include <string.h>
-
-enum { LANES = 16 };
 
 /* The letters: block (i, j); rows of x, columns of x and of W, rows of W. */
 typedef struct cannon_shape {
@@ -112,28 +111,6 @@ static void cannon_finish(const fast_round_call *call)
            (size_t)(s.count * s.in) * sizeof(float));
 }
 
-/* In partial sums, which a compiler may compute side by side. */
-static float dot(int64_t n, const float *restrict x, const float *restrict y)
-{
-    float part[LANES] = { 0 }, sum = 0;
-    int64_t i = 0;
-
-    for (; i + LANES <= n; i += LANES)
-        for (int l = 0; l < LANES; l++)
-            part[l] += x[i + l] * y[i + l];
-    for (; i < n; i++)
-        sum += x[i] * y[i];
-    for (int l = 0; l < LANES; l++)
-        sum += part[l];
-    return sum;
-}
-
-static void add(int64_t n, float factor, const float *restrict x, float *restrict y)
-{
-    for (int64_t i = 0; i < n; i++)
-        y[i] += factor * x[i];
-}
-
 static void cannon_forward(const fast_round_call *call)
 {
     const cannon_shape s = shape_of(call);
@@ -145,7 +122,7 @@ static void cannon_forward(const fast_round_call *call)
 
             if (call->round == 0)
                 *y = bias ? bias[o] : 0;
-            *y += dot(s.in, x + r * s.in, w + o * s.in);
+            *y += fast__row_dot(s.in, x + r * s.in, w + o * s.in);
         }
 }
 
@@ -156,7 +133,7 @@ static void begin_back(const fast_round_call *call, const cannon_shape *s)
 
     memset(call->dw, 0, (size_t)call->graph->params.count * sizeof(float));
     for (int64_t r = 0; bias && r < s->rows; r++)
-        add(s->count, 1, call->dy + r * s->count, bias);
+        fast__row_add(s->count, 1, call->dy + r * s->count, bias);
 }
 
 static void cannon_backward(const fast_round_call *call)
@@ -172,8 +149,8 @@ static void cannon_backward(const fast_round_call *call)
         for (int64_t o = 0; o < s.count; o++) {
             const float dy = call->dy[r * s.count + o];
 
-            add(s.in, dy, w + o * s.in, dx + r * s.in);
-            add(s.in, dy, x + r * s.in, dw + o * s.in);
+            fast__row_add(s.in, dy, w + o * s.in, dx + r * s.in);
+            fast__row_add(s.in, dy, x + r * s.in, dw + o * s.in);
         }
 }
 

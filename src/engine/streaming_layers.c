@@ -28,11 +28,10 @@
  * has the same block beside the gradient.
  */
 #include "engine/streaming_layers.h"
+#include "engine/row.h"
 
 #include <math.h>
 #include <string.h>
-
-enum { LANES = 16 };
 
 /* The sizes of a shard. */
 typedef struct streaming_shape {
@@ -199,28 +198,6 @@ static const float *input_of(const fast_round_call *call, const streaming_shape 
                     : call->saved + saved_of(s).arrived + (call->round * s->n + i) * s->inputs;
 }
 
-/* In partial sums, which a compiler may compute side by side. */
-static float dot(int64_t n, const float *restrict x, const float *restrict y)
-{
-    float part[LANES] = { 0 }, sum = 0;
-    int64_t i = 0;
-
-    for (; i + LANES <= n; i += LANES)
-        for (int l = 0; l < LANES; l++)
-            part[l] += x[i + l] * y[i + l];
-    for (; i < n; i++)
-        sum += x[i] * y[i];
-    for (int l = 0; l < LANES; l++)
-        sum += part[l];
-    return sum;
-}
-
-static void add(int64_t n, float factor, const float *restrict x, float *restrict y)
-{
-    for (int64_t i = 0; i < n; i++)
-        y[i] += factor * x[i];
-}
-
 /* The activation, and its slope by its value. */
 static float activate(fast_op op, float a)
 {
@@ -243,7 +220,7 @@ static void add_product(int64_t outputs, int64_t inputs, const float *w, const f
                         const float *x, float *y)
 {
     for (int64_t o = 0; o < outputs; o++)
-        y[o] += (b ? b[o] : 0) + (x ? dot(inputs, x, w + o * inputs) : 0);
+        y[o] += (b ? b[o] : 0) + (x ? fast__row_dot(inputs, x, w + o * inputs) : 0);
 }
 
 /* Compute an own layer at this round's frame. */
@@ -295,16 +272,16 @@ static void add_gradient(int64_t outputs, int64_t inputs, const float *d, const 
                          float *db)
 {
     for (int64_t o = 0; x && o < outputs; o++)
-        add(inputs, d[o], x, dw + o * inputs);
+        fast__row_add(inputs, d[o], x, dw + o * inputs);
     if (db)
-        add(outputs, 1, d, db);
+        fast__row_add(outputs, 1, d, db);
 }
 
 /* Add W' d to the gradient of a layer's inputs. */
 static void add_back(int64_t outputs, int64_t inputs, const float *w, const float *d, float *dx)
 {
     for (int64_t o = 0; dx && o < outputs; o++)
-        add(inputs, d[o], w + o * inputs, dx);
+        fast__row_add(inputs, d[o], w + o * inputs, dx);
 }
 
 /* The gradient of the inputs of an own layer, of sample i; NULL: nobody asks for it. */
@@ -329,10 +306,10 @@ static void begin_frame(const fast_round_call *call, const streaming_shape *s)
     float *dy = call->saved + at.dy, *d = call->saved + at.d;
 
     for (int64_t i = 0; i < s->n; i++)
-        add(s->outputs, 1,
-            s->last ? call->dy + (i * s->W + call->round) * s->outputs
-                    : call->visit_grad[0] + i * s->block,
-            dy + (i + 1) * s->own - s->outputs);
+        fast__row_add(s->outputs, 1,
+                      s->last ? call->dy + (i * s->W + call->round) * s->outputs
+                              : call->visit_grad[0] + i * s->block,
+                      dy + (i + 1) * s->own - s->outputs);
     for (int64_t g = 0; g < s->G; g++) {
         const streaming_layer layer = layer_at(call->graph, g);
 

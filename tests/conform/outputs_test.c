@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "model/network.h"
 #include "run/team.h"
+#include "split_runs.h"
 
 #ifdef FAST_HAVE_MPI
 #include "base/clock.h"
@@ -325,29 +326,18 @@ static void modules_learn_by_themselves(void **state)
 static void memory_can_run_out(void **state)
 {
     (void)state;
-    static const char *const models[][2] = {
-        { "model=treenet:branches=2,hidden=8x6", "mesh=tensor=2" },
-        { "model=dsn:modules=2,hidden=6", "mesh=pipe=2" },
-    };
-    for (int m = 0; m < 2; m++)
-        for (int64_t n = 0;; n++) {
-            const char *const options[] = { models[m][0], "data=digits:train=32,test=8",
-                                            "engine=ref", "plan=no",
-                                            "batch=4",    "accumulate=2",
-                                            "steps=2",    "transport=sim",
-                                            models[m][1], NULL };
-            fast_run *run = NULL;
-            fast__alloc_fail_after(n, true);
-            fast_err err = fast_run_open(options, &run);
-            if (!err)
-                err = fast_run_train(run);
-            fast__alloc_fail_after(-1, true);
-            fast_run_close(run);
-            if (!err)
-                break;
-            assert_int_equal(err, FAST_ENOMEM);
-            assert_true(n < 20000);
-        }
+    static const char *const small[] = { "data=digits:train=32,test=8",
+                                         "engine=ref",
+                                         "plan=no",
+                                         "batch=4",
+                                         "accumulate=2",
+                                         "steps=2",
+                                         "transport=sim",
+                                         NULL };
+    test_out_of_memory(small, (const char *const[]){ "model=treenet:branches=2,hidden=8x6",
+                                                     "mesh=tensor=2", NULL });
+    test_out_of_memory(
+        small, (const char *const[]){ "model=dsn:modules=2,hidden=6", "mesh=pipe=2", NULL });
 }
 
 int main(int argc, char **argv)

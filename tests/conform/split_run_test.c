@@ -11,8 +11,8 @@
  *
  * The word "mpi" runs all that does not need virtual time over the ranks of mpirun.
  */
-#include "base/memory.h"
 #include "run/team.h"
+#include "split_runs.h"
 #include "tensor/vector.h"
 
 #ifdef FAST_HAVE_MPI
@@ -48,20 +48,9 @@ static const char *const small[] = { "model=mlp:hidden=14x12x10,dropout=0.2",
                                      "lr=0.05",
                                      NULL };
 
-/* Open a run of the small options, and others that replace them. */
 static fast_run *open_run(const char *const *more)
 {
-    const char *options[48];
-    fast_run *run = NULL;
-    int used = 0;
-    for (int i = 0; small[i]; i++)
-        options[used++] = small[i];
-    for (int i = 0; more && more[i]; i++)
-        options[used++] = more[i];
-    options[used] = NULL;
-    if (fast_run_open(options, &run))
-        fail_msg("%s", fast_error_detail());
-    return run;
+    return test_open_run(small, more);
 }
 
 /* Run to the end; gives the mean loss, and the parameters' hash, at the process of worker 0. */
@@ -564,31 +553,12 @@ static void the_rest_is_refused(void **state)
 static void memory_can_run_out(void **state)
 {
     (void)state;
-    const char *options[32];
-    int used = 0;
     if (mpi)
         skip();
-    for (int k = 0; small[k]; k++)
-        options[used++] = small[k];
-    options[used++] = "model=mlp:hidden=8x8x8";
-    options[used++] = "data=digits:train=64,test=16";
-    options[used++] = "steps=2";
-    options[used++] = "transport=sim";
-    options[used++] = "mesh=data=2,pipe=2,tensor=2";
-    options[used] = NULL;
-    for (int64_t n = 0;; n++) {
-        fast_run *run = NULL;
-        fast__alloc_fail_after(n, true);
-        fast_err err = fast_run_open(options, &run);
-        if (!err)
-            err = fast_run_train(run);
-        fast__alloc_fail_after(-1, true);
-        fast_run_close(run);
-        if (!err)
-            break;
-        assert_int_equal(err, FAST_ENOMEM);
-        assert_true(n < 20000);
-    }
+    test_out_of_memory(small, (const char *const[]){ "model=mlp:hidden=8x8x8",
+                                                     "data=digits:train=64,test=16", "steps=2",
+                                                     "transport=sim", "mesh=data=2,pipe=2,tensor=2",
+                                                     NULL });
 }
 
 int main(int argc, char **argv)
