@@ -172,13 +172,30 @@ static void save(fast_team_actor *self, int64_t step)
         fast__world_hold(team->place.world, INT64_MAX);
     run->clock.actor = self->context.trainer.actor;
     run->step = step;
-    run->progress.sums = team->saved.sums;
+    fast__sums_take_at(team, step);
     fast__run_save_due(run);
     run->step = before > step ? before : step;
     run->progress.sums = sums;
     run->clock.actor = NULL;
     if (!run->clock.is_virtual)
         fast__world_hold(team->place.world, fast_now(self->context.trainer.actor) + 1);
+}
+
+/* The states of other processes come to worker 0; of a synchronous team with the losses up to this
+ * step. */
+static fast_err bring_together(fast_team_actor *self, int64_t step)
+{
+    const fast_team *team = self->team;
+    const bool losses = team->strategy->synchronous;
+
+    if (!team->place.first) {
+        FAST_TRY(send_state(self, step));
+        return losses ? fast__sums_send(self, false) : FAST_OK;
+    }
+    if (team->place.alone || self->number > 0)
+        return FAST_OK;
+    FAST_TRY(take_remote(self, step));
+    return losses ? fast__sums_receive(self, false) : FAST_OK;
 }
 
 /* One that is ahead waits until an earlier checkpoint is whole. */
@@ -191,7 +208,7 @@ fast_err fast__collect_due(fast_team_actor *self, int64_t step)
 
     self->progress.step_voted = step;
     if (!team->place.first)
-        return send_state(self, step);
+        return bring_together(self, step);
     while (!admitted) {
         fast__team_lock(self);
         admitted = fast__saved_states_admit(team, step);
@@ -199,8 +216,7 @@ fast_err fast__collect_due(fast_team_actor *self, int64_t step)
         if (!admitted)
             FAST_TRY(fast_sleep_until(t->actor, fast_now(t->actor) + 1000000));
     }
-    if (!team->place.alone && self->number == 0)
-        FAST_TRY(take_remote(self, step));
+    FAST_TRY(bring_together(self, step));
     fast__team_lock(self);
     if (team->saved.votes)
         fast__monitor_cast(&team->saved.vote, self);

@@ -231,8 +231,6 @@ fast_err fast__saved_states_arrive(fast_team_actor *self, int64_t step, bool *la
     FAST_ASSERT(o->step == step);
     *last_out = false;
     FAST_TRY(fast__saved_states_pack(team, self->number, step));
-    if (self->number == 0)
-        o->sums = team->run->progress.sums;
     if (++o->arrived < team->progress.workers_up)
         return FAST_OK;
     /* No round is complete without this worker: the servers' state does not change. */

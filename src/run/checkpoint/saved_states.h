@@ -31,7 +31,6 @@ typedef struct fast_saved_states {
     int64_t arrived;    /* workers of this process whose state is saved */
     int64_t whole;      /* the step at which that of all was; -1: none */
     int64_t loaded;     /* the step of the checkpoint that was loaded; 0: none was */
-    fast_run_sums sums; /* of the epoch, when worker 0's state was saved */
 } fast_saved_states;
 
 /* Allocate memory for the states of the current phase. FAST_ENOMEM. */

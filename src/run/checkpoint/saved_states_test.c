@@ -6,6 +6,7 @@
  * the copy. Codecs with error feedback, with vectors of their own and with both directions; sums
  * by rounds, by entries, in slices; in sim and on threads; a cancel; two phases; damage.
  */
+#include "base/hash.h"
 #include "base/memory.h"
 #include "fast/run.h"
 #include "small_run.h"
@@ -77,7 +78,7 @@ static fast_run *open_run(const char *const *extra)
     return run;
 }
 
-/* Train, and tell the hash of all parameters. */
+/* Train, and tell the hash of all parameters and of the epoch's loss. */
 static uint64_t train(const char *const *extra, watcher *w)
 {
     fast_run *run = open_run(extra);
@@ -91,7 +92,8 @@ static uint64_t train(const char *const *extra, watcher *w)
     }
     if (fast_run_train(run))
         fail_msg("%s: %s", extra[1], fast_error_detail());
-    hash = fast_run_result(run)->params_hash;
+    hash =
+        fast__hash(&fast_run_result(run)->loss, sizeof(double), fast_run_result(run)->params_hash);
     fast_run_close(run);
     return hash;
 }
@@ -112,8 +114,8 @@ static void cut_and_resume(const char *transport, const char *codec, const char 
     const uint64_t again =
         train((const char *const[]){ transport, codec, more, resume, NULL }, NULL);
     if (again != hash)
-        fail_msg("%s %s %s: another model after a resume at step %lld", transport, codec, more,
-                 (long long)at);
+        fail_msg("%s %s %s: another model or loss after a resume at step %lld", transport, codec,
+                 more, (long long)at);
 }
 
 static void a_resumed_run_has_the_same_bits(void **state)
@@ -134,6 +136,20 @@ static void a_resumed_run_has_the_same_bits(void **state)
         cut_and_resume("transport=sim", codecs[i][0], codecs[i][1], CUT);
         if (i % 3 == 0 && !BRIEF)
             cut_and_resume("transport=threads", codecs[i][0], codecs[i][1], 2 * CUT);
+    }
+}
+
+/* The loss of the epoch is of all its steps, also where nothing was evaluated at the cut. */
+static void strategies_continue_with_their_losses(void **state)
+{
+    static const char *const strategies[] = { "strategy=ps:slack=0", "strategy=local:period=5",
+                                              "strategy=gossip", "strategy=elastic_sync",
+                                              "strategy=zero" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++) {
+        cut_and_resume("transport=sim", strategies[i], "seed=1", CUT);
+        cut_and_resume("transport=threads", strategies[i], "seed=1", CUT);
     }
 }
 
@@ -246,6 +262,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_resumed_run_has_the_same_bits),
+        cmocka_unit_test(strategies_continue_with_their_losses),
         cmocka_unit_test(codecs_change_in_phases),
         cmocka_unit_test(a_canceled_run_continues),
         cmocka_unit_test(what_is_wrong_is_told),
