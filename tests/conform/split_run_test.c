@@ -561,6 +561,30 @@ static void memory_can_run_out(void **state)
                                                      NULL });
 }
 
+/* Files that are saved elsewhere, as the disk is full, are of one run each. */
+static void saved_files_have_names_of_their_own(void **state)
+{
+    static const char *const splits[][2] = {
+        { "workers=2", "seed=1" },     { "mesh=pipe=2", "seed=1" },
+        { "mesh=data=2", "seed=1" },   { "mesh=pipe=2", "pipeline=gpipe" },
+        { "mesh=tensor=2", "seed=1" }, { "mesh=tensor=2", "layout=outputs" }
+    };
+    enum { COUNT = sizeof splits / sizeof splits[0] };
+    char paths[COUNT][FAST_PATH_MAX];
+
+    (void)state;
+    if (mpi)
+        skip();
+    for (int i = 0; i < COUNT; i++) {
+        fast_run *run = open_run((const char *const[]){ splits[i][0], splits[i][1], NULL });
+
+        assert_int_equal(fast__checkpoint_path(run, false, paths[i], sizeof paths[i]), FAST_OK);
+        fast_run_close(run);
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(paths[i], paths[k]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -579,6 +603,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(shards_send_what_is_counted),
         cmocka_unit_test(checkpoints_move_between_splits),
         cmocka_unit_test(budgets_recompute_stages),
+        cmocka_unit_test(saved_files_have_names_of_their_own),
         cmocka_unit_test(the_rest_is_refused),
     };
     mpi = argc > 1 && strcmp(argv[1], "mpi") == 0;

@@ -676,13 +676,21 @@ static bool is_alike(const fast_run *run, const fast_tensors *tensors, const cha
            (strcmp(ours, one) == 0 || strcmp(ours, other) == 0);
 }
 
+/* Did the file's run and this one sum the same gradients? */
+static bool sums_alike(const fast_run *run, const fast_tensors *tensors)
+{
+    return is_alike(run, tensors, "strategy", "auto", "allreduce") ||
+           (strncmp(run->config.strategy, "zero", 4) == 0 &&
+            is_alike(run, tensors, "strategy", NULL, NULL));
+}
+
 /* Did the file's run take the same steps, with its model split in another way? Its replicas are as
  * many, its updates are synchronous, and its actors had no state of their own. */
 static bool is_split_otherwise(const fast_run *run, const fast_tensors *tensors)
 {
     return fast__moved_replicas(tensors) == run->config.replicas && state_count(tensors) == 0 &&
-           is_alike(run, tensors, "strategy", "auto", "allreduce") &&
-           fast__moved_flushed(run, tensors) && is_alike(run, tensors, "topology", NULL, NULL) &&
+           sums_alike(run, tensors) && fast__moved_flushed(run, tensors) &&
+           is_alike(run, tensors, "topology", NULL, NULL) &&
            is_alike(run, tensors, "phases", NULL, NULL);
 }
 
@@ -743,6 +751,15 @@ fast_err fast__checkpoint_load(fast_run *run, const char *path)
     return err;
 }
 
+/* Hash the value of an option, after `hash`. */
+static uint64_t hash_option(const fast_run *run, const char *name, uint64_t hash)
+{
+    char text[FAST_PATH_MAX];
+
+    fast__config_text(fast__options_find(fast__run_options, name), &run->config, text, sizeof text);
+    return fast__hash(text, strlen(text), hash);
+}
+
 fast_err fast__checkpoint_path(const fast_run *run, bool weights, char *path, size_t size)
 {
     char folder[FAST_PATH_MAX];
@@ -751,12 +768,11 @@ fast_err fast__checkpoint_path(const fast_run *run, bool weights, char *path, si
     snprintf(folder + used, sizeof folder - used, "/checkpoints");
     FAST_TRY(fast__file_make_folder(folder));
     uint64_t hash = 0;
-    for (const char *const *name = matching; *name; name++) {
-        char text[FAST_PATH_MAX];
-        fast__config_text(fast__options_find(fast__run_options, *name), &run->config, text,
-                          sizeof text);
-        hash = fast__hash(text, strlen(text), hash);
-    }
+    for (const char *const *name = matching; *name; name++)
+        hash = hash_option(run, *name, hash);
+    for (const char *const *name = matching_later; *name; name++)
+        if (!is_default(run, *name))
+            hash = hash_option(run, *name, fast__hash(*name, strlen(*name), hash));
     const int length = snprintf(path, size, "%s/%.*s-%08" PRIx64 "%s.safetensors", folder,
                                 (int)strcspn(run->config.model, ":"), run->config.model,
                                 hash & 0xffffffff, weights ? "-weights" : "");
