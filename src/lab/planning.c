@@ -214,6 +214,10 @@ static fast_err open_space(plan_lab *lab)
                           .recompute = c->recompute,
                           .seed = lab->run->config.seed };
 
+    if (lab->run->data.train && c->batch > lab->run->data.train->count)
+        return fast__fail(FAST_EINVAL,
+                          "plan: batch=%lld is of all workers, and there are %lld samples",
+                          (long long)c->batch, (long long)lab->run->data.train->count);
     FAST_TRY(check_strategy(c));
     FAST_TRY(given_mesh(c->mesh, &job.mesh));
     fast__plan_job_rule(&job, lab->run->optimizer);

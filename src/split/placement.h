@@ -10,6 +10,8 @@
 #include "split/shards.h"
 #include "transport/sim/cluster.h"
 
+struct fast_split_kind;
+
 /*
  * Plans: how a network may be trained on a cluster, and what a step costs then.
  *
@@ -174,6 +176,8 @@ fast_err fast__plan_job_engine(fast_plan_job *job, const fast_engine *engine,
 fast_err fast__plan_space_open(const fast_plan_job *job, fast_plan_space **out);
 void fast__plan_space_close(fast_plan_space *space); /* NULL is allowed */
 
+/* Do plans know the time of a kind of split? */
+bool fast__plan_times(const struct fast_split_kind *kind);
 /* Add a layout map to the space, unless it has it; sets its number. FAST_EINVAL for a wrong one or
  * too many. */
 fast_err fast__plan_layout_add(fast_plan_space *space, const char *text, int *out);

@@ -185,6 +185,11 @@ fast_err fast__plan_layout_add(fast_plan_space *space, const char *text, int *ou
     return FAST_OK;
 }
 
+bool fast__plan_times(const fast_split_kind *kind)
+{
+    return kind != &fast__split_streaming;
+}
+
 /* Add the layouts that are tried where none is given. */
 static fast_err list_layouts(fast_plan_space *space)
 {
@@ -200,7 +205,7 @@ static fast_err list_layouts(fast_plan_space *space)
                           "fast train",
                           given);
     for (int i = 0; fast__split_kinds[i] && !given[0]; i++)
-        if (fast__split_kinds[i] != &fast__split_streaming)
+        if (fast__plan_times(fast__split_kinds[i]))
             FAST_TRY(fast__plan_layout_add(space, fast__split_kinds[i]->name, &number));
     return FAST_OK;
 }

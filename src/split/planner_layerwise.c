@@ -49,15 +49,16 @@ typedef struct layerwise_edge {
 
 /* A search for the layout of one number of shards. */
 typedef struct layerwise {
-    fast_planning *planning;            /* takes the plans */
-    int64_t shards;                     /* T */
-    layerwise_layer layers[LAYERS_MAX]; /* in the order of the network */
-    int count;                          /* of layers */
-    int kinds;                          /* configurations: none, and each kind */
-    layerwise_edge *edges;              /* [LAYERS_MAX][LAYERS_MAX], first < second */
-    int order[LAYERS_MAX];              /* in which layers were eliminated */
-    int gone;                           /* number of them */
-    double whole;                       /* cost without shards */
+    fast_planning *planning;                /* takes the plans */
+    int64_t shards;                         /* T */
+    layerwise_layer layers[LAYERS_MAX];     /* in the order of the network */
+    int count;                              /* of layers */
+    int kinds;                              /* configurations: none, and each kind */
+    const fast_split_kind *kind[KINDS_MAX]; /* of configuration i + 1 */
+    layerwise_edge *edges;                  /* [LAYERS_MAX][LAYERS_MAX], first < second */
+    int order[LAYERS_MAX];                  /* in which layers were eliminated */
+    int gone;                               /* number of them */
+    double whole;                           /* cost without shards */
 } layerwise;
 
 /* The edge between two layers. */
@@ -121,7 +122,7 @@ static void put_entry(const layerwise *l, int layer, int kind, char *text, size_
 
     if (kind > 0)
         snprintf(text + used, size - used, "%s%s=%s", used > 0 ? "," : "", l->layers[layer].name,
-                 fast__split_kinds[kind - 1]->name);
+                 l->kind[kind - 1]->name);
 }
 
 /* List the layers with parameters. */
@@ -130,8 +131,9 @@ static void list_layers(layerwise *l)
     const fast_graph *graph = l->planning->space->job.graph;
 
     l->kinds = 1;
-    while (l->kinds < KINDS_MAX && fast__split_kinds[l->kinds - 1])
-        l->kinds++;
+    for (int i = 0; l->kinds < KINDS_MAX && fast__split_kinds[i]; i++)
+        if (fast__plan_times(fast__split_kinds[i]))
+            l->kind[l->kinds++ - 1] = fast__split_kinds[i];
     for (int i = 1; i < graph->node_count && l->count < LAYERS_MAX; i++) {
         const int64_t k = graph->nodes[i].weight[0];
         const char *name = k >= 0 ? graph->params.segments[k].name : "";
@@ -279,9 +281,7 @@ static void put_layout(const layerwise *l, uint64_t taken, char *text, size_t si
         const int kind = l->layers[i].best;
 
         if (kind == 0 || !(taken & UINT64_C(1) << i) ||
-            strlen(text) + strlen(l->layers[i].name) + strlen(fast__split_kinds[kind - 1]->name) +
-                    3 >
-                size)
+            strlen(text) + strlen(l->layers[i].name) + strlen(l->kind[kind - 1]->name) + 3 > size)
             continue;
         put_entry(l, i, kind, text, size);
         entries++;

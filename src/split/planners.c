@@ -118,12 +118,15 @@ static int choice_of(const char *list, const char *name)
     }
 }
 
-/* Does the schedule that is given rule a mesh out, whatever its stages are? Shards need one order
- * of messages, which ampnet has not. */
-static bool rules_out(const fast_plan_space *space, const fast_mesh *mesh)
+/* Does the schedule that is given rule out a mesh, or a number of micro-batches, whatever the stages
+ * are? Shards need one order of messages, which ampnet has not; pipedream updates after each batch.
+ */
+static bool rules_out(const fast_plan_space *space, const fast_mesh *mesh, const fast_plan_way *way)
 {
-    return mesh->tensor > 1 &&
-           choice_of(FAST_PIPELINE_CHOICES, space->job.pipeline) == FAST_PIPELINE_AMPNET;
+    const int given = choice_of(FAST_PIPELINE_CHOICES, space->job.pipeline);
+
+    return (given == FAST_PIPELINE_AMPNET && mesh->tensor > 1) ||
+           (given == FAST_PIPELINE_PIPEDREAM && way->micro_batches > 1);
 }
 
 /* Can the stages of a mesh have a schedule, with the cuts that the job names? */
@@ -132,7 +135,8 @@ static bool can_be(const fast_plan_space *space, const fast_mesh *mesh, const fa
     const fast_plan_job *job = &space->job;
     const int64_t stages = mesh->pipe * way->chunks, M = way->micro_batches;
 
-    if (stages > FAST_PLAN_STAGES_MAX || stages > space->cut_count - 1 || rules_out(space, mesh) ||
+    if (stages > FAST_PLAN_STAGES_MAX || stages > space->cut_count - 1 ||
+        rules_out(space, mesh, way) ||
         (job->cuts[0] && stages != fast__split_cut_count(job->cuts) + 1))
         return false;
     switch (way->pipeline) {
@@ -141,8 +145,6 @@ static bool can_be(const fast_plan_space *space, const fast_mesh *mesh, const fa
                (job->chunks == 0 || way->chunks == job->chunks);
     case FAST_PIPELINE_ZERO_BUBBLE:
         return !job->undivided;
-    case FAST_PIPELINE_PIPEDREAM:
-        return M == 1;
     case FAST_PIPELINE_2BW:
         return M >= (job->delay > 1 ? job->delay : 1) * (mesh->pipe - 1);
     default:

@@ -389,6 +389,17 @@ static void schedules_of_auto_that_cannot_be(void **state)
         DATA,      "model=mlp:hidden=8", "mesh=auto",  "transport=sim",  "cluster=wan:nodes=2",
         "steps=2", "evaluate=no",        "store=none", "pipeline=gpipe", NULL
     };
+    const char *const dream[] = { DATA,
+                                  "model=mlp:hidden=none",
+                                  "mesh=auto",
+                                  "transport=sim",
+                                  "cluster=hetero",
+                                  "batch=24",
+                                  "steps=2",
+                                  "evaluate=no",
+                                  "store=none",
+                                  "pipeline=pipedream",
+                                  NULL };
     const char *const plans[] = { DATA,        "model=mlp:hidden=8", "cluster=wan:nodes=2",
                                   "verify=no", "pipeline=gpipe",     NULL };
     fast_plan_result *result = NULL;
@@ -399,6 +410,10 @@ static void schedules_of_auto_that_cannot_be(void **state)
     if (fast_run_open(options, &run))
         fail_msg("%s", fast_error_detail());
     assert_null(strstr(fast_run_option(run, "mesh"), "tensor"));
+    fast_run_close(run);
+    if (fast_run_open(dream, &run)) /* updates after each batch: there is no micro-batch */
+        fail_msg("%s", fast_error_detail());
+    assert_string_equal(fast_run_option(run, "accumulate"), "1");
     fast_run_close(run);
     assert_int_equal(fast_run_open(alone, &run), FAST_OK);
     fast_run_watch(run, take_notes, &n);
