@@ -15,6 +15,9 @@
 #include "base/memory.h"
 
 #include <inttypes.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,6 +265,13 @@ static int64_t system_number(const char *path, const char *label)
 }
 
 /* The smaller one of the machine's free memory and what its container has left. */
+void fast__memory_trim(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
 int64_t fast__memory_resident(void)
 {
     const int64_t kib = system_number("/proc/self/status", "VmRSS:");

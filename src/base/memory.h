@@ -33,6 +33,9 @@ int64_t fast__memory_available(void);
 /* Return the bytes of this process that are in memory now; 0 if the system does not say. */
 int64_t fast__memory_resident(void);
 
+/* Give the memory of freed blocks back to the system, as far as the C library lets us. */
+void fast__memory_trim(void);
+
 /* Tell whether a new block of `bytes` takes no memory before it is written. */
 bool fast__alloc_is_lazy(int64_t bytes);
 

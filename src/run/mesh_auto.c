@@ -11,8 +11,9 @@
  *     links               the simulated cluster's; memory between threads; 10 Gbit/s Ethernet
  *                         between ranks of mpi
  *     memory              memory=SIZE less what the process takes already; workers of one process
- *                         share it. Estimates are rough: if no plan fits, one worker is taken, or
- *                         of given workers the fastest plan; it is refused if it does not fit
+ *                         share it. Estimates are rough: if no plan fits, or the one that is chosen
+ *                         does not fit when it is compiled, there is one worker; of given workers
+ *                         the fastest plan is taken, and refused if it does not fit
  *     what is given       cuts, layout, pipeline, chunks and strategy stay; the schedule that is
  *                         not given, micro-batches and the nodes of simulated workers are chosen:
  *                         batch, accumulate and placement follow
@@ -91,8 +92,8 @@ static fast_plan_job job_of(const fast_run *run, const char *cluster, const char
     return job;
 }
 
-/* Set the memory that workers may take, if the run has a budget: without the run's own model, and
- * two fifths for messages and what else estimates do not have. */
+/* Set the memory that workers may take, if the run has a budget: without the run's own model, and a
+ * fifth for messages and what else estimates do not have. */
 static fast_err set_memory(const fast_run *run, fast_plan_job *job)
 {
     int64_t budget = 0;
@@ -103,7 +104,7 @@ static fast_err set_memory(const fast_run *run, fast_plan_job *job)
     const int64_t model = run->graph->params.count * (int64_t)sizeof(float);
     const int64_t left = budget - fast__memory_resident() - fast__run_later_bytes(run) -
                          model * (run->config.checkpoint[0] ? 1 + job->slots : 1);
-    job->memory = left > 0 ? left - 2 * left / 5 : 1;
+    job->memory = left > 0 ? left - left / 5 : 1;
     job->shared_memory = strcmp(run->config.transport, "mpi") != 0;
     return FAST_OK;
 }
@@ -214,12 +215,14 @@ fast_err fast__run_mesh_auto(fast_run *run)
     fast__plan_job_rule(&job, optimizer);
     fast__optimizer_free(optimizer);
     FAST_TRY(set_memory(run, &job));
-    fast_err err = choose(run, &job);
+    const bool shared = job.shared_memory && !job.all_workers && !job.cuts[0];
+    fast_err err = run->single_only ? FAST_EINVAL : choose(run, &job);
     if (err == FAST_EINVAL && job.memory > 0) {
         job.memory = 0;
-        if (job.shared_memory && !job.all_workers && !job.cuts[0])
+        if (shared)
             job.mesh = (fast_mesh){ .data = 1, .pipe = 1, .tensor = 1 };
         err = choose(run, &job);
     }
+    run->budgeted = shared && !run->single_only;
     return err;
 }

@@ -577,8 +577,10 @@ static fast_err open_parts(fast_run *run, const char *const *options, const own_
     return FAST_OK;
 }
 
-/* Parse the options and open the run. On failure nothing is left open. */
-static fast_err open_run(const char *const *options, const own_parts *own, fast_run **out)
+/* Parse the options and open the run. On failure nothing is left open, and *budgeted_out says
+ * whether mesh=auto had chosen several workers that share a budget of memory. */
+static fast_err open_once(const char *const *options, const own_parts *own, bool single_only,
+                          bool *budgeted_out, fast_run **out)
 {
     FAST_ASSERT(out != NULL);
     fast_run *run = NULL;
@@ -601,15 +603,31 @@ static fast_err open_run(const char *const *options, const own_parts *own, fast_
     run->result.stop = "";
     run->strategy = own->strategy;
     run->codecs.filter = own->filter;
+    run->single_only = single_only;
     atomic_init(&run->cancel, false);
     fast_err err = open_parts(run, options, own);
     if (err) {
         err = fast__team_decline(run, err);
+        *budgeted_out = run->budgeted;
         fast_run_close(run);
         return err;
     }
     *out = run;
     return FAST_OK;
+}
+
+/* Open a run. The mesh that mesh=auto chooses within a budget of memory is chosen by estimates: if
+ * its workers do not fit after all, there is one. */
+static fast_err open_run(const char *const *options, const own_parts *own, fast_run **out)
+{
+    bool budgeted = false;
+    fast_err err = open_once(options, own, false, &budgeted, out);
+
+    if (err == FAST_EINVAL && budgeted) {
+        fast__memory_trim(); /* what is resident counts */
+        err = open_once(options, own, true, &budgeted, out);
+    }
+    return err;
 }
 
 /* Open another run with the parts of this one, for rehearsals of codecs. */

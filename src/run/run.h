@@ -299,6 +299,8 @@ struct fast_run {
     fast_optimizer *optimizer; /* of `learner` */
     fast_schedule *schedule;   /* learning rates */
 
+    bool single_only;               /* mesh=auto may choose a single worker alone */
+    bool budgeted;                  /* mesh=auto chose several, which share a budget of memory */
     int64_t step;                   /* steps taken: the next batch's number */
     int64_t step_count;             /* steps to take */
     fast_run_progress progress;     /* since it was opened */

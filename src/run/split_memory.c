@@ -227,7 +227,7 @@ static fast_err compile_to_fit(split_compile *c, double budget, double besides, 
             FAST_EINVAL,
             "memory=%s is too small: %.0f MB are needed with pipeline=zero_bubble, "
             "which reads activations twice and cannot compute them again; take "
-            "another pipeline, a smaller batch, or more workers",
+            "another pipeline, or a smaller batch",
             c->team->run->config.memory,
             ceil((besides + bytes->vectors + bytes->between + bytes->workspaces) / MB));
     c->recompute = true;
@@ -239,12 +239,14 @@ static fast_err compile_to_fit(split_compile *c, double budget, double besides, 
     return fast__fail(FAST_EINVAL,
                       "memory=%s is too small: at least %.0f MB are needed, of which %.0f MB are "
                       "the program, the data, parameters, gradients, optimizer state and messages "
-                      "of %lld worker%s, and the rest activations; take a smaller batch, or more "
-                      "workers",
+                      "of %lld worker%s, and the rest activations; take a smaller batch%s",
                       c->team->run->config.memory,
                       ceil((besides + bytes->vectors + bytes->between + bytes->least) / MB),
                       (besides + bytes->vectors + bytes->between) / MB,
-                      (long long)c->team->place.here, c->team->place.here == 1 ? "" : "s");
+                      (long long)c->team->place.here, c->team->place.here == 1 ? "" : "s",
+                      !c->team->place.alone     ? ", or more workers"
+                      : c->team->place.here > 1 ? ", or fewer workers in a process"
+                                                : "");
 }
 
 fast_err fast__split_compile(fast_run *run)

@@ -269,6 +269,7 @@ static void words_that_are_wrong_are_refused(void **state)
         { "system=gpipe", "system=gpipe has no meaning" },
         { "transport=mpi", "transport=mpi has no meaning" },
         { "tied=yes", "leave it out" },
+        { "batch=513", "there are 512 samples" },
     };
 
     (void)state;
@@ -280,6 +281,22 @@ static void words_that_are_wrong_are_refused(void **state)
         assert_int_equal(fast_plan_run(options, NULL, NULL, &r), FAST_EINVAL);
         if (!strstr(fast_error_detail(), wrong[i][1]))
             fail_msg("%s: %s", wrong[i][0], fast_error_detail());
+    }
+}
+
+/* Layers that have no time in plans are planned without their own kind of split. */
+static void every_planner_takes_rollouts(void **state)
+{
+    static const char *const planners[] = { "planner=exhaustive",          "planner=pipedream",
+                                            "planner=layerwise",           "planner=soap:budget=20",
+                                            "planner=reinforce:budget=20", "planner=list" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof planners / sizeof planners[0]; i++) {
+        const char *const options[] = { DATA,        "model=rollout:hidden=8x8",
+                                        "workers=2", "verify=no",
+                                        planners[i], NULL };
+        fast_plan_free(plan(options));
     }
 }
 
@@ -392,27 +409,26 @@ static void a_mesh_is_chosen(void **state)
 static void little_memory_wants_one_worker(void **state)
 {
     static const double above[] = { 1.1, 1.2, 1.4, 1.7, 2, 3 };
-    const char *model = "model=mlp:hidden=1024x1024x512";
+    static const char *const models[][2] = {
+        { "model=mlp:hidden=1024x1024x512", "optimizer=muon" }, /* which allows no shards */
+        { "model=resnet8:width=4", "optimizer=momentum" },
+        { "model=resnet8:width=4", "workers=1" },
+    };
 
     (void)state;
-    for (size_t i = 0; i < sizeof above / sizeof above[0]; i++) {
-        const char *const one[] = { "optimizer=muon", /* which allows no shards */
-                                    DATA,
-                                    model,
-                                    "mesh=data=1",
-                                    "batch=64",
-                                    "evaluate=no",
-                                    "store=none",
-                                    NULL };
-        fast_run *run = NULL;
-        char memory[32];
+    for (size_t i = 0; i < sizeof above / sizeof above[0]; i++)
+        for (size_t k = 0; k < sizeof models / sizeof models[0]; k++) {
+            const char *const one[] = { models[k][1], DATA,          models[k][0], "mesh=data=1",
+                                        "batch=64",   "evaluate=no", "store=none", NULL };
+            fast_run *run = NULL;
+            char memory[32];
 
-        assert_int_equal(fast_run_open(one, &run), FAST_OK);
-        const double least = (double)fast_run_result(run)->predicted_memory;
-        fast_run_close(run);
-        snprintf(memory, sizeof memory, "memory=%.0fkB", above[i] * least * 1e-3);
-        fast_run_close(open_auto(model, "optimizer=muon", memory));
-    }
+            assert_int_equal(fast_run_open(one, &run), FAST_OK);
+            const double least = (double)fast_run_result(run)->predicted_memory;
+            fast_run_close(run);
+            snprintf(memory, sizeof memory, "memory=%.0fkB", above[i] * least * 1e-3);
+            fast_run_close(open_auto(models[k][0], models[k][1], memory));
+        }
 }
 
 #endif
@@ -507,6 +523,7 @@ int main(void)
         cmocka_unit_test(a_fast_node_gets_more_layers),
 #endif
         cmocka_unit_test(words_that_are_wrong_are_refused),
+        cmocka_unit_test(every_planner_takes_rollouts),
         cmocka_unit_test(planners_find_good_plans),
         cmocka_unit_test(layers_have_layouts_of_their_own),
         cmocka_unit_test(a_mesh_is_chosen),
