@@ -44,10 +44,13 @@ int cli_fail(int code, const char *format, ...)
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127)
             *c = '?';
-    fputs("fast: ", stderr);
+    /* In one piece: the lines of several ranks may be mixed. */
+    char line[SENTENCE_MAX + 128];
     if (cli_ranks() > 1 && gethostname(host, sizeof host - 1) == 0)
-        fprintf(stderr, "rank %d on %s: ", cli_rank(), host);
-    fprintf(stderr, "%s\n", text);
+        snprintf(line, sizeof line, "fast: rank %d on %s: %s\n", cli_rank(), host, text);
+    else
+        snprintf(line, sizeof line, "fast: %s\n", text);
+    fputs(line, stderr);
     return code;
 }
 
