@@ -5,8 +5,8 @@
 
 /*
  * Runs of split models beside those of whole ones, for suites of one kind of split. `small` are the
- * options of a suite, `more` those of a case, which replace them; both end with NULL, and `more` may
- * be NULL.
+ * options of a suite, `more` those of a case, which replace them; both end with NULL, and `more`
+ * may be NULL.
  */
 struct CMUnitTest;
 

@@ -216,13 +216,13 @@ fast_err fast__run_mesh_auto(fast_run *run)
     fast__optimizer_free(optimizer);
     FAST_TRY(set_memory(run, &job));
     const bool shared = job.shared_memory && !job.all_workers && !job.cuts[0];
-    fast_err err = run->single_only ? FAST_EINVAL : choose(run, &job);
+    fast_err err = run->progress.single_only ? FAST_EINVAL : choose(run, &job);
     if (err == FAST_EINVAL && job.memory > 0) {
         job.memory = 0;
         if (shared)
             job.mesh = (fast_mesh){ .data = 1, .pipe = 1, .tensor = 1 };
         err = choose(run, &job);
     }
-    run->budgeted = shared && !run->single_only;
+    run->progress.budgeted = shared && !run->progress.single_only;
     return err;
 }

@@ -603,12 +603,12 @@ static fast_err open_once(const char *const *options, const own_parts *own, bool
     run->result.stop = "";
     run->strategy = own->strategy;
     run->codecs.filter = own->filter;
-    run->single_only = single_only;
+    run->progress.single_only = single_only;
     atomic_init(&run->cancel, false);
     fast_err err = open_parts(run, options, own);
     if (err) {
         err = fast__team_decline(run, err);
-        *budgeted_out = run->budgeted;
+        *budgeted_out = run->progress.budgeted;
         fast_run_close(run);
         return err;
     }
@@ -624,7 +624,7 @@ static fast_err open_run(const char *const *options, const own_parts *own, fast_
     fast_err err = open_once(options, own, false, &budgeted, out);
 
     if (err == FAST_EINVAL && budgeted) {
-        fast__memory_trim(); /* what is resident counts */
+        fast__memory_trim(); /* resident memory counts */
         err = open_once(options, own, true, &budgeted, out);
     }
     return err;

@@ -257,6 +257,8 @@ typedef struct fast_run_progress {
     int64_t step_evaluated; /* of the last evaluation; -1 before one */
     bool save_failed;       /* the last checkpoint in mid-run was not written, which was told */
     bool awaited;           /* ranks of mpi wait for this one where they train next */
+    bool single_only;       /* mesh=auto may choose a single worker alone */
+    bool budgeted;          /* mesh=auto chose several, which share a budget of memory */
 } fast_run_progress;
 
 /* Where events go. */
@@ -299,8 +301,6 @@ struct fast_run {
     fast_optimizer *optimizer; /* of `learner` */
     fast_schedule *schedule;   /* learning rates */
 
-    bool single_only;               /* mesh=auto may choose a single worker alone */
-    bool budgeted;                  /* mesh=auto chose several, which share a budget of memory */
     int64_t step;                   /* steps taken: the next batch's number */
     int64_t step_count;             /* steps to take */
     fast_run_progress progress;     /* since it was opened */
@@ -377,14 +377,12 @@ bool fast__run_is_due(const fast_run *run, fast_period period, int64_t step);
 /* class_weights.c: set the weights of the option in the run's graph. FAST_EINVAL, FAST_ENOMEM. */
 fast_err fast__run_class_weights(fast_run *run);
 
-/* Save a checkpoint if one is due at run->step. A failure is told, not returned. */
+/* Save a checkpoint if one is due at run->step, or now. A failure is told, not returned. */
 void fast__run_save_due(fast_run *run);
-/* Save one now. A failure is told, not returned. */
 void fast__run_save_now(fast_run *run, const char *path);
 
 /* Hand an event to the watcher, if there is one. */
 void fast__run_tell(fast_run *run, fast_event_kind kind, const char *text);
-
 /* Of the training set's samples and labels. Computed once. */
 uint64_t fast__run_data_hash(fast_run *run);
 /* Save everything that a resumed run needs; atomically. */
