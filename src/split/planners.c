@@ -118,9 +118,8 @@ static int choice_of(const char *list, const char *name)
     }
 }
 
-/* Does the schedule that is given rule out a mesh, or a number of micro-batches, whatever the stages
- * are? Shards need one order of messages, which ampnet has not; pipedream updates after each batch.
- */
+/* Does the schedule that is given rule out a mesh or a number of micro-batches, whatever the stages
+ * are? ampnet has no order of messages, which shards need; pipedream updates after each batch. */
 static bool rules_out(const fast_plan_space *space, const fast_mesh *mesh, const fast_plan_way *way)
 {
     const int given = choice_of(FAST_PIPELINE_CHOICES, space->job.pipeline);
