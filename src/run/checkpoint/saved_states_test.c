@@ -139,20 +139,6 @@ static void a_resumed_run_has_the_same_bits(void **state)
     }
 }
 
-/* The loss of the epoch is of all its steps, also where nothing was evaluated at the cut. */
-static void strategies_continue_with_their_losses(void **state)
-{
-    static const char *const strategies[] = { "strategy=ps:slack=0", "strategy=local:period=5",
-                                              "strategy=gossip", "strategy=elastic_sync",
-                                              "strategy=zero" };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++) {
-        cut_and_resume("transport=sim", strategies[i], "seed=1", CUT);
-        cut_and_resume("transport=threads", strategies[i], "seed=1", CUT);
-    }
-}
-
 /* Codecs that change: a cut before, after, and at the change. */
 static void codecs_change_in_phases(void **state)
 {
@@ -262,7 +248,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_resumed_run_has_the_same_bits),
-        cmocka_unit_test(strategies_continue_with_their_losses),
         cmocka_unit_test(codecs_change_in_phases),
         cmocka_unit_test(a_canceled_run_continues),
         cmocka_unit_test(what_is_wrong_is_told),
