@@ -25,6 +25,7 @@ MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OM
        "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
        "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "vader,self", "OMP_NUM_THREADS": "1"}
 NETWORK = "mlp:hidden=16x12x12"
+DEEP = "mlp:hidden=16x12x12x12x12x12x12x12"  # for two stages of each worker, with pairs of layers in each
 JOB = ("train --data digits:train=320,test=64 --engine ref --plan no --batch 4 --accumulate 2 --steps 6 --evaluate end --lr 0.01 "
        "--timeout 30 --store none --quiet --json").split()
 CODED = ["allreduce", "local", "ps:slack=0", "gossip"]  # a strategy of each kind of message
@@ -53,16 +54,25 @@ def dimensions(fast):
         "codec down, ps:slack=0": {name: ["--strategy", "ps:slack=0", "--codec-down", name] for name in codecs},
         "topology, gossip": {name: ["--strategy", "gossip", "--topology", name] for name in names_of(fast, "topologies") if name != "file"},
         "update rule": {name: ["--optimizer", name] for name in names_of(fast, "optimizers")},
-        "schedule": {name: ["--pipeline", name] + (["--accumulate", "1"] if name == "pipedream" else []) for name in SCHEDULES},
+        "schedule": {name: ["--pipeline", name, "--model", DEEP] for name in SCHEDULES},
         "layout": layouts,
     }
+
+
+def fitting(flags, mesh):
+    """Flags with a mesh that they fit: Cannon's shards are a square, and PipeDream updates after each batch of a replica."""
+    if "cannon" in flags:
+        mesh = mesh.replace("tensor=2", "tensor=4")
+    if "pipedream" in flags and "replicas" not in mesh:
+        flags = [*flags, "--accumulate", "1"]
+    return [*flags, "--mesh", mesh]
 
 
 def outcome_of(fast, folder, flags, mesh, transport):
     """"ran", "refused: REASON" or "FAILED: REASON"."""
     ranks = ["mpirun", "-n", "2"] if transport == "mpi" else []
     model = [] if "--model" in flags else ["--model", NETWORK]
-    out = subprocess.run([*ranks, fast, *JOB, *model, *flags, "--mesh", mesh, "--transport", transport], text=True,
+    out = subprocess.run([*ranks, fast, *JOB, *model, *fitting(flags, mesh), "--transport", transport], text=True,
                          env=dict(os.environ, **MPI, FAST_HOME=folder), stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, timeout=120)
     if out.returncode == 0:
@@ -136,7 +146,7 @@ def main():
                      + (f", {counts['FAILED']} FAILED" if counts["FAILED"] else "") + ".",
                      f"Meshes: {', '.join(f'`{mesh}`' for mesh in MESHES)}, on `threads`, `sim` and `mpi` with two ranks. "
                      "Names stand for their standard options; a strategy beside a codec or a topology is named with it. "
-                     "hogwild runs in `sim` on one machine."]}
+                     "hogwild runs in `sim` on one machine; cannon has 4 shards, a square."]}
     results.publish([("matrix-splits", head, ["dimension", "names", "meshes", "outcome"], rows)])
 
 
