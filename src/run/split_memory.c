@@ -15,6 +15,7 @@
  *                  + a few megabytes that threads, batches and the store take while it trains
  *                  + where all workers are in this process, for checkpoints the rule's vectors of
  *                    the run's own model, which is resident
+ *                  + where the parts of other processes come together, a piece of each
  *                  + where it evaluates, a workspace of the whole model, and the largest layer of
  *                    it that is read from disk
  *
@@ -193,7 +194,8 @@ static double bytes_besides(const fast_team *team)
     const fast_run *run = team->run;
     const double model = (double)run->learner->params.count * sizeof(float);
     const bool evaluates = fast__run_evaluates(run) && team->place.first;
-    double bytes = (double)(fast__memory_resident() + fast__run_later_bytes(run));
+    double bytes = (double)(fast__memory_resident() + fast__run_later_bytes(run)) +
+                   fast__split_gather_bytes(team);
 
     if (team->place.alone && run->config.checkpoint[0])
         bytes += (double)fast__run_slots(run) * model;

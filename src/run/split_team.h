@@ -127,6 +127,8 @@ fast_err fast__split_model_reserve(struct fast_team *team);
 /* Draw what is not there yet of the run's model, before it is used without training. FAST_EIO. */
 fast_err fast__split_model_complete(struct fast_team *team);
 
+/* Return the bytes of shared memory through which the parts of other processes come to this one. */
+double fast__split_gather_bytes(const struct fast_team *team);
 /* The model is due at this step: a stage of replica 0 sends its part to worker 0, which takes its
  * own and receives the others'; workers of other replicas do nothing. */
 fast_err fast__split_send(const struct fast_team_actor *self);
