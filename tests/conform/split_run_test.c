@@ -433,15 +433,63 @@ static void shards_send_what_is_counted(void **state)
     fast_run_close(run);
 }
 
+/* Splits that checkpoints move between. */
+typedef struct moves {
+    const char *strategy; /* of all */
+    const char *whole;    /* the run that is not split */
+    int count;            /* number of splits */
+    struct {
+        const char *mesh, *pipeline;
+    } splits[4];
+} moves;
+
 /* A checkpoint of one split continues under any other: parameters to the bit, and the mean loss of
  * the epoch in which it was saved. */
+static void check_moves(const moves *m, const char *checkpoint, const char *resume)
+{
+    double loss, right_loss;
+    const uint64_t right = result_of(
+        (const char *const[]){ "optimizer=adam", "schedule=constant", m->strategy, m->whole, NULL },
+        &right_loss);
+    for (int a = 0; a < m->count; a++)
+        for (int b = 0; b < m->count; b++) {
+            const char *const first[] = {
+                "optimizer=adam",      "schedule=constant", m->strategy, m->splits[a].mesh,
+                m->splits[a].pipeline, checkpoint,          "steps=6",   NULL
+            };
+            const char *const second[] = { "optimizer=adam",
+                                           "schedule=constant",
+                                           m->strategy,
+                                           m->splits[b].mesh,
+                                           m->splits[b].pipeline,
+                                           resume,
+                                           NULL };
+            (void)hash_of(first);
+            if (result_of(second, &loss) != right)
+                fail_msg("%s: saved with %s, resumed with %s: other bits", m->strategy,
+                         m->splits[a].mesh, m->splits[b].mesh);
+            if (!(fabs(loss - right_loss) < 1e-6))
+                fail_msg("%s: saved with %s, resumed with %s: loss %.9g instead of %.9g",
+                         m->strategy, m->splits[a].mesh, m->splits[b].mesh, loss, right_loss);
+        }
+}
+
 static void checkpoints_move_between_splits(void **state)
 {
     (void)state;
-    static const char *const meshes[] = { "workers=1", "mesh=pipe=1", "mesh=pipe=2",
-                                          "mesh=pipe=4" };
-    static const char *const pipelines[] = { "pipeline=1f1b", "pipeline=1f1b", "pipeline=gpipe",
-                                             "pipeline=zero_bubble" };
+    static const moves all[] = {
+        { "strategy=allreduce",
+          "workers=1",
+          4,
+          { { "workers=1", "pipeline=1f1b" },
+            { "mesh=pipe=1", "pipeline=1f1b" },
+            { "mesh=pipe=2", "pipeline=gpipe" },
+            { "mesh=pipe=4", "pipeline=zero_bubble" } } },
+        { "strategy=zero:stage=1",
+          "workers=2",
+          2,
+          { { "workers=2", "pipeline=1f1b" }, { "mesh=data=2,pipe=2", "pipeline=1f1b" } } },
+    };
     char path[] = "/tmp/fast_split_XXXXXX", checkpoint[64], resume[64];
     if (mpi)
         skip();
@@ -450,25 +498,8 @@ static void checkpoints_move_between_splits(void **state)
     close(fd);
     snprintf(checkpoint, sizeof checkpoint, "checkpoint=%s", path);
     snprintf(resume, sizeof resume, "resume=%s", path);
-    double loss, right_loss;
-    const uint64_t right = result_of(
-        (const char *const[]){ "optimizer=adam", "schedule=constant", NULL }, &right_loss);
-    for (int a = 0; a < 4; a++)
-        for (int b = 0; b < 4; b++) {
-            const char *const first[] = {
-                "optimizer=adam", "schedule=constant", meshes[a], pipelines[a],
-                checkpoint,       "steps=6",           NULL
-            };
-            const char *const second[] = { "optimizer=adam", "schedule=constant",
-                                           meshes[b],        pipelines[b],
-                                           resume,           NULL };
-            (void)hash_of(first);
-            if (result_of(second, &loss) != right)
-                fail_msg("saved with %s, resumed with %s: other bits", meshes[a], meshes[b]);
-            if (!(fabs(loss - right_loss) < 1e-6))
-                fail_msg("saved with %s, resumed with %s: loss %.9g instead of %.9g", meshes[a],
-                         meshes[b], loss, right_loss);
-        }
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        check_moves(&all[i], checkpoint, resume);
     remove(path);
 }
 
