@@ -264,7 +264,6 @@ static int64_t system_number(const char *path, const char *label)
     return value;
 }
 
-/* The smaller one of the machine's free memory and what its container has left. */
 void fast__memory_trim(void)
 {
 #ifdef __GLIBC__
@@ -279,6 +278,7 @@ int64_t fast__memory_resident(void)
     return kib > 0 ? kib * 1024 : 0;
 }
 
+/* The smaller one of the machine's free memory and what its container has left. */
 int64_t fast__memory_available(void)
 {
     int64_t available = INT64_MAX;

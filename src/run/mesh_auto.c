@@ -223,6 +223,7 @@ fast_err fast__run_mesh_auto(fast_run *run)
             job.mesh = (fast_mesh){ .data = 1, .pipe = 1, .tensor = 1 };
         err = choose(run, &job);
     }
-    run->progress.budgeted = shared && !run->progress.single_only;
+    run->progress.budgeted =
+        !err && shared && !run->progress.single_only && run->config.workers > 1;
     return err;
 }

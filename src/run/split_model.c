@@ -43,20 +43,6 @@
 enum { TAG_ASK = 0x7fffff20, TAG_PIECE = 0x7fffff22 }; /* messages between processes */
 enum { PIECE = 1 << 18 };                              /* floats: 1 MiB */
 
-double fast__split_gather_bytes(const fast_team *team)
-{
-    double bytes = 0;
-
-    for (int64_t p = 0; p < fast__split_parts(team) && team->place.first; p++) {
-        const fast_team_part part = fast__split_part(team, p);
-        const int64_t floats = part.params->count + part.state->count;
-
-        if (!team->place.mine[fast__split_first(team, p)])
-            bytes += (double)(floats < PIECE ? floats : PIECE) * sizeof(float);
-    }
-    return bytes;
-}
-
 /* Where the model comes from. */
 
 int64_t fast__split_segment(const fast_layout *layout, int64_t element)
@@ -248,6 +234,21 @@ static part_vectors vectors_of(const fast_team *team, int64_t worker)
     for (int i = 0; i < v.count; i++)
         v.floats += v.counts[i];
     return v;
+}
+
+double fast__split_gather_bytes(const fast_team *team)
+{
+    double bytes = 0;
+
+    for (int64_t p = 0; p < fast__split_parts(team) && team->place.first; p++) {
+        const int64_t worker = fast__split_first(team, p);
+
+        if (team->place.mine[worker])
+            continue;
+        const int64_t floats = vectors_of(team, worker).floats;
+        bytes += (double)(floats < PIECE ? floats : PIECE) * sizeof(float);
+    }
+    return bytes;
 }
 
 /* Store elements [offset, offset + count) of vector i of a part in the run's model. */

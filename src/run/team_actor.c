@@ -344,6 +344,7 @@ void fast__team_actor_reset(fast_team_actor *self)
     if (self->measures.contributions)
         memset(self->measures.contributions, 0,
                (size_t)fast__share_columns(self->context.trainer.workers) * sizeof(double));
+    self->sums.step = run->step; /* earlier steps are counted, in the sums of the checkpoint */
     self->progress.step_voted = -1;
     self->progress.loss = 0;
     self->progress.loss_count = 0;
